@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tilesim.ptx.description import SCHEMA, dumps, loads, read, to_json
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
+from tilesim.ptx.launch import Address, Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
 from tilesim.ptx.tensormap import address, decode, encode
 
 MAPS = json.loads((Path(__file__).parent / "maps.json").read_text())
@@ -66,6 +66,33 @@ def test_reading_and_writing_are_inverse() -> None:
     found = read(DOCUMENT)
     assert loads(dumps(found)) == found
     assert read(to_json(found)) == found
+
+
+def test_addresses_in_memory_are_written_in_a_line_each() -> None:
+    table = Contents("u64", (Address("a"), 0, Address("a", 16)))
+    launch = Launch("f", (1, 1, 1), params=(Pointer("t", 24, contents=table),),
+                    buffers=(Pointer("a", 64),))  # fmt: skip
+    text = dumps(launch)
+    assert loads(text) == launch
+    assert '{"name": "a", "offset": 16}' in text
+
+
+@pytest.mark.parametrize(
+    ("buffers", "where", "what"),
+    [
+        ([{"bytes": 8}], "buffers[0].name", "is missing"),
+        ([{"name": "b", "offset": 8}], "buffers[0].offset", "is not known here"),
+        ([{"name": "b", "contents": {"type": "u32", "values": [{"name": "c"}]}}],
+         "buffers[0].contents.values", "an address has 64 bits, u32 has not"),
+        ([{"name": "b", "contents": {"type": "u64", "values": [{"name": "c", "byte": 8}]}}],
+         "buffers[0].contents.values[0].byte", "is not known here"),
+    ],
+)  # fmt: skip
+def test_errors_in_buffers_name_their_place(buffers: object, where: str, what: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read({"entry": "f", "grid": [1], "buffers": buffers})
+    assert where in str(caught.value)
+    assert what in str(caught.value)
 
 
 def test_only_what_is_needed_has_to_be_there() -> None:

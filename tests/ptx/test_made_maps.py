@@ -9,7 +9,6 @@ from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Contents, Pointer
-from tilesim.ptx.lowering import Unsupported
 
 #: warp 0 makes a map of a in shared memory and leaves it in m; then everybody may use it
 MAKE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; ld.param.u64 %rd1, [a];
@@ -67,8 +66,10 @@ def test_a_map_is_published_and_acquired() -> None:
 
 
 def test_a_map_of_a_buffer_of_no_bytes() -> None:
-    with pytest.raises(Unsupported, match=f"k.ptx:{FIRST + 21}"):
-        made(size="0")
+    null = made(acquire="", barrier=f"bar.sync 0; {RIGHT['acquire']}", size="0")
+    assert null.rules == {"out-of-bounds"}
+    assert lines(null) == [21]
+    assert "global_address 0x0 is in no tensor" in str(null)
 
 
 def test_what_is_copied_is_what_the_map_says() -> None:
@@ -91,11 +92,13 @@ def test_a_box_that_nobody_knows() -> None:
 
 
 def test_a_map_that_the_kernel_did_not_make() -> None:
-    with pytest.raises(Unsupported, match="none that the kernel makes of a pointer parameter"):
-        made(MAKE + USE.replace("[%rd2, ", "[%rd1, "))
+    unknown = made(MAKE + USE.replace("[%rd2, ", "[%rd1, "))
+    assert unknown.verdict == "bounded"
+    assert "the contents of a" in unknown.reasons[0]
     chosen = MAKE.replace("[%r1], %rd1;", "[%r1], %rd7;", 1)
-    with pytest.raises(Unsupported, match="none that the kernel makes of a pointer parameter"):
-        made(chosen.replace("bar.warp.sync -1;", "selp.b64 %rd7, %rd1, %rd2, %p2;", 1) + USE)
+    chosen = chosen.replace("bar.warp", "selp.b64 %rd7, %rd1, %rd2, %p2; bar.warp", 1)
+    after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
+    assert made(chosen + USE, **after).verdict == "proved"
 
 
 def test_a_map_of_packed_elements(monkeypatch: pytest.MonkeyPatch) -> None:

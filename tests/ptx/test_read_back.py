@@ -14,8 +14,8 @@ from tilesim.ptx.lowering import Unsupported
 
 #: programs of which something else is not read: where, and why
 REFUSED = {
-    "tensor_maps": "the tensor map is no parameter",  # nobody describes what it holds
-    "packed_elements": "the tensor map is no parameter",
+    "tensor_maps": "nobody knows of which buffer the tensor map is one",  # nobody describes what it holds
+    "packed_elements": "nobody knows of which buffer the tensor map is one",
     "products": "the instruction descriptor is no constant",  # metadata is chosen at run time
     "paired_products": "the instruction descriptor is no constant",
 }

@@ -25,10 +25,15 @@ TYPES: dict[str, tuple[type, ...]] = {
 #: rules between fields, which a schema does not have
 BETWEEN = re.compile(
     "no multiple|threads are more|does not fit|is no integer|numbers; a tensor|numbers for|bytes, "
-    "the struct|no tensor map|128 bytes|has none in space|hexadecimal|is outside 0..|raw"
+    "the struct|no tensor map|128 bytes|has none in space|hexadecimal|is outside 0..|raw|"
+    "an address has 64 bits"
 )
 EXAMPLE: dict[str, Any] = {
     **DOCUMENT, "about": "x", "variables": {"t": {"type": "u8", "values": [1]}, "u": None},
+    "buffers": [
+        {"name": "b", "bytes": 16, "contents": {"type": "u64", "values": [{"name": "c"}, 1]}},
+        {"name": "c", "bytes": 8},
+    ],
 }  # fmt: skip
 
 

@@ -29,6 +29,8 @@ SHARED_WINDOW = 1 << 36
 WINDOW = ".window"
 #: the distance between global tensors in the simulator, and the address of the first one
 GLOBAL_WINDOW = 1 << 40
+#: bytes of an address
+_POINTER = 8
 
 
 def bases(program: Program) -> dict[str, int]:
@@ -39,6 +41,18 @@ def bases(program: Program) -> dict[str, int]:
     objects: tuple[GlobalTensor | TensorMap, ...] = (*program.tensors, *program.maps)
     far = {item.name: (number + 1) * GLOBAL_WINDOW for number, item in enumerate(objects)}
     return {**program.placement, **far, WINDOW: SHARED_WINDOW}
+
+
+def begins_with(program: Program, tensor: GlobalTensor) -> bytes:
+    """The bytes that a global tensor begins with, as far as they are known, with the addresses that
+    the simulator takes."""
+    data = bytearray.fromhex(tensor.contents or "")
+    places = bases(program) if tensor.pointers else {}
+    for one in tensor.pointers:
+        data[one.at : one.at + _POINTER] = (places[one.to] + one.offset).to_bytes(
+            _POINTER, "little"
+        )
+    return bytes(data)
 
 
 def view_at(

@@ -8,7 +8,7 @@ the base of its state space.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -42,14 +42,18 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, walk
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.kept import kept
-from tilesim.ir.memory import Mbar, SharedTensor, View
+from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.never import never
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
+from tilesim.ir.ops.scalar import Load
+from tilesim.ir.ops.vector import LoadVector
+from tilesim.ir.set_once import given_once, readers_of
+from tilesim.ir.told import Told
 
 _Registers: TypeAlias = "dict[str, Forms]"
 
@@ -121,14 +125,16 @@ class _Bases:
         self._by_space = overlap or _is_addressed(mir)
         #: by name of a tensor or tile
         self._contents: dict[str, Forms] = {}
-        for tensor in mir.kernel.tensors:
-            self._contents[self._node(tensor.name)] = NONE
+        self._far = tuple(f"[{tensor.name}]" for tensor in mir.kernel.tensors)
+        #: tensors that begin with addresses; `_contents` has what is written there
+        self._tables = {f"[{t.name}]": t for t in mir.kernel.tensors if t.pointers}
+        self._contents.update((node, NONE) for node in self._far if node not in self._tables)
         #: of registers that one instruction sets, wherever they are read; and which of the others
         #: hold what at the instruction that is looked at
         self._only: _Registers = {}
         self._registers: _Registers = {}
         #: by register of the first kind, the blocks that may read it before it is set there
-        self._readers = _readers(mir, graph)
+        self._readers = readers_of(mir, graph)
         #: what is computed into registers of the first kind
         self._values = {
             effect.var.name: effect.value
@@ -139,7 +145,8 @@ class _Bases:
         }  # fmt: skip
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
-        self._given = _given(mir, self._readers)
+        self._given = given_once(mir, self._readers)
+        self._told = Told(self._typing, self._given)
         self._graph, self._never = graph, never(mir)
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
@@ -219,14 +226,29 @@ class _Bases:
 
     # ------------------------------------------------------------------ what values hold
 
-    def _node(self, name: str) -> str:
-        """What a tensor's contents are followed as: with its whole space if addresses reach it."""
-        if not self._by_space:
-            return f"[{name}]"
-        return "[shared]" if name in self._near or name.startswith(".shared") else "[global]"
+    def _nodes(self, tensor: Tensor) -> tuple[str, ...]:
+        """What a tensor's contents are followed as: with all of shared memory if addresses reach
+        it. Global tensors are told apart where it is known of which an address is made."""
+        if not isinstance(tensor, AddressedTensor):
+            near = self._by_space and tensor.name in self._near
+            return ("[shared]",) if near else (f"[{tensor.name}]",)
+        forms = self.forms(tensor.address)
+        if forms is not None and not forms:
+            return ()  # nothing has come here yet
+        owners = owners_of(forms, tensor.space)
+        if owners:
+            return tuple(f"[{name}]" for name in owners)
+        far = self._far if tensor.space in ("global", "generic") else ()
+        return far if tensor.space == "global" else ("[shared]", *far)
 
-    def _nodes(self, name: str) -> tuple[str, ...]:
-        return ("[shared]", "[global]") if name == ".generic" else (self._node(name),)
+    def _reached(self, effect: fx.Effect, *, write: bool) -> tuple[str, ...]:
+        """What an effect reads in memory, or writes."""
+        names = (tensors_written if write else tensors_read)(effect)
+        match effect:
+            case fx.Reads(view=view) | fx.Writes(view=view) | fx.RemoteStore(view=view) if names:
+                return self._nodes(view.tensor)
+            case _:
+                return tuple(f"[{name}]" for name in names)
 
     def _write(self, node: str, forms: Forms) -> None:
         before = self._contents.get(node, NOTHING)
@@ -237,7 +259,10 @@ class _Bases:
 
     def _inputs(self, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
-        nodes = [node for e in effects for name in tensors_read(e) for node in self._nodes(name)]
+        nodes = [node for e in effects for node in self._reached(e, write=False)]
+        found = NOTHING
+        for tensor in (self._tables[node] for node in nodes if node in self._tables):
+            found = union(found, self._told.anywhere(tensor))
         for effect in effects:
             match effect:
                 case fx.UsesFragment(fragment=fragment, write=False):
@@ -246,7 +271,6 @@ class _Bases:
                     nodes.append("@")
                 case _:
                     pass
-        found = NOTHING
         for node in nodes:
             found = union(found, self._contents.get(node, NOTHING))
         for name in OPERANDS[type(op)]:
@@ -263,6 +287,8 @@ class _Bases:
                 return {var.name: self.forms(value)}
             case _:
                 pass
+        if isinstance(op, Load | LoadVector) and (found := self._loaded(op, effects[0])):
+            return found
         moved = self._inputs(op, effects)
         computed = NONE if is_known(moved) else None
         results: _Registers = {}
@@ -275,10 +301,31 @@ class _Bases:
                 case fx.UsesTmem(write=True):
                     self._write("@", moved)
                 case _:
-                    for name in tensors_written(effect):
-                        for node in self._nodes(name):
-                            self._write(node, moved)
+                    for node in self._reached(effect, write=True):
+                        self._write(node, moved)
         return results
+
+    def _loaded(self, op: Load | LoadVector, effect: fx.Effect) -> _Registers:
+        """What a load leaves in registers that finds addresses with which tensors begin."""
+        nodes, view = self._reached(effect, write=False), op.src
+        whole = all(constant(offset) == 0 for offset in view.offsets)
+        tables = not self._tables.keys().isdisjoint(nodes)
+        if not (isinstance(view.tensor, AddressedTensor) and whole and tables):
+            return {}
+        results = (op.var,) if isinstance(op, Load) else op.results
+        size = view.nbytes // len(results)
+        found: _Registers = {}
+        for number, var in enumerate(results):
+            forms = NOTHING
+            for node in nodes:
+                forms = union(forms, self._contents.get(node, NOTHING))
+                if node in self._tables:
+                    told = self._told.at(
+                        self._tables[node], view.tensor.address, number * size, size
+                    )
+                    forms = union(forms, told)
+            found[var.name] = forms
+        return found
 
     def _result(self, op: Op, effect: fx.Defines, moved: Forms, computed: Forms) -> Forms:
         match effect.value:
@@ -288,7 +335,7 @@ class _Bases:
                 return self.forms(value)
             case View():
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
-                return computed if writes else moved
+                return computed if writes else _in_register(moved, effect.var.dtype.bits)
             case fx.Shuffles(value=value):
                 return self.forms(value)
             case _:
@@ -456,33 +503,6 @@ class _Bases:
                 ] = None
 
 
-def _given(mir: Mir, once: Collection[str]) -> dict[str, Expr]:
-    """What registers that are set ``once`` are set to, where an expression says it."""
-    found: dict[str, Expr] = {}
-    for effects, instruction in zip(mir.effects, mir.code, strict=True):
-        match effects:
-            case (fx.Defines(Var(name, dtype), Expr() as value),) if name in once:
-                if instruction.guard is None and dtype.bits == 64:
-                    found[name] = value
-            case _:
-                pass
-    return found
-
-
-def _readers(mir: Mir, graph: FlowGraph) -> dict[str, frozenset[int]]:
-    """By register that one instruction sets, the blocks that have to be followed again when more
-    becomes known of it; not those that nothing leads to."""
-    setters: dict[str, list[int]] = {}
-    for number, effects in enumerate(mir.effects):
-        for effect in effects:
-            if isinstance(effect, fx.Defines):
-                setters.setdefault(effect.var.name, []).append(number)
-    found: dict[str, set[int]] = {n: set() for n, numbers in setters.items() if len(numbers) == 1}
-    reached, named = frozenset(graph.order), mentions(mir)
-    for number, block in enumerate(graph.block_of[:-1]):
-        for name in (*named[number].tested, *named[number].used):
-            if name in found and block in reached:
-                setter = setters[name][0]
-                if graph.block_of[setter] != block or number <= setter:
-                    found[name].add(block)
-    return {name: frozenset(blocks) for name, blocks in found.items()}
+def _in_register(forms: Forms, bits: int) -> Forms:
+    """What is left of a value in a register: a part of an address can be anything."""
+    return each(forms, lambda form: form if all(u.high <= bits for u, _ in form) else None)

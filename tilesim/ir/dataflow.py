@@ -133,7 +133,7 @@ class Dataflow:
         self._kernel, self._mir = mir.kernel, mir
         self._reaching = graph.reaching
         self._changed = frozenset(
-            name for effects in mir.effects for e in effects for name in tensors_written(e)
+            name for effects in mir.effects for e in effects for name in written_by(e)
         )
         self._origins: dict[str, set[str]] = {}
         self._steer: set[str] = set()
@@ -248,7 +248,7 @@ class Dataflow:
             for effects in self._mir.effects
             if any(
                 isinstance(e, fx.WritesMap)
-                or (isinstance(e, fx.ReadsMap) and e.map.tensor.name in self._changed)
+                or (isinstance(e, fx.ReadsMap) and any(map(self._is_changed, tensors_read(e))))
                 for e in effects
             )
             for e in effects
@@ -270,7 +270,8 @@ class Dataflow:
         if name == "src_bytes" or all(isinstance(e, fx.Prefetches) for e in effects):
             return True
         if name in ("coords", "info"):
-            read = {e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)}
+            maps = (e for e in effects if isinstance(e, fx.ReadsMap))
+            read = {name for e in maps for name in tensors_read(e)}
             return bool(read) and not any(map(self._is_changed, read))
         if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):
             return False
@@ -316,25 +317,34 @@ def expressions_in(value: object) -> Iterator[Expr]:
 
 
 def tensors_read(effect: fx.Effect) -> tuple[str, ...]:
-    """The name of the tensor that an effect reads, if it reads one."""
+    """The names of the tensors of which an effect may read one."""
     match effect:
         case fx.Reads(view=view):
             return (view.tensor.name,)
         case fx.ReadsMap(map=map_):
-            return (map_.tensor.name,)
+            return tuple(tensor.name for tensor in map_.tensors)
         case _:
             return ()
 
 
 def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
-    """The name of the tensor that an effect writes, if it writes one."""
+    """The names of the tensors of which an effect may write one."""
     match effect:
         case fx.Writes(view=view) | fx.RemoteStore(view=view):
             return (view.tensor.name,)
         case fx.WritesMap(map=map_):
-            return (map_.tensor.name,)
+            return tuple(tensor.name for tensor in map_.tensors)
         case _:
             return ()
+
+
+def written_by(effect: fx.Effect) -> tuple[str, ...]:
+    """The same, but what an effect writes at an address is one of the tensors that it may be in."""
+    match effect:
+        case fx.Writes(view=View(tensor=AddressedTensor(among=among))) if among:
+            return among
+        case _:
+            return tensors_written(effect)
 
 
 def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:

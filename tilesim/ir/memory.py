@@ -54,6 +54,16 @@ class _Indexable:
 
 
 @dataclass(frozen=True)
+class Pointed:
+    """At byte ``at`` of a tensor in global memory lies the address of byte ``offset`` of another
+    one, ``to``."""
+
+    at: int
+    to: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class GlobalTensor(_Indexable):
     """A kernel parameter in global memory: row-major unless ``strides`` (in elements) are given.
 
@@ -61,8 +71,8 @@ class GlobalTensor(_Indexable):
     dependent launch), so every access must come after ``griddepcontrol.wait`` (D17). ``devices``:
     the parameter is a multimem address, of memory in so many devices, this one among them (H20).
     ``contents``: the bytes it begins with, in hexadecimal, as far as anybody knows; None: what it
-    holds at the start is an input, and zero if that is not given. ``private``: every thread has a
-    part of its own, and accesses no other.
+    holds at the start is an input, and zero if that is not given. ``pointers``: the addresses among
+    them. ``private``: every thread has a part of its own, and accesses no other.
     """
 
     name: str
@@ -73,6 +83,7 @@ class GlobalTensor(_Indexable):
     devices: int = 1
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     contents: str | None = None
+    pointers: tuple[Pointed, ...] = ()
     private: bool = False
 
     @cached_property
@@ -361,7 +372,8 @@ class TensorMap:
     im2col modes, and ``box`` is (pixels per column, channels per pixel); ``wide``: for the mode
     ``im2col::w`` or ``im2col::w::128``, with corners along W (B23). ``packing``: the type of
     sub-byte elements, in which box and coordinates count; ``tensor`` has their bytes (B36). With a
-    ``rank``, it is in memory, copies through it have so many coordinates, and it says the rest.
+    ``rank``, it is in memory, copies through it have so many coordinates, and it says the rest: it
+    is one of ``tensor``, or of one of the ``others``.
     """
 
     name: str
@@ -376,16 +388,22 @@ class TensorMap:
     packing: PackingName | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     rank: int | None = None
+    others: tuple[GlobalTensor, ...] = ()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Hypothesis and IPython print it as the code that declares it."""
-        of, given = self.tensor, {f.name: getattr(self, f.name) for f in fields(self)[3:-2]}
+        of, given = self.tensor, {f.name: getattr(self, f.name) for f in fields(self)[3:-3]}
         plain = {f.name: f.default for f in fields(self)}
         more = "".join(f", {n}={v!r}" for n, v in given.items() if v != plain[n])
         printer.text(
             f'(k := tilesim.Builder("example")).tensor_map(k.tensor({of.name!r}, '
             f"tilesim.{of.dtype}, {of.shape}, {of.strides}), {self.box}{more}, name={self.name!r})"
         )
+
+    @property
+    def tensors(self) -> tuple[GlobalTensor, ...]:
+        """The tensors of which it may be a map."""
+        return (self.tensor, *self.others)
 
     @property
     def dimensions(self) -> int:

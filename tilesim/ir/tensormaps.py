@@ -1,8 +1,10 @@
 """The 128 bytes of a tensor map, as the simulator lays them out (SEMANTICS B14).
 
 Hardware has another layout, which nobody is told; a kernel can only copy maps and replace fields.
-Every field has a bit that says whether it has been set, so that a map of which some fields were
-left out is no map. Dimensions count from the innermost one on, as in PTX.
+All is in the first 64 bytes, as it is there: compilers copy no more. Every field has a bit that
+says whether it has been set, so that a map of which some fields were left out is no map. A number
+that no field can have is the largest one of its bits. Dimensions count from the innermost one on,
+as in PTX.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 NBYTES = 128
+#: those of them in which something is
+USED = 64
+#: the first of them are the address of the tensor
+ADDRESS_BYTES = 8
 Field = Literal[
     "global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride",
     "elemtype", "interleave_layout", "swizzle_mode", "fill_mode",
@@ -50,20 +56,20 @@ BY_DIMENSION: dict[str, int] = {
 CODES: dict[str, int] = {
     "elemtype": 16, "interleave_layout": 3, "swizzle_mode": 5, "fill_mode": 2,
 }  # fmt: skip
-#: where a field lies, the type of its number, and the place of its first bit
-_PLACE: dict[str, tuple[int, str, int]] = {
-    "rank": (4, "uint8", 0), "elemtype": (5, "uint8", 1), "interleave_layout": (6, "uint8", 2),
-    "swizzle_mode": (7, "uint8", 3), "fill_mode": (8, "uint8", 4),
-    "global_address": (16, "uint64", 5), "global_dim": (24, "uint32", 6),
-    "box_dim": (44, "uint32", 11), "element_stride": (64, "uint32", 16),
-    "global_stride": (88, "uint64", 21), "mode": (15, "uint8", 25), "lower": (120, "int16", 26),
-    "upper": (9, "int16", 29),
+#: by field: its first bit, the bits of a number, and which bit of `_PRESENT` is that of dimension 0
+_PLACE: dict[str, tuple[int, int, int]] = {
+    "global_address": (0, 64, 0), "rank": (96, 4, 1), "elemtype": (100, 4, 2),
+    "interleave_layout": (104, 2, 3), "swizzle_mode": (106, 3, 4), "fill_mode": (109, 1, 5),
+    "mode": (110, 3, 6), "global_dim": (113, 32, 7), "global_stride": (273, 40, 12),
+    "box_dim": (433, 11, 16), "element_stride": (488, 4, 21), "corners": (455, 32, 26),
 }  # fmt: skip
+#: the bits that say which fields have been set
+_PRESENT = 64
 #: what copies go through a map, by its number; and that of one of which nobody knows it
 _MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
-_NO_MODE = 255
-#: where that number lies
-_MODE = _PLACE["mode"][0]
+_NO_MODE = 7
+#: by number of spatial dimensions: the bits of a corner of the pixel box (5.5.4.1)
+_CORNER = {1: 16, 2: 8, 3: 5}
 #: pixels of a column of an im2col map
 _MOST_PIXELS = 1024
 #: element types by the code that PTX gives them (Table 33)
@@ -79,31 +85,63 @@ PACKED_CODES = frozenset(_PACKED)
 _SWIZZLES = (0, 32, 64, 128)
 
 
-def replaced(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
-    """``maps`` with a field of each set to its value."""
+def used_part(view: View) -> View:
+    """The half of the place of a map in which something is; all of it, if it is not in a row."""
+    return view.inner(0, view.size // 2) if len(view.dims) == 1 else view
+
+
+def whole_maps(rows: NDArray[Any]) -> Bytes:
+    """Maps of which `used_part` was read in each lane; nothing is in the rest."""
     import numpy as np
 
-    start, kind, bit = _PLACE[field]
-    size = np.dtype(kind).itemsize
+    maps = np.zeros((len(rows), NBYTES), dtype=np.uint8)
+    maps[:, :USED] = rows.reshape(len(rows), -1).view(np.uint8)[:, :USED]
+    return maps
+
+
+def replaced(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
+    """``maps`` with a field of each set to its value."""
     result = maps.copy()
-    numbers = np.asarray(values).astype(kind)[:, None]
-    result[:, start + ord * size : start + (ord + 1) * size] = numbers.view(np.uint8)
-    result[:, :4].view(np.uint32)[:] |= np.uint32(1 << bit + ord)
+    for row, value in zip(result, values, strict=True):
+        _write(row, _with(_number(row), field, ord, int(value)))
     return result
 
 
 def replaced_as_tiled(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
     """The same by ``tensormap.replace.tile``: of a map of another mode nobody knows what it is."""
     result = replaced(maps, field, ord, values)
-    result[result[:, _MODE] != 0, _MODE] = _NO_MODE
+    for row in result:
+        number = _number(row)
+        if _part(number, "mode", 0):
+            _write(row, _with(number, "mode", 0, _NO_MODE))
     return result
+
+
+def _number(row: Bytes) -> int:
+    return int.from_bytes(row[:USED].tobytes(), "little")
+
+
+def _write(row: Bytes, number: int) -> None:
+    row[:USED] = bytearray(number.to_bytes(USED, "little"))
+
+
+def _part(number: int, field: str, ord: int) -> int:
+    start, bits, _ = _PLACE[field]
+    return number >> start + ord * bits & (1 << bits) - 1
+
+
+def _with(number: int, field: str, ord: int, value: int) -> int:
+    """A map with a field set; more than fits is the most that fits."""
+    start, bits, present = _PLACE[field]
+    most, place = (1 << bits) - 1, start + ord * bits
+    kept = number & ~(most << place) | 1 << _PRESENT + present + ord
+    return kept | min(value % (1 << 64), most) << place
 
 
 def encoded(fields: MapFields, address: int) -> Bytes:
     """A map with these fields over a tensor at ``address``, as one row."""
     import numpy as np
 
-    row = np.zeros((1, NBYTES), dtype=np.uint8)
     numbers: dict[str, tuple[int, ...]] = {
         "global_address": (address + fields.offset,), "rank": (len(fields.dims) - 1,),
         "elemtype": (_code(fields),), "interleave_layout": (0,),
@@ -111,12 +149,31 @@ def encoded(fields: MapFields, address: int) -> Bytes:
         "fill_mode": (int(fields.fill == "nan"),), "box_dim": _in_elements(fields.box, fields),
         "global_dim": _in_elements(fields.dims, fields), "element_stride": fields.steps[::-1],
         "global_stride": fields.strides[-2::-1], "mode": (_MODES.index(fields.mode),),
-        "lower": (fields.lower or ())[::-1], "upper": (fields.upper or ())[::-1],
+        "corners": _packed_corners(fields),
     }  # fmt: skip
+    number = 0
     for field, values in numbers.items():
         for ord, value in enumerate(values):
-            row = replaced(row, field, ord, np.array([value], dtype=np.int64))
+            number = _with(number, field, ord, value)
+    row = np.zeros((1, NBYTES), dtype=np.uint8)
+    _write(row[0], number)
     return row
+
+
+def _packed_corners(fields: MapFields) -> tuple[int, ...]:
+    """The corners of a pixel box in one number, where a tile has the extents of a box."""
+    corners = (*(fields.lower or ())[::-1], *(fields.upper or ())[::-1])
+    bits = _CORNER.get(len(corners) // 2, 0)
+    each = ((x & (1 << bits) - 1) << d * bits for d, x in enumerate(corners))
+    return (sum(each),) if corners else ()
+
+
+def _corners(number: int, count: int) -> dict[str, tuple[int, ...]]:
+    """The lower and the upper corner, of so many numbers each."""
+    bits = _CORNER.get(count, 0)
+    half = 1 << bits >> 1
+    each = [((number >> d * bits) + half) % (2 * half) - half for d in range(2 * count)]
+    return {"lower": tuple(each[:count]), "upper": tuple(each[count:])}
 
 
 def _in_elements(extents: tuple[int, ...], fields: MapFields) -> tuple[int, ...]:
@@ -144,28 +201,27 @@ def decoded(data: Bytes) -> dict[str, tuple[int, ...]]:
     Raises:
         KeyError: the first field that was never set, with its dimension.
     """
-    import numpy as np
-
-    present = int(data[:4].view(np.uint32)[0])
+    map_ = _number(data)
 
     def number(field: str, ord: int) -> int:
-        start, kind, bit = _PLACE[field]
-        if not present >> bit + ord & 1:
+        if not map_ >> _PRESENT + _PLACE[field][2] + ord & 1:
             raise KeyError(f"{field}[{ord}]" if field in BY_DIMENSION else field)
-        size = np.dtype(kind).itemsize
-        return int(data[start + ord * size : start + (ord + 1) * size].view(kind)[0])
+        return _part(map_, field, ord)
 
-    rank, mode = number("rank", 0) + 1, int(data[_MODE])
+    rank, mode = number("rank", 0) + 1, _part(map_, "mode", 0)
     corners = 0 if mode in (0, _NO_MODE) else 1 if mode > 1 else rank - 2
     counts = {
-        **dict.fromkeys(BY_DIMENSION, rank), "global_stride": rank - 1, "lower": corners,
-        "upper": corners, "box_dim": rank if not mode else 2 if corners else 1,
+        **dict.fromkeys(BY_DIMENSION, rank), "global_stride": rank - 1,
+        "box_dim": rank if not mode else 2 if corners else 1, "corners": int(corners > 0),
     }  # fmt: skip
     found = {
-        field: tuple(number(field, d) for d in range(min(counts.get(field, 1), 5)))
+        field: tuple(
+            number(field, d) for d in range(min(counts.get(field, 1), BY_DIMENSION.get(field, 1)))
+        )
         for field in _PLACE if field != "mode"
     }  # fmt: skip
-    return {**found, "mode": (mode,)}
+    packed = found.pop("corners", ())
+    return {**found, "mode": (mode,), **_corners(packed[0] if packed else 0, corners)}
 
 
 def fields_at(

@@ -1,12 +1,18 @@
-"""Numbers of a launch description as bytes in memory."""
+"""Values of a launch description as bytes in memory."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
+from tilesim.ir.memory import Pointed
 from tilesim.ptx.floats import encode
-from tilesim.ptx.launch import Contents
+from tilesim.ptx.launch import Address, Contents
 from tilesim.ptx.syntax import WIDTH
+
+#: types of which a value may be the address of a buffer
+ADDRESSES = ("b64", "s64", "u64")
+_NBYTES = 8
 
 
 def bytes_of(kind: str, number: float) -> bytes:
@@ -20,5 +26,15 @@ def bytes_of(kind: str, number: float) -> bytes:
 
 
 def contents_of(contents: Contents) -> bytes:
-    """What a buffer or a variable begins with."""
-    return b"".join(bytes_of(contents.type, number) for number in contents.values)
+    """What a buffer or a variable begins with; zeros where there are addresses."""
+    return b"".join(
+        bytes(_NBYTES) if isinstance(value, Address) else bytes_of(contents.type, value)
+        for value in contents.values
+    )
+
+
+def pointers_in(contents: Contents | None) -> Iterator[Pointed]:
+    """The addresses in it, in order."""
+    for number, value in enumerate(() if contents is None else contents.values):
+        if isinstance(value, Address):
+            yield Pointed(number * _NBYTES, value.name, value.offset)

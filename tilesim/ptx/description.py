@@ -6,12 +6,14 @@ import json
 import re
 from typing import Any, get_args
 
+from tilesim.ptx.contents import ADDRESSES
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.fields import Fields
 from tilesim.ptx.launch import (
     MAP_TYPES,
     SCALAR_TYPES,
     UNSAID,
+    Address,
     Contents,
     Field,
     Fill,
@@ -30,8 +32,12 @@ from tilesim.ptx.syntax import WIDTH
 from tilesim.ptx.tensormap import decode
 
 SCHEMA = "tilesim.launch/1"
+#: the least and the largest number in memory
+NUMBERS = -(1 << 63), (1 << 64) - 1
 #: a list of numbers and words without blanks
 _FLAT = re.compile(r'\[\n\s+((?:-?[\d.]+|"[\w.]*")(?:,\n\s+(?:-?[\d.]+|"[\w.]*"))*)\n\s+\]')
+#: an address in memory
+_ADDRESS = re.compile(r'\{\n\s+("name": "[^"\n]*"(?:,\n\s+"offset": \d+)?)\n\s+\}')
 
 
 # ---------------------------------------------------------------------- reading
@@ -74,6 +80,7 @@ def read(document: object, file: str = "launch.json") -> Launch:
         top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
         top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
         tuple(_parameter(p) for p in top.objects("params")),
+        tuple(_buffer(b) for b in top.objects("buffers")),
         tuple((n, None if v is None else _values(v)) for n, v in top.named("variables")),
         " ".join(top.text("about", "").split()),
     )  # fmt: skip
@@ -91,10 +98,8 @@ def _parameter(fields: Fields) -> Parameter:
     result: Parameter
     match kind:
         case "pointer":
-            result = Pointer(
-                fields.text("name", "").strip() or fields.path, fields.optional("bytes"),
-                fields.integer("offset", 0), _contents(fields),
-            )  # fmt: skip
+            name = fields.text("name", "").strip() or fields.path
+            result = _pointer(fields, name, fields.integer("offset", 0))
         case "scalar":
             result = _scalar(fields)
         case "map":
@@ -105,16 +110,31 @@ def _parameter(fields: Fields) -> Parameter:
     return result
 
 
-def _contents(fields: Fields) -> Contents | None:
-    inner = fields.object("contents")
-    return None if inner is None else _values(inner)
+def _buffer(fields: Fields) -> Pointer:
+    """A buffer that no parameter points into."""
+    found = _pointer(fields, fields.text("name").strip(), 0)
+    fields.end()
+    return found
+
+
+def _pointer(fields: Fields, name: str, offset: int) -> Pointer:
+    size, inner = fields.optional("bytes"), fields.object("contents")
+    return Pointer(name, size, offset, None if inner is None else _values(inner))
 
 
 def _values(inner: Fields) -> Contents:
     kind = inner.choice("type", tuple(sorted(SCALAR_TYPES)))
-    values = inner.integers("values", low=-(1 << 63), high=(1 << 64) - 1)
+    values = inner.items("values", *NUMBERS, _address)
+    if kind not in ADDRESSES and any(isinstance(value, Address) for value in values):
+        inner.fail("values", f"an address has 64 bits, {kind} has not: use {', '.join(ADDRESSES)}")
     inner.end()
     return Contents(kind, values)
+
+
+def _address(fields: Fields) -> Address:
+    found = Address(fields.text("name").strip(), fields.integer("offset", 0))
+    fields.end()
+    return found
 
 
 def _scalar(fields: Fields) -> Scalar:
@@ -226,6 +246,8 @@ def to_json(launch: Launch) -> dict[str, Any]:
     if launch.about:
         document["about"] = launch.about
     document["params"] = [_to_json(p) for p in launch.params]
+    if launch.buffers:
+        document["buffers"] = [_pointer_to_json(b) for b in launch.buffers]
     if launch.variables:
         document["variables"] = {n: None if v is None else _contents_json(v)
                                  for n, v in launch.variables}  # fmt: skip
@@ -239,24 +261,18 @@ def dumps(launch: Launch) -> str:
 
 def as_text(document: object) -> str:
     """JSON, lists of numbers in a line each."""
-    return _FLAT.sub(_in_one_line, json.dumps(document, indent=2)) + "\n"
+    text = _ADDRESS.sub(_in_one_line, json.dumps(document, indent=2))
+    return _FLAT.sub(_in_one_line, text) + "\n"
 
 
 def _in_one_line(found: re.Match[str]) -> str:
-    return f"[{' '.join(found[1].split())}]"
+    return f"{found[0][0]}{' '.join(found[1].split())}{found[0][-1]}"
 
 
 def _to_json(parameter: Parameter) -> dict[str, Any]:
     match parameter:
-        case Pointer(name, size, offset, contents):
-            found: dict[str, Any] = {"kind": "pointer", "name": name}
-            if size is not None:
-                found["bytes"] = size
-            if offset:
-                found["offset"] = offset
-            if contents is not None:
-                found["contents"] = _contents_json(contents)
-            return found
+        case Pointer():
+            return {"kind": "pointer", **_pointer_to_json(parameter)}
         case Scalar(name, kind, value):
             return {"kind": "scalar", "name": name, "type": kind, "value": value}
         case Struct(name, size, fields, data):
@@ -268,8 +284,24 @@ def _to_json(parameter: Parameter) -> dict[str, Any]:
             return _map_to_json(parameter)
 
 
+def _pointer_to_json(pointer: Pointer) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": pointer.name}
+    if pointer.bytes is not None:
+        found["bytes"] = pointer.bytes
+    if pointer.offset:
+        found["offset"] = pointer.offset
+    if pointer.contents is not None:
+        found["contents"] = _contents_json(pointer.contents)
+    return found
+
+
 def _contents_json(contents: Contents) -> dict[str, Any]:
-    return {"type": contents.type, "values": list(contents.values)}
+    values = [_address_json(v) if isinstance(v, Address) else v for v in contents.values]
+    return {"type": contents.type, "values": values}
+
+
+def _address_json(value: Address) -> dict[str, Any]:
+    return {"name": value.name, "offset": value.offset} if value.offset else {"name": value.name}
 
 
 def _map_to_json(value: Map) -> dict[str, Any]:

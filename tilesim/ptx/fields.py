@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from tilesim.ptx.errors import LaunchError
@@ -112,6 +112,19 @@ class Fields:
         if not isinstance(value, list):
             self.fail(key, f"expected a list of integers, found {_shown(value)}")
         return tuple(self._integer(f"{key}[{i}]", v, low, high) for i, v in enumerate(value))
+
+    def items(
+        self, key: str, low: int, high: int, other: Callable[[Fields], T]
+    ) -> tuple[int | T, ...]:
+        """A list of integers, and of objects as ``other`` reads them."""
+        value = self._take(key)
+        if not isinstance(value, list):
+            self.fail(key, f"expected a list of integers, found {_shown(value)}")
+        return tuple(
+            other(Fields(item, f"{self.path}.{key}[{i}]")) if isinstance(item, dict)
+            else self._integer(f"{key}[{i}]", item, low, high)
+            for i, item in enumerate(value)
+        )  # fmt: skip
 
     def triple(self, key: str, default: tuple[int, int, int] | None = None) -> tuple[int, int, int]:
         """Three sizes, x first; missing ones are 1."""

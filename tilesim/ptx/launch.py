@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -32,11 +32,19 @@ SCALAR_TYPES = frozenset(
 
 
 @dataclass(frozen=True)
+class Address:
+    """The address of byte ``offset`` of a buffer, where memory holds it."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class Contents:
-    """Known values at the start of a buffer."""
+    """Known values at the start of a buffer; addresses of buffers have 64 bits."""
 
     type: str
-    values: tuple[int, ...]
+    values: tuple[int | Address, ...]
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,9 @@ UNSAID: Triple = (0, 0, 0)
 class Launch:
     """One launch of a kernel. ``dynamic_shared`` in bytes; ``registers`` per thread, None: what the
     compiler chooses; ``cooperative``: all CTAs run at once; ``dependent``: it may start before the
-    grid before it has ended (programmatic dependent launch); ``variables``: what the host has put
-    into variables of the module, by name, None: what nobody knows. ``about``: what reports say of
-    it."""
+    grid before it has ended (programmatic dependent launch); ``buffers``: those that only addresses
+    in memory lead to; ``variables``: what the host has put into variables of the module, by name,
+    None: what nobody knows. ``about``: what reports say of it."""
 
     entry: str
     grid: Triple
@@ -157,6 +165,7 @@ class Launch:
     cooperative: bool = False
     dependent: bool = False
     params: tuple[Parameter, ...] = ()
+    buffers: tuple[Pointer, ...] = ()
     variables: tuple[tuple[str, Contents | None], ...] = ()
     about: str = field(default="", compare=False)
 
@@ -174,3 +183,19 @@ class Launch:
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
         return prod(self.cluster)
+
+
+def without_contents(launch: Launch) -> Launch:
+    """The launch without what memory holds."""
+    return replace(launch, params=tuple(map(_bare, launch.params)), buffers=(), variables=())
+
+
+def _bare(parameter: Parameter) -> Parameter:
+    match parameter:
+        case Pointer():
+            return replace(parameter, contents=None)
+        case Struct():
+            fields = tuple(replace(f, value=_bare(f.value)) for f in parameter.fields)
+            return replace(parameter, fields=fields)
+        case _:
+            return parameter

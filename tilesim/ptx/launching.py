@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import cast
 
 from tilesim.ir import types
 from tilesim.ir.addresses import address_of
+from tilesim.ir.boxes import fields_of
 from tilesim.ir.checks.declarations import check_maps, check_tensors
 from tilesim.ir.checks.launch import check_launch
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor, PackingName, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
+from tilesim.ir.tensormaps import ADDRESS_BYTES, NBYTES, encoded
 from tilesim.ptx import variables, workspace
-from tilesim.ptx.contents import bytes_of, contents_of
+from tilesim.ptx.contents import bytes_of, contents_of, pointers_in
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
-from tilesim.ptx.launch import UNSAID, Launch, Map, Parameter, Pointer, Scalar, Struct, Triple
+from tilesim.ptx.launch import (
+    UNSAID,
+    Contents,
+    Launch,
+    Map,
+    Parameter,
+    Pointer,
+    Scalar,
+    Struct,
+    Triple,
+)
 from tilesim.ptx.names import readable
 from tilesim.ptx.syntax import WIDTH, Function, Variable
+from tilesim.words import did_you_mean
 
 #: element types of maps as those of tensors
 _ELEMENTS = {
@@ -48,7 +61,11 @@ class Launched:
     workspace: GlobalTensor | None = None
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
-        """What lies at an offset of a parameter; None where nobody says it."""
+        """What lies at an offset of a parameter; None where nobody says it. A tensor map has the
+        bytes that the simulator gives it."""
+        for (parameter, start), map_ in self.maps.items():
+            if parameter == name and start <= offset < start + NBYTES:
+                return _bytes_of_map(map_, offset - start, nbytes)
         for formal, actual in zip(self.kernel.entry.params, self.launch.params, strict=True):
             if formal.name == name:
                 return self._value(actual, offset, nbytes)
@@ -59,8 +76,10 @@ class Launched:
         told = variables.told(self.launch)
         if variable.name not in told:
             return variables.constant(variable, offset, nbytes)
-        data = b"" if (given := told[variable.name]) is None else contents_of(given)
-        inside = 0 <= offset <= len(data) - nbytes
+        given = told[variable.name]
+        data = b"" if given is None else contents_of(given)
+        named = any(p.at < offset + nbytes and offset < p.at + 8 for p in pointers_in(given))
+        inside = 0 <= offset <= len(data) - nbytes and not named
         return int.from_bytes(data[offset : offset + nbytes], "little") if inside else None
 
     def _value(self, actual: Parameter, offset: int, nbytes: int) -> Expr | None:
@@ -91,6 +110,16 @@ class Launched:
                 return None
 
 
+def _bytes_of_map(map_: TensorMap, offset: int, nbytes: int) -> Expr:
+    """Bytes of a tensor map as a number: of the address that it begins with, or of the rest."""
+    mask = (1 << 8 * nbytes) - 1
+    if offset >= ADDRESS_BYTES:
+        row = encoded(fields_of(map_), 0)[0].tobytes()
+        return Const(int.from_bytes(row[offset : offset + nbytes], "little"))
+    address = address_of(map_.tensor)
+    return address if nbytes == ADDRESS_BYTES else address >> 8 * offset & mask
+
+
 def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     """The kernel with its launch.
 
@@ -106,6 +135,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         )
     tensors, maps = _globals(kernel.entry, launch)
     own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
+    _require_pointed((*tensors.values(), *own.values()))
     taken = frozenset({*tensors, *(t.name for t in own.values()), *kernel.shown.values()})
     word = workspace.tensor(kernel, launch, taken)
     total = kernel.shared_size + launch.dynamic_shared
@@ -152,12 +182,15 @@ def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:
 
 
 def _every(launch: Launch, entry: Function) -> Iterator[tuple[str, int, Parameter]]:
-    """Every parameter with those inside of structs: name of the parameter, offset, value."""
+    """Every parameter with those inside of structs: name of the parameter, offset, value; and the
+    buffers that none of them names."""
     for formal, actual in zip(entry.params, launch.params, strict=True):
         yield formal.name, 0, actual
         if isinstance(actual, Struct):
             for field in actual.fields:
                 yield formal.name, field.offset, field.value
+    for buffer in launch.buffers:
+        yield "", 0, buffer
 
 
 def _globals(
@@ -170,32 +203,53 @@ def _globals(
         if isinstance(value, Map):
             tensor = tensors.get(value.name)
             if tensor is None:
-                tensor = tensors[value.name] = _tensor(value, launch, told.get(value.name, ""))
+                tensor = tensors[value.name] = _tensor(value, launch, told.get(value.name))
             own = f"{name}+{offset}" if offset else f"{name}.map"
-            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, ""))
+            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, None))
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
             if value.bytes is None:
                 raise LaunchError(f"{value.name}: give the bytes of this buffer")
+            known = told.get(value.name)
             tensors[value.name] = GlobalTensor(
                 value.name, types.u8, (value.bytes,), dependent=launch.dependent,
-                contents=told.get(value.name, ""),
+                contents=_hexadecimal(known), pointers=tuple(pointers_in(known)),
             )  # fmt: skip
     return tensors, maps
 
 
-def _contents(launch: Launch, entry: Function) -> dict[str, str]:
+def _require_pointed(tensors: Collection[GlobalTensor]) -> None:
+    """Raises a LaunchError for addresses in memory that are of no buffer."""
+    sizes = {tensor.name: tensor.nbytes for tensor in tensors}
+    for tensor in tensors:
+        for one in tensor.pointers:
+            where = f"{tensor.name}: its contents have the address of {one.to} at byte {one.at}"
+            if one.to not in sizes:
+                hint = did_you_mean(one.to, tuple(sizes))
+                raise LaunchError(
+                    f"{where}, which is no buffer{hint}; give it, with its bytes, in buffers"
+                )
+            if one.offset > sizes[one.to]:
+                raise LaunchError(f"{where}, byte {one.offset} of it: it has {sizes[one.to]}")
+
+
+def _hexadecimal(contents: Contents | None) -> str:
+    return "" if contents is None else contents_of(contents).hex()
+
+
+def _contents(launch: Launch, entry: Function) -> dict[str, Contents]:
     """By buffer what it is known to hold, from its first byte on.
 
     Raises:
         LaunchError: two parameters say different things of one buffer, or more than fits.
     """
-    told: dict[str, str] = {}
+    told: dict[str, Contents] = {}
     for _, _, value in _every(launch, entry):
         if not isinstance(value, Pointer) or value.contents is None:
             continue
         data = contents_of(value.contents)
-        if told.setdefault(value.name, data.hex()) != data.hex():
+        before = told.setdefault(value.name, value.contents)
+        if (contents_of(before), *pointers_in(before)) != (data, *pointers_in(value.contents)):
             raise LaunchError(f"{value.name}: two parameters give different contents")
         if value.bytes is not None and len(data) > value.bytes:
             raise LaunchError(
@@ -204,7 +258,7 @@ def _contents(launch: Launch, entry: Function) -> dict[str, str]:
     return told
 
 
-def _tensor(value: Map, launch: Launch, contents: str) -> GlobalTensor:
+def _tensor(value: Map, launch: Launch, contents: Contents | None) -> GlobalTensor:
     shape, element = value.shape, _ELEMENTS.get(value.type, types.u8)
     if value.type in types.PACKINGS:
         if shape[0] * value.bits % 8:
@@ -217,7 +271,8 @@ def _tensor(value: Map, launch: Launch, contents: str) -> GlobalTensor:
         strides.append(stride // element.bytes)
     return GlobalTensor(
         value.name, element, tuple(reversed(shape)), tuple(reversed(strides)),
-        dependent=launch.dependent, contents=contents,
+        dependent=launch.dependent, contents=_hexadecimal(contents),
+        pointers=tuple(pointers_in(contents)),
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Lowering:
         self.tiles = Tiles(launched.kernel, self.constants)
         #: tensor maps that the kernel makes, as far as they are known before it runs
         self.maps: dict[str, TensorMap] = {}
-        self.made_maps = MadeMaps(launched.kernel, launched.launch, self.constants)
+        self.made_maps = MadeMaps(launched, self.constants)
         self.forms = Forms()
         #: registers with the address with which a cooperative grid waits, or a part of it
         self.workspace = workspace.parts(launched.kernel, self.constants)

@@ -87,17 +87,21 @@ def _map(low: Lowering, operand: Flat) -> _Through:
 
 
 def _made(low: Lowering, operand: At, coords: tuple[Expr, ...]) -> _Through:
-    """A map in global memory: its bytes say what is copied; of which buffer is known before."""
-    buffer = low.made_maps.buffer(operand)
-    if buffer is None:
-        raise low.unsupported(
-            "the tensor map is no parameter, and none that the kernel makes of a pointer parameter",
-            "describe it as a parameter, or pass the pointer to its buffer as one",
-        )
-    rank, tensor = len(coords), low.launched.tensors[buffer]
-    if (tensor.dtype, len(tensor.shape)) != (u8, 1):
-        raise low.unsupported(f"{buffer} has a map of the launch as well")
-    declared = TensorMap(f"{buffer}.made{rank}", tensor, (_LEAST,), rank=rank)
+    """A map in global memory: its bytes say what is copied; of which buffers it can be one is
+    known before."""
+    names = low.made_maps.buffers(operand)
+    known = [low.launched.tensors[name] for name in names if name in low.launched.tensors]
+    tensors = tuple(t for t in known if (t.dtype, len(t.shape)) == (u8, 1))
+    if not tensors:
+        with_maps = f": {', '.join(names)} have maps of the launch" if names else ""
+        raise low.unsupported(f"nobody knows of which buffer the tensor map is one{with_maps}")
+    rank, several = len(coords), f".{len(low.maps)}" if len(tensors) > 1 else ""
+    declared = TensorMap(
+        f"{tensors[0].name}.made{rank}{several}", tensors[0], (_LEAST,), rank=rank,
+        others=tensors[1:],
+    )  # fmt: skip
+    same = (m for m in low.maps.values() if (m.rank, m.tensors) == (rank, tensors))
+    declared = next(same, declared)
     low.maps[declared.name] = declared
     at = view_at(low.address(replace(operand, rest=())), u8, (NBYTES,), space="global")
     return _Through(declared, coords, at)

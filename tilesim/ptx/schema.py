@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from tilesim.ptx.description import NUMBERS
 from tilesim.ptx.description import SCHEMA as VERSION
 from tilesim.ptx.fields import LARGEST, MOST
 from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Fill, Interleave, Swizzle, Wide
@@ -43,7 +44,10 @@ def _one_of(kind: str, required: tuple[str, ...], fields: Schema, inside: bool) 
 
 
 _TYPE: Schema = {"enum": sorted(SCALAR_TYPES)}
-_CONTENTS = _object(("type", "values"), {"type": _TYPE, "values": _list(-(1 << 63), (1 << 64) - 1)})
+_ADDRESS = _object(("name",), {"name": _TEXT, "offset": _integer()})
+_VALUES: Schema = {"type": "array", "items": {"oneOf": [_integer(*NUMBERS), _ADDRESS]}}
+_CONTENTS = _object(("type", "values"), {"type": _TYPE, "values": _VALUES})
+_MEMORY: Schema = {"bytes": _integer(), "contents": _CONTENTS}
 _IM2COL = _object(
     ("lower", "upper", "channels", "pixels"),
     {
@@ -69,7 +73,7 @@ _MAP: Schema = {
 
 
 def _parameters(*, inside: bool) -> list[Schema]:
-    pointer = {"bytes": _integer(), "offset": _integer(), "contents": _CONTENTS}
+    pointer = {**_MEMORY, "offset": _integer()}
     scalar = {"type": _TYPE, "value": {"type": ["number", "boolean", "null"]}}
     described = _one_of("map", ("type", "shape", "strides"), _MAP, inside)
     raw = {"raw": {**_HEX, "minLength": 2}}
@@ -104,6 +108,7 @@ _LAUNCH = _object(
         "dependent": {"type": "boolean"},
         "about": _TEXT,
         "params": {"type": "array", "items": {"oneOf": [*_parameters(inside=False), _STRUCT]}},
+        "buffers": {"type": "array", "items": _object(("name",), {"name": _TEXT, **_MEMORY})},
         "variables": {
             "type": "object", "additionalProperties": {"oneOf": [_CONTENTS, {"type": "null"}]},
         },

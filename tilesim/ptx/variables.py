@@ -13,7 +13,7 @@ from tilesim.ir import types
 from tilesim.ir.addresses import address_of
 from tilesim.ir.expr import Expr, Special
 from tilesim.ir.memory import GlobalTensor
-from tilesim.ptx.contents import contents_of
+from tilesim.ptx.contents import contents_of, pointers_in
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
 from tilesim.ptx.launch import Contents, Launch
@@ -51,7 +51,7 @@ def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, 
         size = (_pitch(variable) * threads,)
         found[name] = GlobalTensor(
             plain, types.u8, size, contents=_begins(variable, given),
-            private=variable.space == "local",
+            pointers=tuple(pointers_in(given.get(name))), private=variable.space == "local",
         )  # fmt: skip
     return found
 

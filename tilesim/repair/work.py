@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import InvalidProgram
 from tilesim.ir import effects as fx
+from tilesim.ir.addresses import begins_with
 from tilesim.ir.dataflow import tensors_written
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
@@ -185,9 +186,7 @@ def _numbers(kernel: Program, seed: int, other: Collection[str]) -> dict[str, ND
 def _told(kernel: Program) -> dict[str, NDArray[Any]]:
     """What tensors begin with of which the launch says it, zeros from there on."""
     return {
-        t.name: np.frombuffer(
-            bytes.fromhex(t.contents)[: t.nbytes].ljust(t.nbytes, b"\0"), np.uint8
-        )
+        t.name: np.frombuffer(begins_with(kernel, t)[: t.nbytes].ljust(t.nbytes, b"\0"), np.uint8)
         .view(numpy_dtype(t.dtype))
         .reshape(t.shape)
         for t in kernel.tensors

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
+from tilesim.ir.dataflow import written_by
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.kept import kept
 from tilesim.ir.kernel import Kernel, built
@@ -475,10 +476,5 @@ def _written(mir: Mir) -> Iterator[str]:
 def _named_as_written(mir: Mir) -> Iterator[str]:
     for effects in mir.effects:
         for effect in effects:
-            match effect:
-                case fx.Writes(view=view):
-                    yield view.tensor.name
-                case fx.WritesMap(map=map_):
-                    yield map_.tensor.name
-                case _:
-                    pass
+            if isinstance(effect, fx.Writes | fx.WritesMap):
+                yield from written_by(effect)

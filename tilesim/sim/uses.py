@@ -96,8 +96,8 @@ def _asynchronous(mir: Mir) -> Iterator[str]:
     for access in _accesses(mir):
         if access.proxy == "async":
             yield access.view.tensor.name
-    yield from (effect.map.tensor.name for _, effect in mir.all_of(fx.ReadsMap))
-    yield from (effect.map.tensor.name for _, effect in mir.all_of(fx.WritesMap))
+    yield from (t.name for _, effect in mir.all_of(fx.ReadsMap) for t in effect.map.tensors)
+    yield from (t.name for _, effect in mir.all_of(fx.WritesMap) for t in effect.map.tensors)
 
 
 def _accesses(mir: Mir) -> Iterator[fx.Reads | fx.Writes]:

@@ -151,13 +151,10 @@ def check_maps(program: Program) -> Iterator[Diagnostic]:
     """The limits of cuTensorMapEncodeTiled (B15, B16)."""
     declared = set(program.tensors)
     for tensor_map in program.maps:
-        if tensor_map.tensor not in declared:
-            yield Diagnostic(
-                "operand",
-                f"{tensor_map.name} maps {tensor_map.tensor.name}, which this kernel does not "
-                "declare",
-                tensor_map.loc,
-            )
+        for tensor in tensor_map.tensors:
+            if tensor not in declared:
+                what = f"{tensor_map.name} maps {tensor.name}, which this kernel does not declare"
+                yield Diagnostic("operand", what, tensor_map.loc)
         problems = (_map_problems(tensor_map), map_problems(tensor_map, program.target.name))
         for message, fix in chain(*problems):
             yield Diagnostic("operand", f"{tensor_map.name}: {message}", tensor_map.loc, fix)

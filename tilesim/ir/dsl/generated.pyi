@@ -347,7 +347,8 @@ class TensormapMethods(Namespace):
         meant. For rank it is one less than the rank, strides are in bytes, and the fields elemtype,
         interleave_layout, swizzle_mode and fill_mode take a code that is known when the kernel is
         built. ``ord``: the dimension, from the innermost on; global_stride 0 is that of dimension 1. It
-        is a weak write of the whole map (B14), which has to be one for tiled copies.
+        is a weak write of the whole map (B14), which has to be one for tiled copies. What it reads is
+        the half in which something is.
         """
 
     def copy(self, dst: ViewLike, map: TensorMap) -> None:
@@ -362,7 +363,8 @@ class TensormapMethods(Namespace):
         """``tensormap.cp_fenceproxy``: copies a map from shared to global memory and releases it.
 
         All lanes of the warp execute it together (``.sync.aligned``): one copy through the generic
-        proxy, and a release of the tensormap proxy for ``dst`` alone (B14).
+        proxy, and a release of the tensormap proxy for ``dst`` alone (B14). What it reads is the half
+        of the map in which something is.
         """
 
 class TimeMethods(Namespace):

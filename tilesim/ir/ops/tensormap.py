@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tilesim.ir.boxes import fields_of
@@ -23,13 +24,14 @@ from tilesim.ir.packing import NEEDS
 from tilesim.ir.tensormaps import (
     BY_DIMENSION,
     CODES,
-    NBYTES,
     PACKED_CODES,
     Field,
     encoded,
     global_map_problems,
     map_problems,
     replaced_as_tiled,
+    used_part,
+    whole_maps,
 )
 from tilesim.ir.types import numpy_dtype
 
@@ -47,7 +49,8 @@ class TensormapReplace(Op):
     meant. For rank it is one less than the rank, strides are in bytes, and the fields elemtype,
     interleave_layout, swizzle_mode and fill_mode take a code that is known when the kernel is
     built. ``ord``: the dimension, from the innermost on; global_stride 0 is that of dimension 1. It
-    is a weak write of the whole map (B14), which has to be one for tiled copies.
+    is a weak write of the whole map (B14), which has to be one for tiled copies. What it reads is
+    the half in which something is.
     """
 
     mnemonic = "tensormap.replace"
@@ -93,12 +96,16 @@ class TensormapReplace(Op):
             yield f"{self.field} takes a number from 0 to {limit - 1} (B14), not {self.new_val}"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.map, lanes=_LANES), Writes(self.map, lanes=_LANES))
+        return (Reads(self._used, lanes=_LANES), Writes(self.map, lanes=_LANES))
+
+    @cached_property
+    def _used(self) -> View:
+        return used_part(self.map)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        rows, new = inputs.memory(self.map), self.new_val
+        rows, new = inputs.memory(self._used), self.new_val
         values = inputs.address(new) if isinstance(new, View) else inputs.lanes(new)
-        maps = rows.view("uint8").reshape(len(rows), NBYTES)
+        maps = whole_maps(rows)
         return (replaced_as_tiled(maps, self.field, self.ord or 0, values).view(rows.dtype),)
 
 
@@ -171,7 +178,8 @@ class TensormapCpFenceproxy(Op):
     """``tensormap.cp_fenceproxy``: copies a map from shared to global memory and releases it.
 
     All lanes of the warp execute it together (``.sync.aligned``): one copy through the generic
-    proxy, and a release of the tensormap proxy for ``dst`` alone (B14).
+    proxy, and a release of the tensormap proxy for ``dst`` alone (B14). What it reads is the half
+    of the map in which something is.
     """
 
     mnemonic = "tensormap.cp_fenceproxy"
@@ -197,10 +205,15 @@ class TensormapCpFenceproxy(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (
             Gathers(None, "B14"),
-            Reads(self.src, lanes=_LANES),
+            Reads(self._used, lanes=_LANES),
             Writes(self.dst, lanes=_LANES),
             ReleasesMaps(self.scope, self.dst),
         )
 
+    @cached_property
+    def _used(self) -> View:
+        return used_part(self.src)
+
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        return (inputs.memory(self.src),)
+        rows = inputs.memory(self._used)
+        return (whole_maps(rows).view(rows.dtype),)

@@ -9,7 +9,7 @@ from typing import Final
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import ScalarParam, Var
 from tilesim.ir.large import MAX_LEVELS
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, Pointed, SharedTensor, TensorMap
 from tilesim.ir.tmem import TmemView
 
 #: kinds of text, as the first word says; the number after it is the version of the format
@@ -78,7 +78,7 @@ DECLARATIONS: Final[dict[type, Declared]] = {
 
 #: dataclasses written where they are used, as ``keyword(operands)``
 INLINE: Final[dict[type, str]] = {
-    TmemView: "tmem", AddressedTensor: "at", AddressedMbarriers: "mbar_at",
+    TmemView: "tmem", AddressedTensor: "at", AddressedMbarriers: "mbar_at", Pointed: "pointed",
 }  # fmt: skip
 
 

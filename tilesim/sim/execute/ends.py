@@ -222,7 +222,8 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
 
     A store starts inside of the tensor.
     """
-    tensor, declared, mode = effect.map.tensor, fields_of(effect.map), effect.mode
+    declared, mode = fields_of(effect.map), effect.mode
+    tensors = {tensor.name: tensor for tensor in effect.map.tensors}
     writes = isinstance(effect, fx.WritesMap)
     reader = None if at is None else MapReader(c, op, at, effect.map, _direction(effect))
     key: tuple[Hashable, ...] = ("map", effect.map.name, mode)
@@ -230,10 +231,10 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
     info = numbers(c, effect.info if isinstance(effect, fx.ReadsMap) else ())
 
     def end(w: Warp) -> Piece:
-        memory = w.machine.globals.memories[tensor.name]
         place, more = coords(w), info(w)
         through = None if reader is None else reader.at(w)
         fields = declared if through is None else through.fields
+        memory, tensor = w.machine.globals.memories[fields.tensor], tensors[fields.tensor]
         least = unit(fields.packing, fields.dtype, w.machine.program.target.name)
         if place[-1] % least:
             raise _starts_between(op, fields, place[-1], least)

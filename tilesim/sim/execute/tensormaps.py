@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.boxes import MapFields
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
-from tilesim.ir.tensormaps import NBYTES, decoded, fields_at
+from tilesim.ir.tensormaps import NBYTES, USED, decoded, fields_at
 from tilesim.ir.types import Direction
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import Act, Operands, executor
@@ -17,7 +19,6 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.map_proxy import place_of
-from tilesim.sim.machine.memory import unknown_in
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import UnknownSteers
@@ -101,9 +102,10 @@ class MapReader:
                 "out-of-bounds", f"{what}, which is not {NBYTES}-byte aligned (B14)",
                 "align the map",
             )  # fmt: skip
-        lost = unknown_in(memory, footprint, self._op)
+        some = np.array([footprint.low]), np.array([footprint.low + USED])
+        lost = None if memory.marks is None else memory.marks.in_runs(some)
         if lost is not None:
-            raise UnknownSteers(lost)
+            raise UnknownSteers(lost.read_by(self._op.mnemonic, self._op.loc))
         data = memory.data[footprint.low : footprint.low + NBYTES]
         try:
             numbers = decoded(data)
@@ -114,12 +116,18 @@ class MapReader:
             ) from None  # fmt: skip
         number, offset = divmod(numbers["global_address"][0], GLOBAL_WINDOW)
         tensors = w.machine.program.tensors
-        name = tensors[number - 1].name if 1 <= number <= len(tensors) else "no tensor"
-        if name != self._declared.tensor.name:
+        if not 1 <= number <= len(tensors):
+            raise BarrierError(
+                "out-of-bounds", f"{what}, whose global_address {offset:#x} is in no tensor (B14)",
+                "put the address of a tensor in global memory into the map",
+            )  # fmt: skip
+        name = tensors[number - 1].name
+        if all(name != tensor.name for tensor in self._declared.tensors):
+            of = " or ".join(tensor.name for tensor in self._declared.tensors)
             raise BarrierError(
                 "unsupported",
                 f"{what}: its global_address is in {name}, but {self._declared.name}, which says "
-                f"what is copied, is a map of {self._declared.tensor.name}",
+                f"what is copied, is a map of {of}",
                 f"use a tensor map that is declared over {name}",
             )
         try:

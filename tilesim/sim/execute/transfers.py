@@ -265,9 +265,9 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     assert reads is not None
     assert effect is not None
     boxed = isinstance(effect, fx.WritesMap)
-    tensor = effect.map.tensor if isinstance(effect, fx.WritesMap) else effect.view.tensor
     source, target = c.view(reads.view), _end(c, op, effects, effect)
-    real = c.real(tensor)
+    written = effect.map.tensors if isinstance(effect, fx.WritesMap) else (effect.view.tensor,)
+    observed = any(map(c.real, written))
     combine = None if effect.combine is None else COMBINE[effect.combine]
     mask = None if isinstance(effect, fx.WritesMap) else byte_mask(c, effect)
     times = 1 if isinstance(effect, fx.WritesMap) else effect.times
@@ -287,6 +287,7 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
             copies = 1
         for _ in range(copies):
             _issue(w, op, memory, moved, piece, reduces=combine is not None)
+        real = observed and bool(piece.memory.data.size)
         lost = unknown_in(memory, footprint, op) if real else None
         if combine is not None and real and piece.footprint is not None:
             lost = lost or unknown_in(piece.memory, piece.footprint, op)

@@ -308,8 +308,8 @@ def _place(context: _Context, op: Op) -> Place | None:
         return None
     if _scattered(op):
         at: View | None = getattr(op, "at", None)
-        if at is None or not _only_inputs(context, op):
-            return None
+        if at is None or not _is_place(at) or not _only_inputs(context, op):
+            return None  # one at an address is looked at as such
         named = at
     tensor = named.tensor
     assert isinstance(tensor, GlobalTensor)
@@ -387,14 +387,10 @@ def _only_inputs(context: _Context, op: Op) -> bool:
     if not _scattered(op):
         return False
     named = [e.map for e in op.effects() if isinstance(e, fx.ReadsMap)]
-    names = {m.tensor.name for m in named}
-    decides = any(context.holds(m.tensor.name) and _fills(context, m) for m in named)
+    names = {tensor.name for m in named for tensor in m.tensors}
+    filled = {m.fill == "nan" for m in named} != {False}
+    decides = any(context.holds(name) and (filled or name in context.given) for name in names)
     return bool(named) and not decides and names.isdisjoint(context.written)
-
-
-def _fills(context: _Context, tensor_map: TensorMap) -> bool:
-    """Whether copies through a map may leave other numbers than zero."""
-    return tensor_map.tensor.name in context.given or tensor_map.fill == "nan"
 
 
 def _split(op: Op, view: View) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.addresses import begins_with
 from tilesim.ir.memory import GlobalTensor, Tensor
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType, numpy_dtype
@@ -125,17 +126,17 @@ class GlobalMemory:
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
             elif held and tensor.contents is not None:
-                _told(tensor, tensor.contents, memory)
+                _told(program, tensor, memory)
             self.memories[tensor.name] = memory
         #: in the order of the declarations
         self.ordered = [*self.memories.values()]
 
 
-def _told(tensor: GlobalTensor, contents: str, memory: Memory) -> None:
+def _told(program: Program, tensor: GlobalTensor, memory: Memory) -> None:
     """The first bytes are known, the others are not."""
     fix = f"give the contents of {tensor.name} in the launch description"
     memory.marks = Marks(len(memory.data), Unknown(f"the contents of {tensor.name}", fix))
-    known = np.frombuffer(bytes.fromhex(contents), np.uint8)[: len(memory.data)]
+    known = np.frombuffer(begins_with(program, tensor), np.uint8)[: len(memory.data)]
     if known.size:
         count = known.size
         memory.data[:count] = known
