@@ -5,8 +5,11 @@ from __future__ import annotations
 from struct import pack
 
 from tilesim.capture.memory import DEVICE, HOST, Memory
+from tilesim.capture.parameters import Described
+from tilesim.ptx.launch import Address, Contents, Pointer
+from tilesim.ptx.syntax import Place, Variable
 
-BASE, OTHER = 0x300000000000, 0x300000800000
+BASE, OTHER, LAST = 0x300000000000, 0x300000800000, 0x300000900000
 
 
 def memory() -> Memory:
@@ -63,7 +66,7 @@ def test_the_end_of_an_allocation_belongs_to_it() -> None:
     assert found.free(BASE) is None
 
 
-def test_contents_with_addresses_are_not_given_and_addresses_are_followed() -> None:
+def test_contents_are_those_that_are_known_and_addresses_in_them_are_followed() -> None:
     found = memory()
     data = {BASE: pack("<8Q", 0, OTHER + 8, *[0] * 6), OTHER: bytes(64)}
 
@@ -77,6 +80,24 @@ def test_contents_with_addresses_are_not_given_and_addresses_are_followed() -> N
     for place in (BASE, OTHER):
         found.copied(place, 0, 64)
     assert found.contents(other, read) == bytes(64)
-    assert found.contents(one, read) is None
+    assert found.contents(one, read) == data[BASE]
+    assert found.addresses_in(data[BASE]) == {1: (other, 8)}
     assert found.reachable([one], read) == [one, other]
     assert found.reachable([other], read) == [other]
+
+
+def test_tables_of_addresses_are_described() -> None:
+    """A table with the address of another one, which has that of the first and of a parameter."""
+    found = memory()
+    found.allocate(LAST, 16, DEVICE)
+    data = {BASE: pack("<8Q", 0, OTHER + 8, *[5] * 6), OTHER: pack("<8Q", BASE, LAST, *[0] * 6)}
+    described = Described(found, (), lambda one: data.get(one.base))
+    address = Variable("p", "param", "u64", (), 1, 8, Place(1, 1))
+    first = described.parameter(0, address, pack("<Q", BASE))
+    last = described.parameter(1, address, pack("<Q", LAST + 4))
+    table = Contents("u64", (0, Address("arg0[1]", 8), *[5] * 6))
+    assert first == Pointer("arg0", 64, contents=table)
+    assert last == Pointer("arg1", 16, 4)
+    behind = Contents("u64", (Address("arg0"), Address("arg1"), *[0] * 6))
+    assert described.buffers() == (Pointer("arg0[1]", 64, contents=behind),)
+    assert [one.base for one in described.used] == [BASE, OTHER, LAST, BASE, LAST]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from tilesim.capture import devices
@@ -12,8 +12,8 @@ from tilesim.capture.fatbin import Read
 from tilesim.capture.folder import Folder
 from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.modules import Kernel, Modules
-from tilesim.capture.parameters import Described, as_contents
-from tilesim.ptx.launch import UNSAID, Contents, Launch, Parameter, Pointer, Struct, Triple
+from tilesim.capture.parameters import Described
+from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
 from tilesim.ptx.names import readable
 
 _COOPERATIVE, _DEPENDENT = 1, 2
@@ -71,11 +71,12 @@ class Launches:
                 zip(kernel.entry.params, self._arguments(kernel, request), strict=True)
             )
         )
+        variables = tuple(self._variables(kernel, described))
         launch = Launch(
             kernel.name, request.grid, request.block, cluster, request.shared,
             cooperative=bool(request.flags & _COOPERATIVE),
             dependent=bool(request.flags & _DEPENDENT), params=params,
-            variables=tuple(self._variables(kernel)),
+            buffers=described.buffers(), variables=variables,
         )  # fmt: skip
         self._write(kernel, launch, described.used)
         self._ran(kernel, described.used)
@@ -83,7 +84,7 @@ class Launches:
     def _write(self, kernel: Kernel, launch: Launch, used: Sequence[Allocation]) -> None:
         """A launch that differs from one before in what memory holds alone is the same."""
         text = kernel.loaded.text
-        key = (text, replace(launch, params=tuple(map(_bare, launch.params)), variables=()))
+        key = text, without_contents(launch)
         if key in self._seen:
             return
         self._seen.add(key)
@@ -126,13 +127,14 @@ class Launches:
     def _contents(self, one: Allocation) -> bytes | None:
         return self._memory.contents(one, self._read)
 
-    def _variables(self, kernel: Kernel) -> Iterator[tuple[str, Contents | None]]:
+    def _variables(
+        self, kernel: Kernel, described: Described
+    ) -> Iterator[tuple[str, Contents | None]]:
         names = {v.name for v in kernel.loaded.module.variables}
         for variable in self._modules.of(kernel.loaded):
             one = self._memory.at(variable.address)
             if variable.name in names and one is not None:
-                known = self._contents(one)
-                yield variable.name, None if known is None else as_contents(known)
+                yield variable.name, described.contents(variable.name, one)
 
     def _ran(self, kernel: Kernel, used: Sequence[Allocation]) -> None:
         """What the kernel may have written is not known any more."""
@@ -169,15 +171,3 @@ def _accepted(kernel: Kernel, request: Request) -> Triple:
     if not whole or prod(cluster) > most or (any(kernel.cluster) and cluster != kernel.cluster):
         raise CudaError(Number.INVALID_CLUSTER)
     return cluster
-
-
-def _bare(parameter: Parameter) -> Parameter:
-    """Without what memory holds."""
-    match parameter:
-        case Pointer():
-            return replace(parameter, contents=None)
-        case Struct():
-            fields = tuple(replace(f, value=_bare(f.value)) for f in parameter.fields)
-            return replace(parameter, fields=fields)
-        case _:
-            return parameter

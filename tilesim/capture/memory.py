@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 #: contents of larger buffers are data; they are not written down
@@ -89,15 +89,16 @@ class Memory:
             known = origin.knows(source - origin.base, source - origin.base + size)
         (target.write if known else target.forget)(start, start + size)
 
-    def pointed_to(self, data: bytes) -> Iterator[Allocation]:
-        """What aligned words of these bytes point to."""
+    def addresses_in(self, data: bytes) -> dict[int, tuple[Allocation, int]]:
+        """By number of an aligned word of these bytes that is an address: what it points into, and
+        the byte there."""
         words = array("Q", data[: len(data) // 8 * 8])
         if not self._bases:
-            return
+            return {}
         first, last = self._bases[0], self._bases[-1] + self._all[self._bases[-1]].size
-        for word in words:
-            if first <= word <= last and (found := self.at(word)) is not None:
-                yield found
+        inside = ((k, word) for k, word in enumerate(words) if first <= word <= last)
+        found = ((k, word, self.at(word)) for k, word in inside)
+        return {k: (one, word - one.base) for k, word, one in found if one is not None}
 
     def reachable(
         self, start: Iterable[Allocation], read: Callable[[int, int], bytes]
@@ -111,12 +112,11 @@ class Memory:
                 continue
             found[one.base] = one
             if one.known and one.size <= _LARGEST_SEARCHED:
-                waiting += self.pointed_to(read(one.base, one.size))
+                named = self.addresses_in(read(one.base, one.size))
+                waiting += (other for other, _ in named.values())
         return list(found.values())
 
     def contents(self, one: Allocation, read: Callable[[int, int], bytes]) -> bytes | None:
-        """What an allocation holds, if it is known, not large and has no addresses in it."""
-        if one.size > LARGEST_KNOWN or not one.knows(0, one.size):
-            return None
-        data = read(one.base, one.size)
-        return None if any(True for _ in self.pointed_to(data)) else data
+        """What an allocation holds, if it is known and not large."""
+        known = one.size <= LARGEST_KNOWN and one.knows(0, one.size)
+        return read(one.base, one.size) if known else None

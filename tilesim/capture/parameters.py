@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from struct import unpack
 
 from tilesim.capture.memory import Allocation, Memory
-from tilesim.ptx.launch import Contents, Field, Map, Parameter, Pointer, Scalar, Struct
+from tilesim.ptx.launch import Address, Contents, Field, Map, Parameter, Pointer, Scalar, Struct
 from tilesim.ptx.syntax import Variable
 from tilesim.ptx.tensormap import SIZE as MAP_SIZE
 from tilesim.ptx.tensormap import address, decode
@@ -30,6 +31,8 @@ class Described:
         self._maps = maps
         self._contents = contents
         self._names: dict[int, str] = {}
+        #: by name: the allocations that only addresses in memory lead to, as far as is known
+        self._behind: dict[str, Allocation] = {}
         #: allocations that they point into
         self.used: list[Allocation] = []
 
@@ -50,9 +53,38 @@ class Described:
         found = self._memory.at(value)
         if found is None:
             return None
-        known = self._contents(found)
-        contents = None if known is None else as_contents(known)
-        return Pointer(self._buffer(name, found), found.size, value - found.base, contents)
+        own = self._buffer(name, found)
+        self._behind.pop(own, None)
+        return Pointer(own, found.size, value - found.base, self.contents(own, found))
+
+    def contents(self, name: str, allocation: Allocation) -> Contents | None:
+        """What an allocation is known to hold; those that addresses in it lead to are named by
+        where the address lies."""
+        data = self._contents(allocation)
+        if data is None:
+            return None
+        found = self._memory.addresses_in(data)
+        if not found:
+            kind, size = ("u32", 4) if len(data) % 4 == 0 else ("u8", 1)
+            values = (data[i : i + size] for i in range(0, len(data), size))
+            return Contents(kind, tuple(int.from_bytes(value, "little") for value in values))
+        words: list[int | Address] = list(array("Q", data[: len(data) // _POINTER * _POINTER]))
+        for number, (other, offset) in found.items():
+            new = other.base not in self._names
+            own = self._buffer(f"{name}[{number}]", other)
+            words[number] = Address(own, offset)
+            if new:
+                self._behind[own] = other
+        return Contents("u64", tuple(words))
+
+    def buffers(self) -> tuple[Pointer, ...]:
+        """Those that no parameter points into, when all parameters have been described."""
+        found: dict[str, Pointer] = {}
+        while waiting := self._behind.keys() - found.keys():
+            for name in sorted(waiting):
+                one = self._behind[name]
+                found[name] = Pointer(name, one.size, 0, self.contents(name, one))
+        return tuple(found.values())
 
     def _buffer(self, name: str, allocation: Allocation) -> str:
         self.used.append(allocation)
@@ -94,10 +126,3 @@ class Described:
             if pointer is not None:
                 yield Field(at, pointer)
             at += _POINTER
-
-
-def as_contents(data: bytes) -> Contents:
-    """Known bytes as a description has them."""
-    kind, size = ("u32", 4) if len(data) % 4 == 0 else ("u8", 1)
-    values = (int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size))
-    return Contents(kind, tuple(values))

@@ -26,7 +26,7 @@ from cutlass.cutlass_dsl.cuda_jit_executor import CudaDialectJitCompiledFunction
 from cutlass.utils import HardwareInfo
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-from tilesim.capture.memory import DEVICE, Memory
+from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.parameters import Described
 from tilesim.cute.runtime import Call, Runtime
 from tilesim.errors import UsageError
@@ -35,6 +35,7 @@ from tilesim.ptx.launch import Launch, Parameter, Pointer
 from tilesim.ptx.reader import read
 from tilesim.ptx.tensormap import address, decode
 from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped
+from tilesim.recording.values import VALUES
 from tilesim.recording.without_gpu import always
 
 #: how far a buffer may reach of which only the address is known
@@ -99,7 +100,7 @@ class _Recorder:
                     own = torch.UntypedStorage(asked.nbytes() + _ALIGNED)
                 skipped = -own.data_ptr() % _ALIGNED
             self._storages[asked._cdata] = asked, own, skipped
-            self._memory.allocate(own.data_ptr() + skipped, asked.nbytes(), DEVICE)
+            self._memory.allocate(_base(own, skipped), asked.nbytes(), DEVICE)
         _, own, skipped = self._storages[asked._cdata]
         if own is asked:
             return tensor
@@ -138,7 +139,7 @@ class _Recorder:
             raise UsageError(f"{call.kernel}: compile the function where it is launched")
         name, text = self._compiled[call.kernel]
         entry = next(e for e in read(text, "kernel.ptx").entries if e.name == name)
-        described = Described(self._memory, _Maps(self._memory), lambda allocation: None)
+        described = Described(self._memory, _Maps(self._memory), self._contents)
         params = []
         for number, formal in enumerate(entry.params):
             place = ctypes.c_uint64.from_address(call.arguments + _WORD * number).value
@@ -147,8 +148,24 @@ class _Recorder:
         launch = Launch(
             name, call.grid, call.block, call.cluster, call.shared,
             cooperative=call.cooperative, dependent=call.dependent, params=tuple(params),
+            buffers=described.buffers(),
         )  # fmt: skip
         self._record(Launched(text, launch))
+        # it may have written to whatever it was given
+        given = {one.base for one in described.used}
+        VALUES.forget(
+            asked for asked, own, at in self._storages.values() if _base(own, at) in given
+        )
+
+    def _contents(self, allocation: Allocation) -> bytes | None:
+        """What an allocation holds, if the script has made it of numbers."""
+        own = (s for s, kept, at in self._storages.values() if _base(kept, at) == allocation.base)
+        return next((VALUES.bytes_of(storage) for storage in own), None)
+
+
+def _base(storage: Any, skipped: int) -> int:
+    """Where the memory of a tensor begins in a storage."""
+    return int(storage.data_ptr()) + skipped
 
 
 class _OnDevice:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesim.checker import Report
 from tilesim.checker import check as check_program
 from tilesim.errors import UsageError
 from tilesim.ir.program import Strict
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Launch, without_contents
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -57,15 +57,17 @@ Reports = tuple[tuple[Launched, Report], ...]
 
 
 class Distinct:
-    """Hands each distinct launch to ``record``, once."""
+    """Hands each distinct launch to ``record``, once: one that differs in what memory holds alone
+    is the same."""
 
     def __init__(self, record: Callable[[Launched], None]) -> None:
         self._seen: set[Launched] = set()
         self._record = record
 
     def __call__(self, launched: Launched) -> None:
-        if launched not in self._seen:
-            self._seen.add(launched)
+        key = replace(launched, launch=without_contents(launched.launch))
+        if key not in self._seen:
+            self._seen.add(key)
             self._record(launched)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tilesim.recording import MULTIPROCESSORS, Launched, Recording
+from tilesim.recording.values import VALUES
 
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
 
@@ -44,6 +45,7 @@ def torch_without_gpu(target: str) -> Iterator[None]:
         stack.enter_context(patch.object(torch, "allclose", always(True)))
         # that a tensor has no storage is no mistake of the script
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+        stack.callback(VALUES.clear)
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         yield
 
@@ -57,17 +59,23 @@ def _moves() -> dict[str, Callable[..., Any]]:
     def moved(tensor: Any, *args: Any, **options: Any) -> Any:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
         if device is None or device.type == tensor.device.type:
-            return to(tensor, *args, **options)
+            same = to(tensor, *args, **options)
+            if same is not tensor:
+                VALUES.copied(tensor, same)
+            return same
         # a copy keeps the strides, also of dimensions of one element, if it leaves no gaps
         shape, strides = tensor.shape, tensor.stride()
         reach = sum(stride * (n - 1) for n, stride in zip(shape, strides, strict=True))
         found = torch.empty_like(tensor, device=device)
         if reach + 1 == tensor.numel():
             found = found.as_strided(shape, strides)
-        return found if dtype is None else to(found, dtype)
+        found = found if dtype is None else to(found, dtype)
+        VALUES.copied(tensor, found)
+        return found
 
     def copied(tensor: Any, source: Any, *args: Any, **options: Any) -> Any:
         if "cuda" in (tensor.device.type, source.device.type):
+            VALUES.copied(source, tensor)
             return tensor
         return copy(tensor, source, *args, **options)
 
@@ -104,6 +112,7 @@ def _made(tensor: Callable[..., Any]) -> Callable[..., Any]:
 
     def made(data: Any, *, device: Any = None, **options: Any) -> Any:
         found = tensor(data, **options)
+        VALUES.made_of(found, data, tensor)
         return found if device is None else found.to(device)
 
     return made
