@@ -14,8 +14,9 @@ from tilesim.ptx.lowering import Unsupported
 
 #: programs of which something else is not read: where, and why
 REFUSED = {
-    "tensor_maps": "nobody knows of which buffer the tensor map is one",  # nobody describes what it holds
-    "packed_elements": "nobody knows of which buffer the tensor map is one",
+    # their buffers have maps of the launch as well
+    "tensor_maps": "nobody knows of which buffer the tensor map is one",
+    "packed_elements": "the map of a copy of mode im2col is for other modes",
     "products": "the instruction descriptor is no constant",  # metadata is chosen at run time
     "paired_products": "the instruction descriptor is no constant",
 }

@@ -110,3 +110,14 @@ def _address_of_view(view: View) -> Expr:
         address = address + offset * stride
     mask = 0 if isinstance(tensor, GlobalTensor) else layout.CHUNK_MASK[tensor.swizzle]
     return address ^ ((address >> 7 & mask) << 4) if mask else address
+
+
+def addressed_in(value: object) -> AddressedTensor | AddressedMbarriers | None:
+    """What an operand names by its address."""
+    match value:
+        case View(tensor=AddressedTensor() as tensor):
+            return tensor
+        case Mbar(array=AddressedMbarriers() as array):
+            return array
+        case _:
+            return None

@@ -132,6 +132,11 @@ def masked(form: Form, mask: int) -> Form | None:
     return frozenset(kept)
 
 
+def within_bits(forms: Forms, bits: int) -> Forms:
+    """What is left of a value in a register: a part of an address can be anything."""
+    return each(forms, lambda form: form if all(u.high <= bits for u, _ in form) else None)
+
+
 def misses(form: Form, number: int) -> bool:
     """Whether no bit of ``number`` is one that a base may have set."""
     spans = [_span(unknown, times) for unknown, times in form]

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import COMPARE, Typing
 from tilesim.ir.base_forms import (
     NONE,
@@ -32,6 +33,7 @@ from tilesim.ir.base_forms import (
     shifted,
     total,
     union,
+    within_bits,
 )
 from tilesim.ir.dataflow import (
     OPERANDS,
@@ -98,17 +100,6 @@ def _is_addressed(mir: Mir) -> bool:
     """Whether an operand is named by its address."""
     named = (v for op in mir.ops() for v in vars(op).values() if isinstance(v, Mbar))
     return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
-
-
-def _address(value: object) -> AddressedTensor | AddressedMbarriers | None:
-    """What an operand names by its address."""
-    match value:
-        case View(tensor=AddressedTensor() as tensor):
-            return tensor
-        case Mbar(array=AddressedMbarriers() as array):
-            return array
-        case _:
-            return None
 
 
 class _Bases:
@@ -335,7 +326,7 @@ class _Bases:
                 return self.forms(value)
             case View():
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
-                return computed if writes else _in_register(moved, effect.var.dtype.bits)
+                return computed if writes else within_bits(moved, effect.var.dtype.bits)
             case fx.Shuffles(value=value):
                 return self.forms(value)
             case _:
@@ -472,7 +463,7 @@ class _Bases:
             case Op() as op:
                 for name in OPERANDS[type(op)]:
                     value = getattr(op, name)
-                    known = _address(value)
+                    known = addressed_in(value)
                     if name not in op.data and not self._names(op, name, value):
                         for expr in expressions_in(value):
                             if known is None or expr is not known.address:
@@ -489,7 +480,7 @@ class _Bases:
 
     def _check_addresses(self, number: int, op: Op) -> None:
         for name in OPERANDS[type(op)]:
-            known = _address(getattr(op, name))
+            known = addressed_in(getattr(op, name))
             if known is None:
                 continue
             forms = self.forms(known.address)
@@ -501,8 +492,3 @@ class _Bases:
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"
                 ] = None
-
-
-def _in_register(forms: Forms, bits: int) -> Forms:
-    """What is left of a value in a register: a part of an address can be anything."""
-    return each(forms, lambda form: form if all(u.high <= bits for u, _ in form) else None)

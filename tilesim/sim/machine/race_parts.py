@@ -71,6 +71,11 @@ def same_instruction(access: Access, record: Access) -> bool:
     return bool(own) and not access.engine and not access.asynchronous
 
 
+def published_also(record: Access, clock: Clock, row: int) -> bool:
+    """Whether another component publishes an access, and that is known."""
+    return record.also is not None and bool(clock[row + record.also[0]] >= record.also[1])
+
+
 def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bool:
     """Whether a write that all lanes of a warp make as one (a map that is published: B14) is known:
     who knows it of one of these lanes, or is that lane, knows it of all."""

@@ -22,6 +22,7 @@ from tilesim.sim.machine.race_parts import (
     by_parts,
     known_as_one,
     lanes_at,
+    published_also,
     same_instruction,
 )
 from tilesim.sim.machine.race_text import (
@@ -436,9 +437,7 @@ class RaceDetector:
         if same_instruction(access, record) or same_value(memory, access, record):
             return
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
-        if record.also is not None and clock[row + record.also[0]] >= record.also[1]:
-            return
-        if known_as_one(record, other, clock, row):
+        if published_also(record, clock, row) or known_as_one(record, other, clock, row):
             return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:
