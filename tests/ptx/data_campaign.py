@@ -1,8 +1,9 @@
 """`python -m tests.ptx.data_campaign --cases N --seed S`: branches on data against known data.
 
 Random kernels branch on words that they load, on several levels and in loops, some of them left
-in the middle, or go on there. They access shared memory, global memory and the threads' own, at
-places that may be data as well. What is proved of a kernel whose words nobody knows has to be right
+in the middle, or go on there; they trap, and end where a word says so that all threads load or
+that they have voted for. They access shared memory, global memory and the threads' own, at places
+that may be data as well. What is proved of a kernel whose words nobody knows has to be right
 whatever they are: with words that are given, nothing may fail.
 """
 
@@ -20,7 +21,7 @@ from tilesim.ptx.launch import Contents, Pointer
 
 #: two warps, each thread with a word of its own in four areas of 256 bytes
 _THREADS = 64
-_SETUP = """ld.param.u64 %rd1, [a]; ld.param.u64 %rd5, [b]; mov.u32 %r4, %tid.x;
+SETUP = """ld.param.u64 %rd1, [a]; ld.param.u64 %rd5, [b]; mov.u32 %r4, %tid.x;
 mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];
 mov.u32 %r1, smem; mov.u32 %r10, 0; mad.lo.u32 %r11, %r4, 4, %r1; mov.u32 %r12, 0;
 st.shared.u32 [%r11], 0; st.shared.u32 [%r11+256], 0; st.shared.u32 [%r11+512], 0;
@@ -45,6 +46,7 @@ class _Kernel:
     def _statement(self, depth: int) -> None:
         kinds = ["access"] * 6 + ["compute"] * 2 + ["branch"] * (4 - depth) + ["loop"]
         kinds += ["barrier"] * (3 if depth == 0 else 0) + ["ret"] * (depth > 0) + ["local"]
+        kinds += ["agree", "agree", "trap"] if self._chance.random() < 0.9 ** (9 * depth) else []
         if depth > 0 and self._chance.random() < 0.03:
             kinds = ["barrier"]
         getattr(self, f"_{self._chance.choice(kinds)}")(depth)
@@ -71,6 +73,19 @@ class _Kernel:
             self.lines.append("ret;")
         else:
             self._jump("ret")
+
+    def _trap(self, depth: int) -> None:
+        self._jump("trap")
+
+    def _agree(self, depth: int) -> None:
+        """All threads end, or none, as a word says, or what they vote; not in an arm."""
+        chance = self._chance
+        if chance.random() < 0.5:
+            self.lines.append(f"ld.global.u32 %r23, [%rd1+{chance.choice((0, 4, 128))}];")
+        else:
+            self.lines.append("and.b32 %r21, %r5, 1; setp.eq.u32 %p2, %r21, 0;")
+            self.lines.append("bar.red.popc.u32 %r23, 0, %p2;")
+        self.lines.append("and.b32 %r21, %r23, 1; setp.eq.u32 %p2, %r21, 0; @%p2 bra OUT;")
 
     def _local(self, depth: int) -> None:
         """A word of the thread's own memory, which says where it accesses memory next."""
@@ -148,7 +163,8 @@ class _Kernel:
 
 def kernel(seed: int) -> str:
     """The body of a random kernel."""
-    return _SETUP + "\n".join(_Kernel(random.Random(seed)).lines)
+    lines = (*_Kernel(random.Random(seed)).lines, "OUT: mov.u32 %r22, 3;")
+    return SETUP + "\n".join(lines)
 
 
 def verdict(body: str, words: tuple[int, ...] = ()) -> Report:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.gpu import needs
+from tests.ptx.data_campaign import SETUP
+from tests.ptx.data_campaign import verdict as ways
 from tests.ptx.test_cuda import compiled, reported
 from tests.ptx.test_ways import HEAD
 from tilesim.checker import Report
@@ -135,6 +137,23 @@ def test_other_ctas_could_wait(sync: str) -> None:
         body + (wait if sync == "cluster" else flag), cluster=2 if sync == "cluster" else 1
     )
     assert found.verdict == "bounded", found
+
+
+EXITS = """ld.global.u32 %r7, {word}; setp.eq.u32 %p2, %r7, 0;
+@%p2 {end}; mov.u32 %r8, smem; mad.lo.u32 %r8, %r4, 4, %r8; st.shared.u32 [%r8], 1;
+{wait} xor.b32 %r9, %r8, 132; ld.shared.u32 %r9, [%r9]; bar.sync 0; st.shared.u32 [%r8], 2;"""
+
+
+@pytest.mark.parametrize("end", ["ret", "exit"])
+def test_an_end_with_a_predicate(end: str) -> None:
+    """Of one word of all threads, and of one for each."""
+
+    def said(address: str, wait: str = "bar.sync 0;") -> Report:
+        return ways(SETUP + EXITS.format(word=address, end=end, wait=wait))
+
+    assert said("[%rd1]").verdict == "proved"
+    assert said("[%rd1]", "").rules == {"race"}
+    assert said("[%rd3]").verdict == "bounded"
 
 
 def test_ctas_that_go_different_ways() -> None:

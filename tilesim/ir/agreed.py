@@ -38,7 +38,7 @@ _OF_THREADS = frozenset({"warp_id", "lane_id", "thread_id"})
 
 @kept
 def agreed(graph: FlowGraph) -> frozenset[int]:
-    """The numbers of these branches."""
+    """The numbers of these branches, and of what a guard decides in the same way."""
     mir = graph.mir
     if any(tensor.dependent for tensor in mir.kernel.tensors):
         return frozenset()  # a grid before this one may still write
@@ -57,8 +57,10 @@ def agreed(graph: FlowGraph) -> frozenset[int]:
                     differing.update(var.name for var in registers_set(op))
         if before == (len(differing), len(apart)):
             break
-    branches = (n for n, i in enumerate(mir.code) if isinstance(i.what, Branch))
-    return frozenset(branches) - apart
+    asks = ((n, condition(i)) for n, i in enumerate(mir.code))
+    return (
+        frozenset(n for n, cond in asks if cond is not None and _one_value(cond, differing)) - apart
+    )
 
 
 def _splitting(graph: FlowGraph, differing: Collection[str]) -> set[int]:

@@ -253,8 +253,10 @@ class Compiler:
         perhaps = self._slots(accessing(op.effects()))
         step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
         if _ends_lanes(op):
-            within = self._within(op.number, (op.number + 1,), len(self.mir.code))
-            return control.ending(step, self.expr(guard), within)
+            end = len(self.mir.code)
+            within = self._within(op.number, (op.number + 1,), end)
+            leave = partial(leaving, self.code.graph, op.number, end)
+            return control.ending(step, self.expr(guard), within, leave)
         return step
 
     def _is_idle(self, op: Op) -> bool:
@@ -340,9 +342,7 @@ class Compiler:
         return control.branch(
             what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
-            perhaps=self._slots(
-                arms(self.code.graph, number, what.target, meet)
-            ),
+            perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),

@@ -277,15 +277,19 @@ def _taken(value: Any, mask: int, *, sense: bool) -> int | Unknown:
     return mask & (condition_lanes(value) if sense else ~condition_lanes(value))
 
 
-def ending(step: Step, cond: Evaluate, within: Within) -> Step:
+def ending(
+    step: Step, cond: Evaluate, within: Within, leaving: Callable[[], Leaving | None] = nowhere
+) -> Step:
     """``step``, with which lanes end of which the condition holds; ``within``: what the others
-    execute from there on, if whether lanes end may be unknown."""
+    execute from there on, if whether lanes end may be unknown; ``leaving``: as for `branch`."""
 
     def run(w: Warp) -> bool | None:
         if w.ways is not None:
             w.ways.branch(w.pc, w.ways.end, _taken(cond(w), w.mask, sense=True))
             return None
         value = cond(w)
+        if type(value) is Unknown and (way := leaving()) and way.decide(w, value):
+            return None
         region = within() if type(value) is Unknown else None
         if region is None:
             stopped = step(w)
