@@ -257,6 +257,18 @@ def test_the_bits_of_a_rank_that_lanes_set_in_an_address() -> None:
     assert lines(wrong) == [7, 9]
 
 
+@pytest.mark.parametrize(("low", "verdict"), [(24, "proved"), (18, "proved"), (17, "bounded")])
+def test_a_sum_sets_no_bits_below_those_of_its_parts(low: int, verdict: str) -> None:
+    """The first lane of each CTA arrives at the other one's, with a sum for the rank's bits."""
+    masked = "shl.b32 %r3, %r2, {bit}; and.b32 %r4, %r3, {mask};"
+    added = f"shl.b32 %r3, %r2, {low}; add.u32 %r4, %r3, {1 << 24};"
+    both = RANKS.replace("and.pred %p2, %p2, %p3;", "").replace(masked, added)
+    found = report(both.format(lanes=1), cluster=2, grid=2)
+    assert found.verdict == verdict
+    if verdict == "bounded":
+        assert "is not made from one of something declared" in found.reasons[0]
+
+
 def test_bits_that_where_shared_memory_begins_may_set_as_well() -> None:
     found = report(RANKS.format(lanes=1, bit=10, mask=1 << 10))
     assert found.verdict == "bounded"

@@ -79,6 +79,21 @@ def test_lanes_that_have_parted_store_a_vector_of_constants() -> None:
     assert role(warps=4, store=each).rules == {"race"}
 
 
+def test_each_lane_stores_a_vector_of_constants_to_its_place() -> None:
+    """As a layout has it that repeats the rows of a tile over warps: it used to be a race."""
+    places = "and.b32 %r6, %r2, 31; shl.b32 %r6, %r6, 4; add.u32 %r6, %r6, %r1;\n"
+    rows = places + "st.shared.v4.b32 [%r6+64], {{{a}, %r3, 7, {b}}};"
+    for change in ({"a": "7", "b": "9"}, {"a": "%r3", "b": "%r3"}):
+        assert role(store=rows.format(**change)).verdict == "proved"
+        assert role("ptx", store=rows.format(**change)).rules == {"race"}
+    wrong = role(store=rows.format(a="7", b="%r5"))
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [2]
+    assert {p.warp for p in wrong.findings[0].participants} == {0, 1}
+    other = "shl.b32 %r7, %r5, 4; add.u32 %r6, %r6, %r7; st.shared.v4.b32 [%r6+64], {7, 7, 7, 7};"
+    assert role(store=places + other).verdict == "proved"
+
+
 def test_lanes_behind_a_branch_store_it_one_by_one() -> None:
     parted = (
         "setp.lt.u32 %p2, %r2, 2;\n@!%p2 bra E;\nsetp.eq.u32 %p3, %r2, 1; @%p3 bra F;\n"

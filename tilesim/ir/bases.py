@@ -57,6 +57,9 @@ from tilesim.ir.ops.vector import LoadVector
 from tilesim.ir.set_once import given_once, readers_of
 from tilesim.ir.told import Told
 
+#: operations in one another that are followed to find the bits of a number
+_DEEP = 4
+
 _Registers: TypeAlias = "dict[str, Forms]"
 
 
@@ -409,17 +412,24 @@ class _Bases:
         value = self._values.get(expr.name) if isinstance(expr, Var) else None
         return self._typing.interval(expr if value is None else value)
 
-    def _may_set(self, expr: Expr) -> int | None:
-        """The bits that a number may have set; None: any, as a negative one may."""
+    def _may_set(self, expr: Expr, deep: int = _DEEP) -> int:
+        """The bits that a number may have set; negative: all from some bit up."""
         bounds = self._bounds(expr)
         if bounds is None or bounds[0] < 0:
-            return None
+            return -1
         if bounds[0] == bounds[1]:
             return bounds[0]
         below = (1 << bounds[1].bit_length()) - 1
+        if not deep:
+            return below
         match self._values.get(expr.name) if isinstance(expr, Var) else expr:
-            case Binary("&", _, Const(int(mask))) | Binary("&", Const(int(mask)), _):
-                return below & mask
+            case Binary("<<", lhs, Const(int(count))) if count >= 0:
+                return below & self._may_set(lhs, deep - 1) << count
+            case Binary("&" | "|" | "^" | "+" | "-" as op, lhs, rhs):
+                one, other = self._may_set(lhs, deep - 1), self._may_set(rhs, deep - 1)
+                either = one | other
+                carried = -(either & -either)
+                return below & (one & other if op == "&" else either if op in "|^" else carried)
             case _:
                 return below
 
@@ -439,7 +449,8 @@ class _Bases:
                 return each(forms, lambda form: masked(form, known - 1))
             case "&" if known is not None:
                 return each(forms, lambda form: masked(form, known))
-            case "|" | "^" if (bits := self._may_set(rhs)) is not None:
+            case "|" | "^":
+                bits = self._may_set(rhs)
                 return each(forms, lambda form: form if misses(form, bits) else None)
             case _:
                 return None

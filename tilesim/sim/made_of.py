@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilesim.ir.dataflow import Dataflow, expressions_in, operand_expressions
-from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
-from tilesim.ir.expr import Const, Expr, Special, Var, walk
+from tilesim.ir.effects import Defines, Effect, Gathers, Reads
+from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
 from tilesim.sim.machine.facts import MadeOf
@@ -70,7 +70,7 @@ def _made_of(graph: FlowGraph, flow: Dataflow, number: int, *, through: bool) ->
                 if not operands:
                     return None
                 todo += ((setter, e) for e in operands)
-    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), _constants(store), by_lane)
+    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), by_lane)
 
 
 def _followed(graph: FlowGraph, setter: int, operands: Sequence[Expr]) -> bool:
@@ -79,15 +79,6 @@ def _followed(graph: FlowGraph, setter: int, operands: Sequence[Expr]) -> bool:
     read = [part for part in parts if isinstance(part, Var)]
     own = any(isinstance(part, Special) and part.name in _OF_WARPS for part in parts)
     return bool(read) and not own and all(_setter(graph, setter, v) is not None for v in read)
-
-
-def _constants(store: Op) -> int:
-    """Bytes of the vector of constants that an instruction stores, if it stores one."""
-    data = [e for name in store.data for e in expressions_in(getattr(store, name))]
-    if len(data) < 2 or not all(isinstance(e, Const) for e in data):
-        return 0
-    written = [e.view for e in store.effects() if isinstance(e, Writes) and not e.asynchronous]
-    return len(data) * written[0].dtype.bytes if len(written) == 1 else 0
 
 
 def _setter(graph: FlowGraph, reader: int, var: Var) -> int | None:

@@ -14,14 +14,13 @@ from tilesim.sim.machine.allocations import Allocations
 
 @dataclass(frozen=True)
 class MadeOf:
-    """Of what data is made: numbers of instructions that load, and registers that are computed;
-    of a vector of constants ``constants`` is how many bytes it has, otherwise 0. ``by_lane``: what
-    a lane has is made of what that lane has loaded and computed, whichever lane it is. ``behind``:
-    what it is made of where nobody knows what ``registers`` hold."""
+    """Of what data is made: numbers of instructions that load, and registers that are computed.
+    ``by_lane``: what a lane has is made of what that lane has loaded and computed, whichever lane
+    it is; of neither, it is one constant. ``behind``: what it is made of where nobody knows what
+    ``registers`` hold."""
 
     loads: tuple[int, ...]
     registers: tuple[str, ...]
-    constants: int = 0
     by_lane: bool = False
     behind: MadeOf | None = None
 

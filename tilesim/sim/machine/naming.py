@@ -96,8 +96,6 @@ class NamingDetector(RaceDetector):
 
     def _name(self, made: MadeOf, footprint: Footprint, access: Access) -> Hashable:
         """What a store leaves; None if that is not known."""
-        if made.constants == footprint.nbytes:
-            return footprint.low, footprint.high  # of any lanes: all of them store to one place
         gathers = _gathers(access)
         lanes = mask_array(FULL if gathers else access.lanes)
         of = self._columns(made, access, lanes)
@@ -128,7 +126,9 @@ class NamingDetector(RaceDetector):
             if value is None:
                 return None
             columns.append(value)
-        return np.stack(columns, axis=1).astype(np.int64)[lanes] if len(columns) > 1 else None
+        if len(columns) == 1 and not made.by_lane:
+            return None
+        return np.stack(columns, axis=1).astype(np.int64)[lanes]
 
 
 class _Loaded:
