@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 from tilesim.ir.addresses import WINDOW
-from tilesim.ir.expr import Base
+from tilesim.ir.arithmetic import Typing
+from tilesim.ir.expr import Base, Binary, Const, Expr, Var
 
 
 @dataclass(frozen=True, order=True)
@@ -33,6 +34,8 @@ SHARED = Unknown("shared memory", 10, 18)
 _GENERIC = Unknown("the shared window", 32, 64)
 #: forms that are told apart
 _MANY = 8
+#: operations in one another that are followed to find the bits of a number
+_DEEP = 4
 
 
 def base_of(base: Base) -> Unknown:
@@ -142,3 +145,29 @@ def misses(form: Form, number: int) -> bool:
     spans = [_span(unknown, times) for unknown, times in form]
     return all(span is not None and not (number >> span[0]) << span[0] & (1 << span[1]) - 1
                for span in spans)  # fmt: skip
+
+
+def may_set(expr: Expr, typing: Typing, values: Mapping[str, Expr], deep: int = _DEEP) -> int:
+    """The bits that a number without bases may have set; negative: all from some bit up.
+
+    ``values``: by register that one instruction sets, what it is set to.
+    """
+    inner = values.get(expr.name, expr) if isinstance(expr, Var) else expr
+    bounds = typing.interval(inner)
+    if bounds is None or bounds[0] < 0:
+        return -1
+    if bounds[0] == bounds[1]:
+        return bounds[0]
+    below = (1 << bounds[1].bit_length()) - 1
+    if not deep:
+        return below
+    match inner:
+        case Binary("<<", lhs, Const(int(count))) if count >= 0:
+            return below & may_set(lhs, typing, values, deep - 1) << count
+        case Binary("&" | "|" | "^" | "+" | "-" as op, lhs, rhs):
+            one, other = (may_set(part, typing, values, deep - 1) for part in (lhs, rhs))
+            either = one | other
+            carried = -(either & -either)
+            return below & (one & other if op == "&" else either if op in "|^" else carried)
+        case _:
+            return below

@@ -27,6 +27,7 @@ from tilesim.ir.base_forms import (
     is_known,
     limited,
     masked,
+    may_set,
     misses,
     owners_of,
     scaled,
@@ -56,9 +57,6 @@ from tilesim.ir.ops.scalar import Load
 from tilesim.ir.ops.vector import LoadVector
 from tilesim.ir.set_once import given_once, readers_of
 from tilesim.ir.told import Told
-
-#: operations in one another that are followed to find the bits of a number
-_DEEP = 4
 
 _Registers: TypeAlias = "dict[str, Forms]"
 
@@ -406,33 +404,6 @@ class _Bases:
         bounds = self._typing.interval(expr)
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
-    def _bounds(self, expr: Expr) -> tuple[int, int] | None:
-        """The least and the greatest number that an expression may be; of a register that one
-        instruction sets, what that may be."""
-        value = self._values.get(expr.name) if isinstance(expr, Var) else None
-        return self._typing.interval(expr if value is None else value)
-
-    def _may_set(self, expr: Expr, deep: int = _DEEP) -> int:
-        """The bits that a number may have set; negative: all from some bit up."""
-        bounds = self._bounds(expr)
-        if bounds is None or bounds[0] < 0:
-            return -1
-        if bounds[0] == bounds[1]:
-            return bounds[0]
-        below = (1 << bounds[1].bit_length()) - 1
-        if not deep:
-            return below
-        match self._values.get(expr.name) if isinstance(expr, Var) else expr:
-            case Binary("<<", lhs, Const(int(count))) if count >= 0:
-                return below & self._may_set(lhs, deep - 1) << count
-            case Binary("&" | "|" | "^" | "+" | "-" as op, lhs, rhs):
-                one, other = self._may_set(lhs, deep - 1), self._may_set(rhs, deep - 1)
-                either = one | other
-                carried = -(either & -either)
-                return below & (one & other if op == "&" else either if op in "|^" else carried)
-            case _:
-                return below
-
     def _bits(self, op: str, forms: Forms, rhs: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
         known = self._exactly(rhs)
@@ -450,7 +421,7 @@ class _Bases:
             case "&" if known is not None:
                 return each(forms, lambda form: masked(form, known))
             case "|" | "^":
-                bits = self._may_set(rhs)
+                bits = may_set(rhs, self._typing, self._values)
                 return each(forms, lambda form: form if misses(form, bits) else None)
             case _:
                 return None
