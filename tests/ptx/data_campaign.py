@@ -19,10 +19,13 @@ from tests.ptx.test_check import report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Contents, Pointer
 
-#: two warps, each thread with a word of its own in four areas of 256 bytes
+#: two warps, each thread with a word of its own in four areas of 256 bytes, in shared memory and
+#: for each CTA in global memory; %rd31 is where the words begin that all threads of a CTA ask for
 _THREADS = 64
 SETUP = """ld.param.u64 %rd1, [a]; ld.param.u64 %rd5, [b]; mov.u32 %r4, %tid.x;
 mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];
+mov.u32 %r13, %ctaid.x; mul.wide.u32 %rd31, %r13, 4; add.s64 %rd31, %rd1, %rd31;
+mul.wide.u32 %rd32, %r13, 1024; add.s64 %rd5, %rd5, %rd32;
 mov.u32 %r1, smem; mov.u32 %r10, 0; mad.lo.u32 %r11, %r4, 4, %r1; mov.u32 %r12, 0;
 st.shared.u32 [%r11], 0; st.shared.u32 [%r11+256], 0; st.shared.u32 [%r11+512], 0;
 st.shared.u32 [%r11+768], 0; bar.sync 0;
@@ -81,7 +84,7 @@ class _Kernel:
         """All threads end, or none, as a word says, or what they vote; not in an arm."""
         chance = self._chance
         if chance.random() < 0.5:
-            self.lines.append(f"ld.global.u32 %r23, [%rd1+{chance.choice((0, 4, 128))}];")
+            self.lines.append(f"ld.global.u32 %r23, [%rd31+{chance.choice((0, 4, 128))}];")
         else:
             self.lines.append("and.b32 %r21, %r5, 1; setp.eq.u32 %p2, %r21, 0;")
             self.lines.append("bar.red.popc.u32 %r23, 0, %p2;")
@@ -167,12 +170,13 @@ def kernel(seed: int) -> str:
     return SETUP + "\n".join(lines)
 
 
-def verdict(body: str, words: tuple[int, ...] = ()) -> Report:
+def verdict(body: str, words: tuple[int, ...] = (), *, ctas: int = 1) -> Report:
     """What `check` says of it, with these words of data or with ones that nobody knows."""
-    known = Contents("u32", words) if words else None
-    zero = Contents("u32", (0,) * 256)
-    values = (Pointer("a", 4 * _THREADS, 0, known), Pointer("b", 1024, 0, zero))
-    return report(body, params=(".param .u64 a", ".param .u64 b"), values=values, warps=2)
+    known = Contents("u32", words + words[:ctas]) if words else None
+    zero = Contents("u32", (0,) * 256 * ctas)
+    values = (Pointer("a", 4 * (_THREADS + ctas), 0, known), Pointer("b", 1024 * ctas, 0, zero))
+    params = (".param .u64 a", ".param .u64 b")
+    return report(body, params=params, values=values, warps=2, grid=ctas)
 
 
 def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
@@ -185,15 +189,16 @@ def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
         yield tuple(chance.choice(few) for _ in range(_THREADS))
 
 
-def contradicts(seed: int, times: int) -> tuple[str, str]:
+def contradicts(seed: int, times: int, ctas: int = 1) -> tuple[str, str]:
     """The verdict where nobody knows the words; what fails although that is `proved`."""
     body = kernel(seed)
-    found = verdict(body)
+    found = verdict(body, ctas=ctas)
     if found.verdict == "failed":
-        right = all(verdict(body, words).verdict == "proved" for words in contents(seed, times))
+        every = (verdict(body, words, ctas=ctas) for words in contents(seed, times))
+        right = all(one.verdict == "proved" for one in every)
         return "failed", f"seed {seed}: fails, and is proved of all words" if right else ""
     for words in contents(seed, times) if found.verdict == "proved" else ():
-        given = verdict(body, words)
+        given = verdict(body, words, ctas=ctas)
         if given.verdict == "failed":
             return "proved", f"seed {seed}: proved, and with {words}: {given.findings[0].message}"
     return found.verdict, ""
@@ -203,11 +208,12 @@ def contradicts(seed: int, times: int) -> tuple[str, str]:
 @click.option("--cases", default=200, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--times", default=4, show_default=True, help="random words per kernel")
-def main(cases: int, seed: int, times: int) -> None:
+@click.option("--ctas", default=1, show_default=True)
+def main(cases: int, seed: int, times: int, ctas: int) -> None:
     """Prints what came out, and every contradiction."""
     seen: Counter[str] = Counter()
     for number in range(seed, seed + cases):
-        found, wrong = contradicts(number, times)
+        found, wrong = contradicts(number, times, ctas)
         seen[found] += 1
         if wrong:
             click.echo(wrong)

@@ -9,7 +9,7 @@ from tests.ptx.data_campaign import contradicts, kernel
 
 @pytest.mark.parametrize("seed", [0, 1003, 1006, 1008, 1011])
 def test_no_words_contradict_a_proof(seed: int) -> None:
-    found, wrong = contradicts(seed, 2)
+    found, wrong = contradicts(seed, 2, ctas=1 + seed % 2)
     assert not wrong
     assert found in ("proved", "bounded", "failed")
 
