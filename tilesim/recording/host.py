@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
 
         def activate(adapter: str) -> None:
             recording: Recording = import_module(adapter).recording
-            stack.enter_context(recording(target, kernels.add, tensors="cuda", skip=kernels.skip))
+            stack.enter_context(recording(target, kernels.add, tensors="cuda:0", skip=kernels.skip))
 
         stack.enter_context(activating(activate))
         stack.enter_context(_users_traceback())

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tilesim.recording import MULTIPROCESSORS, Launched, Recording
+from tilesim.recording import MULTIPROCESSORS, Launched, Recording, autograd
 from tilesim.recording.values import VALUES
 
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
@@ -31,7 +31,7 @@ def torch_without_gpu(target: str) -> Iterator[None]:
         "is_available": True, "device_count": 1, "current_device": 0, "synchronize": None,
         "get_device_capability": capability, "get_device_properties": properties,
         "get_device_name": properties.name, "empty_cache": None, "set_device": None,
-        "current_stream": _Nothing(), "default_stream": _Nothing(),
+        "current_stream": _Nothing(), "default_stream": _Nothing(), "set_stream": None,
     }  # fmt: skip
     with ExitStack() as stack:
         for name, answer in answers.items():
@@ -41,6 +41,12 @@ def torch_without_gpu(target: str) -> Iterator[None]:
         for name, ours in _moves().items():
             stack.enter_context(patch.object(torch.Tensor, name, ours))
         stack.enter_context(patch.object(torch, "tensor", _made(torch.tensor)))
+        # nodes of its graph ask for the device's stream, and torch without CUDA ends there
+        torch._C._ensureCUDADeviceGuardSet()
+        if torch.version.cuda is None:
+            stack.enter_context(torch.no_grad())
+        for name in ("backward", "grad"):
+            stack.enter_context(patch.object(torch.autograd, name, getattr(autograd, name)))
         stack.enter_context(patch.object(torch.testing, "assert_close", always(None)))
         stack.enter_context(patch.object(torch, "allclose", always(True)))
         # that a tensor has no storage is no mistake of the script
@@ -66,7 +72,13 @@ def _moves() -> dict[str, Callable[..., Any]]:
         # a copy keeps the strides, also of dimensions of one element, if it leaves no gaps
         shape, strides = tensor.shape, tensor.stride()
         reach = sum(stride * (n - 1) for n, stride in zip(shape, strides, strict=True))
-        found = torch.empty_like(tensor, device=device)
+        # of a single number FakeTensorMode knows the value, and would make the copy
+        one = tensor.numel() == 1
+        found = (
+            torch.empty(shape, dtype=tensor.dtype, device=device)
+            if one
+            else torch.empty_like(tensor, device=device)
+        )
         if reach + 1 == tensor.numel():
             found = found.as_strided(shape, strides)
         found = found if dtype is None else to(found, dtype)
