@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from tilesim.ir import types
 from tilesim.ir.addresses import mbar_at, view_at
@@ -123,6 +124,15 @@ class Lowering:
         """A variable of its own."""
         name = f".{len(self.variables)}"
         return self._variable(name, kind)
+
+    def part_of_argument(self, place: Symbol, nbytes: int) -> Expr:
+        """Bytes of a ``.param`` variable that may have been stored with others at once."""
+        for first, size in self._arguments.get(place.variable.name, {}).items():
+            skipped = place.offset - first
+            if skipped >= 0 and skipped + nbytes <= size and nbytes != size:
+                whole = self.argument(replace(place, offset=first), size)
+                return whole >> 8 * skipped & (1 << 8 * nbytes) - 1
+        return self.argument(place, nbytes)
 
     def argument(self, place: Symbol, nbytes: int) -> Var:
         """The variable of bytes of a ``.param`` variable, with which functions are called."""

@@ -11,6 +11,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import extended
+from tilesim.ptx.expressions import signed
 from tilesim.ptx.flat import At, Flat, Items, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
@@ -59,7 +60,10 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
         if place.variable.space == "const":
             values.append((target, low.launched.constant(part.variable, part.offset, nbytes)))
         elif _is_argument(low, place):
-            yield Assign(var=low.register(target), value=low.argument(part, nbytes), loc=low.loc)
+            passed = low.part_of_argument(part, nbytes)
+            if step.qualifiers[-1].startswith("s"):
+                passed = signed(passed, 8 * nbytes)
+            yield Assign(var=low.register(target), value=passed, loc=low.loc)
         else:
             yield _parameter(low, step, target, part)
     if any(value is None for _, value in values):
