@@ -67,6 +67,8 @@ LOCAL = {
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.triton.driver", "torch"): "kernels are recorded without it, too",
     ("tilesim.recording.without_gpu", "torch"): "scripts need not use it",
+    ("tilesim.recording.autograd", "torch"): "scripts need not use it",
+    ("tilesim.recording.autograd", "torch.autograd.graph"): "scripts need not use it",
     ("tilesim.recording.values", "torch._subclasses.fake_tensor"): "scripts need not use it",
     ("tilesim.recording.without_gpu", "torch._subclasses.fake_tensor"): "scripts need not use it",
 }
