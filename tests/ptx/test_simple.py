@@ -49,7 +49,8 @@ ARRIVES = (
     ],
 )  # fmt: skip
 def test_registers_that_are_the_same_in_all_lanes_of_a_warp(text: str, differs: bool) -> None:
-    body = f"mov.u32 %r5, %tid.x; mov.u32 %r1, smem;\n{text}\nst.shared.u32 [%r1], %r6;"
+    stores = "st.shared.u32 [%r1], %r6; st.shared.u32 [%r1+4], %r6;"
+    body = f"mov.u32 %r5, %tid.x; mov.u32 %r1, smem;\n{text}\n{stores}"
     found = diverging(graph_of(program(body, warps=4)))
     assert ("r6" in found.names) is differs
 
@@ -74,7 +75,7 @@ def test_a_predicate_that_goes_through_a_number_decides_itself() -> None:
     changed = ELECT.replace("setp", "add.u32 %r6, %r6, %r2; setp")
     mir = program(ARRIVES.format(before="bar.warp.sync -1;", elect=changed))
     ((branch,),) = ([i.what for i in mir.code if isinstance(i.what, Branch)],)
-    assert str(branch.cond) == "%p3"
+    assert str(branch.cond) == "(%r6 == 0)"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,12 @@ def test_an_elected_lane_that_arrives_by_its_number(place: str, practice: str, p
     ("between", "descriptor", "flag", "together"),
     [
         ("add.u64 %rd5, %rd2, 128;", "%rd5", "%p3", True),
-        ("add.u64 %rd5, %rd2, 128; setp.ne.u32 %p1, %r2, 0;", "%rd5", "%p3", False),
+        (
+            "add.u64 %rd5, %rd2, 128; setp.ne.u32 %p1, %r2, 0; selp.u32 %r21, 1, 0, %p1;",
+            "%rd5",
+            "%p3",
+            False,
+        ),
         ("add.u64 %rd5, %rd2, 128;", "%rd5", "%p1", False),
         ("add.u64 %rd5, %rd2, 128; bar.warp.sync -1;", "%rd5", "%p3", False),
     ],

@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.kept import Keeper
 from tilesim.ir.operators import Scalar, integer
 from tilesim.ir.types import DType
 
@@ -31,6 +32,8 @@ LIMITS: Mapping[CType, tuple[int, int]] = {
 MAX_ADDRESS: Mapping[str, int] = {"shared": (1 << 28) - 1, "global": (1 << 62) - 1}
 
 Interval = tuple[int, int]
+#: the type of an expression, and bounds of its value before that wraps, if any are known
+Facts: TypeAlias = tuple[CType, Interval | None]
 
 
 def variable_type(dtype: DType) -> CType:
@@ -111,8 +114,8 @@ def is_float(expr: Expr) -> bool:
 
 
 @dataclass(frozen=True)
-class Typing:
-    """Types and ranges of expressions.
+class Typing(Keeper):
+    """Types and ranges of expressions, which are kept for those that are made of others.
 
     ``tokens`` are variables that hold mbarrier state tokens (u64 whatever they are declared as);
     ``ranges`` what is known of the values of others, and ``specials`` of special registers, which
@@ -127,45 +130,73 @@ class Typing:
 
     def type_of(self, expr: Expr) -> CType:
         """The type of an expression."""
-        match expr:
-            case Var():
-                return "u64" if expr.name in self.tokens else variable_type(expr.dtype)
-            case Binary():
-                if expr.op in COMPARE:
-                    return "s32"
-                return binary_type(expr.op, self.type_of(expr.lhs), self.type_of(expr.rhs))
-            case Const():
-                return literal_type(expr.value)
-            case ScalarParam():
-                return variable_type(expr.dtype)
-            case Special():
-                return "s32"
-            case Base():
-                return "u32" if expr.space == "shared" else "u64"
-            case Unary():
-                return unary_type(expr.op, self.type_of(expr.operand))
-            case Select():
-                return join_types(self.type_of(expr.then), self.type_of(expr.other))
-            case _:
-                raise TypeError(f"not an expression: {expr!r}")
+        return self._facts(expr)[0]
 
     def interval(self, expr: Expr) -> Interval | None:
         """Bounds of an integer expression's value; None if it is no integer."""
-        kind = self.type_of(expr)
-        if kind in ("f32", "f64"):
-            return None
-        found = self._unwrapped(expr)
-        low, high = LIMITS[kind]
-        return found if found is not None and low <= found[0] and found[1] <= high else (low, high)
+        return _bounds(*self._facts(expr))
 
     def wraps(self, expr: Expr) -> bool:
         """Whether the mathematical value of an operation may lie outside of its integer type."""
-        kind = self.type_of(expr)
-        if kind not in LIMITS:
-            return False
-        found = self._unwrapped(expr)
-        low, high = LIMITS[kind]
-        return found is None or found[0] < low or found[1] > high
+        kind, found = self._facts(expr)
+        return kind in LIMITS and (found is None or _bounds(kind, found) is not found)
+
+    def _facts(self, expr: Expr) -> Facts:
+        """The type of an expression, and bounds before the result is wrapped; None if nothing is
+        known."""
+        match expr:
+            case Var():
+                return self._of_variable(expr)
+            case Const(value):
+                if isinstance(value, float):
+                    return "f32", None
+                return literal_type(value), (integer(value), integer(value))
+            case Special(name):
+                return "s32", self.specials.get(name, (0, INT_MAX))
+            case Base(_, space):
+                return "u32" if space == "shared" else "u64", (0, MAX_ADDRESS[space])
+            case ScalarParam(_, value, dtype):
+                limits = integer_limits(dtype) if self.any_scalar else (value, value)
+                return variable_type(dtype), limits
+            case _:
+                known: dict[int, tuple[Expr, Facts]] = vars(self).setdefault(".facts", {})
+                found = known.get(id(expr))
+                if found is None:
+                    found = known[id(expr)] = expr, self._of_operation(expr)
+                return found[1]
+
+    def _of_variable(self, var: Var) -> Facts:
+        if var.name in self.tokens:
+            return "u64", LIMITS["u64"]
+        found = self.ranges.get(var.name)
+        return variable_type(var.dtype), found or integer_limits(var.dtype)
+
+    def _of_operation(self, expr: Expr) -> Facts:
+        match expr:
+            case Binary(op, lhs, rhs):
+                if op in COMPARE:
+                    return "s32", (0, 1)
+                (one, first), (other, second) = self._facts(lhs), self._facts(rhs)
+                a, b = _bounds(one, first), _bounds(other, second)
+                found = None if a is None or b is None else _combine(op, a, b)
+                return binary_type(op, one, other), found
+            case Unary(op, operand):
+                own, known = self._facts(operand)
+                inner = _bounds(own, known)
+                if op == "not":
+                    return "s32", (0, 1)
+                if inner is None:
+                    return unary_type(op, own), None
+                low, high = inner
+                return unary_type(op, own), (-high, -low) if op == "-" else (~high, ~low)
+            case Select(cond, then, other):
+                kind = join_types(self.type_of(then), self.type_of(other))
+                a = self.assuming(cond, True).interval(then)
+                b = self.assuming(cond, False).interval(other)
+                known = None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+                return kind, known
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")
 
     def assuming(self, cond: Expr, holds: bool) -> Typing:
         """What is known where a comparison of a register with a literal holds, or does not."""
@@ -181,39 +212,13 @@ class Typing:
             case _:
                 return self
 
-    def _unwrapped(self, expr: Expr) -> Interval | None:
-        """Bounds before the result is wrapped; None if nothing is known."""
-        match expr:
-            case ScalarParam(_, _, dtype) if self.any_scalar:
-                return integer_limits(dtype)
-            case Const(value) | ScalarParam(_, value):
-                return integer(value), integer(value)
-            case Var(name, dtype):
-                if name in self.tokens:
-                    return LIMITS["u64"]
-                return self.ranges.get(name, integer_limits(dtype))
-            case Special(name):
-                return self.specials.get(name, (0, INT_MAX))
-            case Base():
-                return 0, MAX_ADDRESS[expr.space]
-            case Unary(op, operand):
-                if op == "not":
-                    return 0, 1
-                inner = self.interval(operand)
-                if inner is None:
-                    return None
-                return (-inner[1], -inner[0]) if op == "-" else (~inner[1], ~inner[0])
-            case Binary(op, lhs, rhs):
-                if op in COMPARE:
-                    return 0, 1
-                a, b = self.interval(lhs), self.interval(rhs)
-                return None if a is None or b is None else _combine(op, a, b)
-            case Select(cond, then, other):
-                a = self.assuming(cond, True).interval(then)
-                b = self.assuming(cond, False).interval(other)
-                return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
-            case _:
-                return None
+
+def _bounds(kind: CType, found: Interval | None) -> Interval | None:
+    """Bounds of a value in a type, where it lies within ``found`` before it wraps."""
+    limits = LIMITS.get(kind)
+    if found is None or limits is None:
+        return limits
+    return found if limits[0] <= found[0] and found[1] <= limits[1] else limits
 
 
 #: what is left of the range from ``a`` to ``b`` where a number in it is so to ``c``

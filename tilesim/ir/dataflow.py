@@ -59,15 +59,17 @@ _NOTHING: frozenset[str] = frozenset()
 @kept
 def mentions(mir: Mir) -> tuple[Mentions, ...]:
     """What each instruction mentions, by number."""
-    return tuple(map(_mentions, mir.code))
+    return tuple(map(mentions_of, mir.code))
 
 
-def _mentions(instruction: Instruction) -> Mentions:
-    cond, op = condition(instruction), instruction.what
-    tested = _NOTHING if cond is None else mentioned(cond)
-    if not isinstance(op, Op):
-        return Mentions(tested, _NOTHING, ())
-    return _mentioning(op) if cond is None else _mentioning(op)._replace(tested=tested)
+def mentions_of(instruction: Instruction) -> Mentions:
+    """What an instruction mentions."""
+    op = instruction.what
+    if isinstance(op, Op):
+        guard, found = instruction.guard, _mentioning(op)
+        return found if guard is None else found._replace(tested=mentioned(guard))
+    cond = condition(instruction)
+    return Mentions(_NOTHING if cond is None else mentioned(cond), _NOTHING, ())
 
 
 @kept

@@ -52,6 +52,8 @@ class Lowering:
         self.tiles = Tiles(launched.kernel, self.constants)
         #: tensor maps that the kernel makes, as far as they are known before it runs
         self.maps: dict[str, TensorMap] = {}
+        #: registers that hold numbers of the launch, for which others may stand (``--for-all``)
+        self.given: set[str] = set()
         self.made_maps = MadeMaps(launched, self.constants)
         self.forms = Forms()
         #: registers with the address with which a cooperative grid waits, or a part of it

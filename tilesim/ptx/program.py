@@ -95,7 +95,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(entry.name),) * len(warps)
     mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
-    return joined(simple(blocking(without_null_tests(mir))))
+    return joined(simple(blocking(without_null_tests(mir)), low.given))
 
 
 def _missing(low: Lowering, warps: tuple[int, ...]) -> Iterator[Instruction]:

@@ -76,15 +76,18 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
 
 def _parameter(low: Lowering, step: Step, target: Flat, place: Symbol) -> Op:
     value = low.launched.value(place.variable.name, place.offset, _size(step))
+    var = low.register(target)
     if value is None:
         where = f"byte {place.offset} of {place.variable.name}"
         return Data(
-            opcode="ld.param", results=(low.register(target),), sources=(), loc=low.loc,
+            opcode="ld.param", results=(var,), sources=(), loc=low.loc,
             why=f"{where}, which the launch description does not say",
         )  # fmt: skip
-    if isinstance(value, Const) and isinstance(value.value, int):
-        value = Const(extended(value.value, step, target))
-    return Assign(var=low.register(target), value=value, loc=low.loc)
+    if isinstance(value, Const):
+        low.given.add(var.name)
+        if isinstance(value.value, int):
+            value = Const(extended(value.value, step, target))
+    return Assign(var=var, value=value, loc=low.loc)
 
 
 @rule("st")

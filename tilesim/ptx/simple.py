@@ -11,19 +11,21 @@ that only sets registers from others sets, and nobody reads, is left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilesim.ir.blocking import evaluated
-from tilesim.ir.dataflow import mentions, sets_only
+from tilesim.ir.dataflow import mentions_of, registers_set, sets_only
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
-from tilesim.ir.flowgraph import graph_of
-from tilesim.ir.mir import Branch, Instruction, Mir
+from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.mir import Branch, Control, Instruction, Mir
+from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.renumber import renumbered
 from tilesim.ptx.compute import Data
+from tilesim.ptx.forwarding import forward
 
 
 @dataclass(frozen=True)
@@ -48,61 +50,111 @@ class _Choice:
         return Const(int(bool(self.then))) if bool(self.then) == bool(self.other) else None
 
 
-def simple(mir: Mir) -> Mir:
-    """``mir`` with predicates in place of what they are told by. It does the same."""
-    mir = _with(mir, dict(_shortened(mir)))
-    return _products_together(_with(mir, dict.fromkeys(_unread(mir), ())))
+def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
+    """``mir`` with predicates in place of what they are told by, and what registers hold in place
+    of them, but for those of ``given``. It does the same."""
+    graph, code = graph_of(mir), [*mir.code]
+    for number, short in _shortened(mir):
+        code[number] = short
+    typing = forward(graph, code, given)
+    unread = _unread(graph, code)
+    instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(unread, ())
+    for block in graph.blocks:
+        left = _left(code, block, unread)
+        for number, place in zip(left, _products_together(code, left), strict=True):
+            if code[place] is not mir.code[number]:
+                instead[number] = (code[place],)
+    return replace(renumbered(mir, instead), typing=typing) if instead else mir
 
 
-def _with(mir: Mir, instead: Mapping[int, tuple[Instruction, ...]]) -> Mir:
-    return renumbered(mir, instead) if instead else mir
+def _left(code: list[Instruction], block: Sequence[int], unread: Collection[int]) -> list[int]:
+    """The instructions of a block but for those that nobody reads; the time of these is kept."""
+    left = [number for number in block if number not in unread]
+    if not left:
+        return left
+    place, cycles = left[0], dict.fromkeys(left, 0)
+    for number in block:
+        if number not in unread:
+            place = number
+        elif isinstance(what := code[number].what, Op):
+            cycles[place] += what.cycles
+    for number, more in cycles.items():
+        if more:
+            code[number] = replace(code[number], left_out=more)
+    return left
 
 
-def _products_together(mir: Mir) -> Mir:
-    """``mir`` with what sets registers for products of a warpgroup before those it stands between:
-    products that follow each other are one step of the machine."""
-    instead: dict[int, tuple[Instruction, ...]] = {}
-    for block in graph_of(mir).blocks:
-        order: list[int] = []
-        for number in block:
-            place = len(order)
-            while place and _may_precede(mir, number, order[place - 1]):
-                place -= 1
-            order.insert(place, number)
-        if order != [*block]:
-            instead.update((n, (mir.code[k],)) for n, k in zip(block, order, strict=True))
-    return _with(mir, instead)
+def _products_together(code: Sequence[Instruction], block: Sequence[int]) -> list[int]:
+    """The instructions of a block with what sets registers for products of a warpgroup before those
+    it stands between: products that follow each other are one step of the machine."""
+    order: list[int] = []
+    for number in block:
+        place = len(order)
+        while place and _may_precede(code[number], code[order[place - 1]]):
+            place -= 1
+        order.insert(place, number)
+    return order
 
 
-def _may_precede(mir: Mir, number: int, product: int) -> bool:
+def _may_precede(instruction: Instruction, product: Instruction) -> bool:
     """Whether an instruction only sets registers that the product before it does not read."""
-    instruction, before = mir.code[number], mir.code[product].what
-    if not isinstance(before, WgmmaMmaAsync) or not isinstance(instruction.what, Assign | Data):
+    what, before = instruction.what, product.what
+    if not isinstance(before, WgmmaMmaAsync) or not isinstance(what, Assign | Data):
         return False
-    sets = {e.var.name for e in mir.effects[number] if isinstance(e, Defines)}
-    plain = instruction.guard is None and mir.code[product].guard is None
-    return plain and sets_only(instruction.what) and sets.isdisjoint(mentions(mir)[product].used)
+    sets = {var.name for var in registers_set(what)}
+    plain = instruction.guard is None and product.guard is None
+    return plain and sets_only(what) and sets.isdisjoint(mentions_of(product).used)
 
 
-def _unread(mir: Mir) -> set[int]:
-    """What sets a register that nobody reads but what is left out as well, or to what it holds."""
-    named = mentions(mir)
-    readers = Counter(name for one in named for name in (*one.tested, *one.used))
-    assigns = {n: i.what for n, i in enumerate(mir.code) if isinstance(i.what, Assign)}
-    found: set[int] = set()
-    while more := {n for n, what in assigns.items() if not readers[what.var.name] or _same(what)}:
+def _unread(graph: FlowGraph, code: Sequence[Instruction]) -> set[int]:
+    """What sets registers that nobody reads but what is left out as well, or that are set again
+    before, or to what they hold."""
+    found = {number for block in graph.blocks for number in _set_again(code, block)}
+    named = [{*one.tested, *one.used} for one in map(mentions_of, code)]
+    readers = Counter(name for n, names in enumerate(named) if n not in found for name in names)
+    left = {n: i.what for n, i in enumerate(code) if n not in found and _only_computes(i.what)}
+    while more := {n for n, what in left.items() if _is_unread(what, readers)}:
         found |= more
         for number in more:
-            del assigns[number]
-            readers.subtract((*named[number].tested, *named[number].used))
+            del left[number]
+            readers.subtract(named[number])
     return found
+
+
+def _set_again(code: Sequence[Instruction], block: Sequence[int]) -> Iterator[int]:
+    """What sets registers of which its lanes set all again before anybody reads one."""
+    later: set[str] = set()
+    for number in reversed(block):
+        instruction = code[number]
+        what = instruction.what
+        if isinstance(what, Op):
+            results = {var.name for var in registers_set(what)}
+            if results and results <= later and _only_computes(what):
+                yield number
+                continue
+            if instruction.guard is None:
+                later |= results
+        tested, used, _ = mentions_of(instruction)
+        later -= tested | used
+
+
+def _only_computes(what: Op | Control) -> bool:
+    """Whether an instruction does nothing but compute registers."""
+    return isinstance(what, Assign | Computation | Data) and sets_only(what)
+
+
+def _is_unread(what: Op | Control, readers: Mapping[str, int]) -> bool:
+    assert isinstance(what, Op)
+    if isinstance(what, Assign) and _same(what):
+        return True
+    return not any(readers[var.name] for var in registers_set(what))
 
 
 def _same(assign: Assign) -> bool:
     return isinstance(assign.value, Var) and assign.value.name == assign.var.name
 
 
-def _shortened(mir: Mir) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
+def _shortened(mir: Mir) -> Iterator[tuple[int, Instruction]]:
     """The instructions that another predicate decides as well, with that."""
     for block in graph_of(mir).blocks:
         choices: dict[str, _Choice] = {}
@@ -110,7 +162,7 @@ def _shortened(mir: Mir) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
             instruction = mir.code[number]
             short = _with_flags(instruction, choices)
             if short is not instruction:
-                yield number, (short,)
+                yield number, short
             what = instruction.what
             found = None
             if isinstance(what, Assign) and instruction.guard is None:

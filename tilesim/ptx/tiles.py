@@ -67,13 +67,14 @@ class Tiles:
 
     def __init__(self, kernel: Kernel, constants: Constants) -> None:
         self._constants = constants
-        tiles = [
-            [r.name for r in registers(operand)]
+        operands = dict.fromkeys(
+            operand
             for step in kernel.code
-            if step.opcode.startswith("wgmma.mma_async")
+            if step.base == "wgmma"
             for operand in step.operands[:2]
             if isinstance(operand, Items)
-        ]
+        )
+        tiles = [[r.name for r in registers(operand)] for operand in operands]
         moves = [pair for step in kernel.code if (pair := self._moved(step)) is not None]
         #: registers that the assembler makes one, and the tiles that those of a wgmma form
         self._registers, self._together = _Classes(), _Classes()

@@ -211,7 +211,8 @@ class Compiler:
                 case Branch(cond=None, target=head) if head < number:
                     self._close_loop(number - 1, head)
         for row, ops in rows:
-            step, cycles = self._by_parts(products(self, ops), ops[0]), sum(op.cycles for op in ops)
+            step = self._by_parts(products(self, ops), ops[0])
+            cycles = sum(op.cycles + mir.code[op.number].left_out for op in ops)
             self._fuse((step, False, cycles), *row)
         self._fuse_idle(heads)
         self._fuse_assignments(heads)
@@ -225,8 +226,9 @@ class Compiler:
         if isinstance(what, Op):
             op = what
             step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
-            return step, op.synchronises, 0 if instruction.counts else op.cycles
-        return self._control(number, what), False, 0
+            cycles = 0 if instruction.counts else op.cycles + instruction.left_out
+            return step, op.synchronises, cycles
+        return self._control(number, what), False, instruction.left_out
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if self._is_idle(op):

@@ -1,0 +1,349 @@
+"""Instructions of PTX with what registers hold in their place.
+
+    mov a, address(shared)
+    mov b, a + 1024          ->    mbarrier.init mbar_at(address(shared) + 1024), 8
+    mov c, 8
+    mbarrier.init mbar_at(b), c
+
+Compilers keep each step of an address in a register of its own, and each is an instruction to
+analyse, to load and to run. An expression takes the place of a register where it has its value in
+every lane: what it is made of is not set in between. Where a value is not known, neither is what
+is computed of it, and of that only counts what it is made of. What nobody reads any more,
+`tilesim.ptx.simple` leaves out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
+from tilesim.ir.dataflow import OPERANDS, mentions_of, registers_set
+from tilesim.ir.effects import Gathers, Shuffles
+from tilesim.ir.expr import (
+    Base,
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Special,
+    Unary,
+    Var,
+    binary,
+    constant,
+    select,
+    unary,
+    walk,
+)
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.tmem import TmemView
+from tilesim.ptx.compute import Compute, Data
+
+#: operators and operands of an expression that takes the place of a register
+_MOST = 16
+
+#: what is known of registers, by name
+Values: TypeAlias = Mapping[str, Expr]
+
+
+def forward(graph: FlowGraph, code: list[Instruction], given: Collection[str]) -> Typing:
+    """Puts into ``code``, the instructions of ``graph``, what registers hold in place of them, but
+    for those of ``given``, so that it does the same; what is known of registers from then on."""
+    forwarding = _Forwarding(graph, code, given)
+    for block in graph.order:
+        forwarding.walk(block)
+    typing = graph.mir.typing
+    return replace(typing, ranges={**typing.ranges, **forwarding.ranges})
+
+
+class _Held:
+    """What registers hold at one place, until something is set that it is made of."""
+
+    def __init__(self, values: dict[str, Expr]) -> None:
+        self.values = values
+        #: what data is made of that is not known
+        self.made_of: dict[str, tuple[Expr, ...]] = {}
+        #: by register, those that hold what is made of it
+        self._parts_of: dict[str, list[str]] = {}
+
+    def note(self, name: str, value: Expr, parts: list[Expr]) -> None:
+        """A register holds the value of an expression, which has these parts."""
+        if self._is_made_of(name, parts):
+            self.values[name] = value
+
+    def note_data(self, name: str, sources: tuple[Expr, ...]) -> None:
+        """A register holds what is not known, and made of that."""
+        if self._is_made_of(name, [part for source in sources for part in walk(source)]):
+            self.made_of[name] = sources
+
+    def _is_made_of(self, name: str, parts: list[Expr]) -> bool:
+        names = {part.name for part in parts if isinstance(part, Var)}
+        if name in names:
+            return False
+        for other in names:
+            self._parts_of.setdefault(other, []).append(name)
+        return True
+
+    def forget(self, name: str) -> None:
+        """A register is set: what it held, and what was made of that, is so no more."""
+        for gone in (name, *self._parts_of.pop(name, ())):
+            self.values.pop(gone, None)
+            self.made_of.pop(gone, None)
+
+
+class _Forwarding:
+    """A walk through blocks, each before those that follow it but for loops."""
+
+    def __init__(self, graph: FlowGraph, code: list[Instruction], given: Collection[str]) -> None:
+        self._graph, self._code, self._given = graph, code, given
+        self._setters = graph.mir.setters
+        self._uses = Counter(
+            name for i in code for names in mentions_of(i)[:2] for name in names
+        )  # fmt: skip
+        #: what registers hold that are set once, to what is the same from then on; and where
+        self._always: dict[str, tuple[int, Expr]] = {}
+        #: registers that hold what nobody knows wherever they are set
+        self._unknown = {
+            name
+            for name, setters in self._setters.items()
+            if all(isinstance(code[number].what, Data) for number in setters)
+        }
+        #: least and greatest values of registers that are set once
+        self.ranges: dict[str, Interval] = {}
+        self._typing = replace(graph.mir.typing, ranges=self.ranges, any_scalar=True)
+
+    def walk(self, block: int) -> None:
+        """The instructions of a block."""
+        held = _Held({
+            name: value
+            for name, (at, value) in self._always.items()
+            if not at or self._graph.dominates(at, block)
+        })  # fmt: skip
+        for number in self._graph.blocks[block]:
+            old = self._code[number]
+            new = self._code[number] = self._with(old, held)
+            if isinstance(new.what, Op):
+                for var in registers_set(new.what):
+                    held.forget(var.name)
+                if new.guard is None:
+                    self._note(new.what, block, held)
+
+    def _note(self, op: Op, block: int, held: _Held) -> None:
+        """An instruction has set registers."""
+        if isinstance(op, Data):
+            for result in op.results:
+                held.note_data(result.name, op.sources)
+        elif isinstance(op, Assign) and op.var.name not in self._given:
+            name, value, parts = op.var.name, self._value(op), [*walk(op.value)]
+            if value is None or any(map(_divides, parts)):
+                return
+            if not _is_short(value) and (self._uses[name] > 1 or len(parts) > _MOST):
+                return
+            if len(self._setters[name]) == 1 and not any(map(_varies, parts)):
+                self._always[name] = block, value
+            held.note(name, value, parts)
+
+    def _value(self, assign: Assign) -> Expr | None:
+        """What the register of an assignment holds from then on; None if no expression says it."""
+        var, value, typing = assign.var, assign.value, self._typing
+        if var.name in typing.tokens:
+            return None
+        once = len(self._setters[var.name]) == 1
+        if isinstance(value, Var) and value.name not in typing.tokens and value.dtype == var.dtype:
+            if once and value.name in self._unknown:
+                self._unknown.add(var.name)
+            return value
+        known = None if var.dtype.kind == "float" else typing.interval(value)
+        if known is None:
+            return None
+        low, high = integer_limits(var.dtype)
+        if low <= known[0] and known[1] <= high:
+            if once:
+                self.ranges[var.name] = known
+            return value
+        return binary("&", value, high) if var.dtype.kind == "uint" else None
+
+    # ------------------------------------------------------------------ instructions
+
+    def _with(self, instruction: Instruction, held: _Held) -> Instruction:
+        """An instruction that takes what registers hold."""
+        tested, used, _ = mentions_of(instruction)
+        values = {name: held.values[name] for name in tested | used if name in held.values}
+        what, guard = instruction.what, instruction.guard
+        if isinstance(what, Data):
+            what = _of_sources(what, held)
+        elif values:
+            what = self._taking(what, values)
+            if guard is not None:
+                guard = self._put(guard, values)
+        if isinstance(what, Compute):
+            what = self._unless_unknown(what)
+        if what is instruction.what and guard is instruction.guard:
+            return instruction
+        return Instruction(what, guard, instruction.role, instruction.warps)
+
+    def _taking(self, what: Op | Control, values: Values) -> Op | Control:
+        match what:
+            case Branch(cond=Expr() as cond) | Trap(cond=cond):
+                new = self._put(cond, values)
+                return what if new is cond else replace(what, cond=new)
+            case Switch(index=index):
+                new = self._put(index, values)
+                return what if new is index else replace(what, index=new)
+            case Op():
+                if any(isinstance(effect, Gathers | Shuffles) for effect in what.effects()):
+                    # lanes may read what others have that have not come by
+                    values = {n: v for n, v in values.items() if isinstance(v, Const)}
+                changes: dict[str, Any] = {}
+                for name in OPERANDS[type(what)]:
+                    old = getattr(what, name)
+                    operand = self._operand(old, values)
+                    if operand is not old:
+                        changes[name] = operand
+                return replace(what, **changes) if changes else what
+            case _:
+                return what
+
+    def _unless_unknown(self, compute: Compute) -> Op:
+        """A computation; if it is one with what nobody knows, that is what comes out."""
+        registers = {source.name: source for source in compute.sources if isinstance(source, Var)}
+        if len(registers) != 1 or len(compute.results) != 1:
+            return compute
+        ((name, source),), (result,) = registers.items(), compute.results
+        plain = all(isinstance(s, Var | Const) for s in compute.sources)
+        if not plain or name not in self._unknown or source.dtype != result.dtype:
+            return compute
+        if len(self._setters[result.name]) == 1:
+            self._unknown.add(result.name)
+        return Assign(var=result, value=source, loc=compute.loc)
+
+    # ------------------------------------------------------------------ operands
+
+    def _operand(self, value: object, values: Values) -> object:
+        match value:
+            case Expr():
+                return self._put(value, values)
+            case View(tensor=AddressedTensor(address=address) as tensor):
+                new = self._put(address, values)
+                if new is address:
+                    return value
+                return replace(value, tensor=replace(tensor, address=new))
+            case Mbar(array=AddressedMbarriers(address=address) as array):
+                new = self._put(address, values)
+                if new is address:
+                    return value
+                return replace(value, array=replace(array, address=new))
+            case TmemView(address=address):
+                new = self._put(address, values)
+                return value if new is address else replace(value, address=new)
+            case tuple():
+                items = tuple([self._operand(item, values) for item in value])
+                return value if all(map(_is, items, value)) else items
+            case _:
+                return value
+
+    def _put(self, expr: Expr, values: Values) -> Expr:
+        """An expression with the values of its registers, if it has the same value so."""
+        if isinstance(expr, Var):
+            return values.get(expr.name, expr)
+        try:
+            return self._replaced(expr, values)
+        except _OtherTypeError:
+            return expr
+
+    def _replaced(self, expr: Expr, values: Values) -> Expr:
+        match expr:
+            case Var(name):
+                return values.get(name, expr)
+            case Unary(op, operand):
+                new = self._replaced(operand, values)
+                return expr if new is operand else self._same(expr, unary(op, new), (operand, new))
+            case Binary(op, lhs, rhs):
+                a, b = self._replaced(lhs, values), self._replaced(rhs, values)
+                if a is lhs and b is rhs:
+                    return expr
+                return self._same(expr, binary(op, a, b), (lhs, a), (rhs, b))
+            case Select(cond, then, other):
+                c, a, b = (self._replaced(part, values) for part in (cond, then, other))
+                if c is cond and a is then and b is other:
+                    return expr
+                return self._same(expr, select(c, a, b), (then, a), (other, b))
+            case _:
+                return expr
+
+    def _same(self, old: Expr, new: Expr, *operands: tuple[Expr, Expr]) -> Expr:
+        """``new``, which has the value of ``old``: its operands have those of the old ones, in the
+        same types or in others in which nothing wraps.
+
+        Raises:
+            _OtherTypeError: something may wrap elsewhere.
+        """
+        typing = self._typing
+        if all(a is b or typing.type_of(a) == typing.type_of(b) for a, b in operands):
+            return new
+        for side in zip(*operands, strict=True):
+            kinds = [typing.type_of(part) for part in side]
+            kind = kinds[0] if len(kinds) == 1 else join_types(kinds[0], kinds[1])
+            if kind not in LIMITS:
+                raise _OtherTypeError
+            low, high = LIMITS[kind]
+            for _, part in operands:
+                known = typing.interval(part)
+                if known is None or known[0] < low or known[1] > high:
+                    raise _OtherTypeError
+        if typing.wraps(old) or typing.wraps(new):
+            raise _OtherTypeError
+        return new
+
+
+class _OtherTypeError(Exception):
+    """An expression would be computed in a type in which it has another value."""
+
+
+def _of_sources(data: Data, held: _Held) -> Data:
+    """What is not known, with what that is made of in place of what is not known either."""
+    found: dict[str, Expr] = {}
+    for source in data.sources:
+        for part in walk(source):
+            if isinstance(part, Var):
+                value = held.values.get(part.name)
+                made = held.made_of.get(part.name, (part,)) if value is None else walk(value)
+                found.update((str(p), p) for p in made if isinstance(p, Var | Special | Base))
+            elif isinstance(part, Special | Base):
+                found[str(part)] = part
+    sources = tuple(found.values())
+    if not sources or len(sources) > _MOST or sources == data.sources:
+        return data
+    return replace(data, sources=sources)
+
+
+def _is_short(value: Expr) -> bool:
+    """Whether an expression costs no more than a register, wherever it is."""
+    match value:
+        case Const() | Base() | Var() | Special() | Binary("+", Base(), Const()):
+            return True
+        case _:
+            return False
+
+
+def _varies(part: Expr) -> bool:
+    """Whether a part of an expression has other values later, or one for each lane."""
+    if isinstance(part, Special):
+        return part.name in ("thread_id", "lane_id")
+    return isinstance(part, Var)
+
+
+def _divides(part: Expr) -> bool:
+    """Whether a part of an expression may divide by zero."""
+    return isinstance(part, Binary) and part.op in ("//", "%") and not constant(part.rhs)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
