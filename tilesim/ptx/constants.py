@@ -217,10 +217,9 @@ def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
 
 def read_by(step: Step) -> Iterator[str]:
     """The registers that an instruction reads; accumulators are among them."""
-    adds = step.base == "wgmma"
-    results = frozenset[str]() if adds else frozenset(r.name for r in set_by(step))
-    for position, operand in enumerate(step.operands):
-        for register in named(operand):
+    results = set() if step.base == "wgmma" else {register.name for register in set_by(step)}
+    for position, found in enumerate(operands_named(step)):
+        for register in found:
             if position or register.name not in results:
                 yield register.name
     if step.guard is not None:
@@ -234,6 +233,12 @@ def set_by(step: Step) -> tuple[Register, ...]:
     if not step.operands or none or step.opcode.startswith(_READS_FIRST):
         return ()
     return registers(step.operands[0])
+
+
+@kept
+def operands_named(step: Step) -> list[tuple[Register, ...]]:
+    """The registers that an instruction names, for each operand."""
+    return [(o,) if isinstance(o, Register) else named(o) for o in step.operands]
 
 
 def registers(operand: Flat) -> tuple[Register, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilesim.ptx import syntax
@@ -115,9 +115,11 @@ class _Flattening:
     def _add(self, instruction: Instruction, frame: _Frame) -> None:
         guard = self._guard(instruction, frame)
         opcode = instruction.opcode
-        operands = tuple(
-            self._operand(operand, instruction, frame) for operand in instruction.operands
-        )
+        operands = tuple([
+            self._name(operand.text, instruction, frame) if isinstance(operand, syntax.Name)
+            else self._operand(operand, instruction, frame)
+            for operand in instruction.operands
+        ])  # fmt: skip
         if frame.depth and instruction.base == "ret":
             assert frame.function.body is not None
             opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
@@ -156,7 +158,10 @@ class _Flattening:
     def _resolve(self, name: str, instruction: Instruction, frame: _Frame) -> Flat:
         body = frame.function.body
         assert body is not None
-        for number, scope in _numbered(body, instruction.scope):
+        at: int | None = instruction.scope
+        while at is not None:
+            number, scope = at, body.scopes[at]
+            at = scope.parent
             if name in scope.registers:
                 full = f"{frame.prefix}{name}" + (f"#{number}" if number else "")
                 self._registers[full] = scope.registers[name]
@@ -308,13 +313,6 @@ def _renamed(variable: Variable, name: str) -> Variable:
         name, variable.space, variable.type, variable.shape, variable.vector, variable.align,
         variable.place, variable.linkage, variable.pointer, variable.initial,
     )  # fmt: skip
-
-
-def _numbered(body: syntax.Body, scope: int) -> Iterator[tuple[int, syntax.Scope]]:
-    at: int | None = scope
-    while at is not None:
-        yield at, body.scopes[at]
-        at = body.scopes[at].parent
 
 
 def _placed(operand: Flat, starts: Mapping[int, int]) -> Flat:

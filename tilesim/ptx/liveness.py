@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilesim.ptx.constants import named, read_by, registers, set_by
+from tilesim.ptx.constants import operands_named, read_by, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Nothing, Register, Step, Target
 
 #: after these control does not go on to the next instruction, unless a guard forbids them
@@ -15,6 +15,8 @@ _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
 def targets(step: Step) -> list[int]:
     """The instructions that a branch may go to."""
     result: list[int] = []
+    if step.base not in ("bra", "brx"):
+        return result
     for operand in step.operands:
         items = operand.items if isinstance(operand, Items) else (operand,)
         result += [item.number for item in items if isinstance(item, Target)]
@@ -78,22 +80,23 @@ class Interference:
                 self.of[by_bit[low]] |= others
 
     def _masks(self, step: Step) -> _Masks:
-        sets = self._bits([r.name for r in set_by(step)])
-        first = [r.name for r in registers(step.operands[0])] if sets else []
+        results = set_by(step)
+        sets = self._bits(results)
+        first = {r.name for r in registers(step.operands[0])} if sets else set()
         uses = 0
-        for position, operand in enumerate(step.operands):
-            names = [r.name for r in named(operand)]
-            uses |= self._bits([n for n in names if position or n not in first])
+        for position, found in enumerate(operands_named(step)):
+            if found:
+                uses |= self._bits(found if position else [r for r in found if r.name not in first])
         if step.base == "wgmma":
             uses |= sets
         moves = step.base == "mov" and isinstance(step.operands[1], Register)
         kills = sets if step.guard is None else 0
         return _Masks(sets, uses, uses if moves else 0, kills)
 
-    def _bits(self, names: Collection[str]) -> int:
+    def _bits(self, registers: Collection[Register]) -> int:
         result = 0
-        for name in names:
-            result |= self.bit.get(name, 0)
+        for register in registers:
+            result |= self.bit.get(register.name, 0)
         return result
 
 

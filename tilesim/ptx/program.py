@@ -26,7 +26,7 @@ from tilesim.ptx import (
 )
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.compute import Data
-from tilesim.ptx.constants import named, set_by
+from tilesim.ptx.constants import operands_named, set_by
 from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
@@ -79,7 +79,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         found = waits.get(number)
         if found is not None and number == found.back:
             continue
-        if low.tiles.renamed(step):
+        if step.base == "mov" and low.tiles.renamed(step):
             continue
         spin = found is not None
         guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
@@ -110,9 +110,9 @@ def _missing(low: Lowering, warps: tuple[int, ...]) -> Iterator[Instruction]:
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
     them where half of a register does not matter. Where nobody takes that half, it may be 0."""
-    sets = {register for step in kernel.code for register in set_by(step)}
-    uses = (r for step in kernel.code for operand in step.operands for r in named(operand))
-    never = [register for register in dict.fromkeys(uses) if register not in sets]
+    sets = {register.name for step in kernel.code for register in set_by(step)}
+    uses = [r for step in kernel.code for found in operands_named(step) for r in found]
+    never = [*dict.fromkeys([register for register in uses if register.name not in sets])]
     padding = only_padding(kernel, never)
     for register in never:
         low.at(kernel.code[0])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilesim.ir.effects import Effect, UsesFragment
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.ptx.constants import Constants, named, registers, set_by
+from tilesim.ptx.constants import Constants, operands_named, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Register, Step
 from tilesim.ptx.liveness import Interference
 from tilesim.ptx.syntax import Float, Integer
@@ -75,7 +75,8 @@ class Tiles:
             if isinstance(operand, Items)
         )
         tiles = [[r.name for r in registers(operand)] for operand in operands]
-        moves = [pair for step in kernel.code if (pair := self._moved(step)) is not None]
+        copies = [step for step in kernel.code if step.base == "mov"]
+        moves = [pair for step in copies if (pair := self._moved(step)) is not None]
         #: registers that the assembler makes one, and the tiles that those of a wgmma form
         self._registers, self._together = _Classes(), _Classes()
         self._coalesce(kernel, moves, {name for tile in tiles for name in tile})
@@ -124,13 +125,13 @@ class Tiles:
         """The tiles of which an instruction accesses registers, and whether it writes them."""
         if step.opcode.startswith("wgmma.mma_async") or self.renamed(step):
             return
-        written = set(set_by(step))
+        written = {register.name for register in set_by(step)}
         found: dict[tuple[str, bool], None] = {}
-        for position, operand in enumerate(step.operands):
-            for register in named(operand):
+        for position, names in enumerate(operands_named(step)):
+            for register in names:
                 tile = self.of(register.name)
                 if tile is not None:
-                    found[tile, position == 0 and register in written] = None
+                    found[tile, position == 0 and register.name in written] = None
         yield from found
 
     def renamed(self, step: Step) -> bool:

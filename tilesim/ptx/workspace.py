@@ -30,7 +30,8 @@ _BYTES = 8
 
 def named(kernel: Kernel) -> bool:
     """Whether a kernel asks for the address."""
-    return any(_half(operand) for step in kernel.code for operand in step.operands)
+    special = {o.name for step in kernel.code for o in step.operands if isinstance(o, Special)}
+    return not special.isdisjoint(_HALVES)
 
 
 def tensor(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> GlobalTensor | None:
