@@ -29,7 +29,9 @@ COMPARE = ("lt.s32", "lt.u32", "eq.u32", "ge.s32")
 NUMBERS = (0, 1, 3, 31, 128, 4096, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
-def not_forwarded(graph: FlowGraph, code: list[Instruction], given: Collection[str]) -> Typing:
+def not_forwarded(
+    graph: FlowGraph, code: list[Instruction], given: Collection[str], gone: Collection[int]
+) -> Typing:
     return graph.mir.typing
 
 
@@ -136,8 +138,12 @@ def test_an_address_is_an_operand() -> None:
 )
 def test_an_address_is_that_of_its_place(text: str, wrong: bool) -> None:
     """Shared memory has 4096 bytes."""
-    start = "mov.u32 %r1, smem; mov.u32 %r9, %tid.x; setp.lt.u32 %p1, %r9, 4; setp.gt.u32 %p2, %r9,"
-    body = f"{start} 99;\n{text.format(set='add.u32 %r1, %r1, 64;')}"
+    start = (
+        "mov.u32 %r1, smem; mov.u32 %r9, %tid.x; setp.lt.u32 %p1, %r9, 4; setp.gt.u32 %p2, %r9, 99;"
+        " setp.eq.u32 %p3, %r9, 0; @%p3 st.shared.u32 [smem+64], 0;"
+        " @%p3 st.shared.u32 [smem+4032], 0; bar.warp.sync -1;"
+    )
+    body = f"{start}\n{text.format(set='add.u32 %r1, %r1, 64;')}"
     for strict in BOTH:
         found = check(program(body), strict=strict)
         assert found.rules == ({"out-of-bounds"} if wrong else set()), body

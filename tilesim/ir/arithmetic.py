@@ -148,6 +148,8 @@ class Typing(Keeper):
             case Var():
                 return self._of_variable(expr)
             case Const(value):
+                if type(value) is int and INT_MIN <= value <= INT_MAX:
+                    return "s32", (value, value)
                 if isinstance(value, float):
                     return "f32", None
                 return literal_type(value), (integer(value), integer(value))

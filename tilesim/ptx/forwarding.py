@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
-from tilesim.ir.dataflow import OPERANDS, mentions_of, registers_set
+from tilesim.ir.dataflow import OPERANDS, mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
     Base,
@@ -41,7 +41,7 @@ from tilesim.ir.expr import (
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
-from tilesim.ir.op import Op
+from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.tmem import TmemView
 from tilesim.ptx.compute import Compute, Data
@@ -49,14 +49,21 @@ from tilesim.ptx.compute import Compute, Data
 #: operators and operands of an expression that takes the place of a register
 _MOST = 16
 
+#: where something has a value, and which; nowhere
+_NEVER: tuple[int, Expr | None] = (0, None)
 #: what is known of registers, by name
 Values: TypeAlias = Mapping[str, Expr]
 
 
-def forward(graph: FlowGraph, code: list[Instruction], given: Collection[str]) -> Typing:
+def forward(
+    graph: FlowGraph, code: list[Instruction], given: Collection[str], gone: Collection[int]
+) -> Typing:
     """Puts into ``code``, the instructions of ``graph``, what registers hold in place of them, but
-    for those of ``given``, so that it does the same; what is known of registers from then on."""
-    forwarding = _Forwarding(graph, code, given)
+    for those of ``given``, so that it does the same; what is known of registers from then on.
+
+    ``gone``: the instructions that are left out.
+    """
+    forwarding = _Forwarding(graph, code, given, gone)
     for block in graph.order:
         forwarding.walk(block)
     typing = graph.mir.typing
@@ -66,9 +73,9 @@ def forward(graph: FlowGraph, code: list[Instruction], given: Collection[str]) -
 class _Held:
     """What registers hold at one place, until something is set that it is made of."""
 
-    def __init__(self, values: dict[str, Expr]) -> None:
-        self.values = values
-        #: what data is made of that is not known
+    def __init__(self) -> None:
+        self.values: dict[str, Expr] = {}
+        #: what other things that are computed are made of
         self.made_of: dict[str, tuple[Expr, ...]] = {}
         #: by register, those that hold what is made of it
         self._parts_of: dict[str, list[str]] = {}
@@ -79,7 +86,7 @@ class _Held:
             self.values[name] = value
 
     def note_data(self, name: str, sources: tuple[Expr, ...]) -> None:
-        """A register holds what is not known, and made of that."""
+        """A register holds what no expression says, and is made of that."""
         if self._is_made_of(name, [part for source in sources for part in walk(source)]):
             self.made_of[name] = sources
 
@@ -101,12 +108,21 @@ class _Held:
 class _Forwarding:
     """A walk through blocks, each before those that follow it but for loops."""
 
-    def __init__(self, graph: FlowGraph, code: list[Instruction], given: Collection[str]) -> None:
-        self._graph, self._code, self._given = graph, code, given
-        self._setters = graph.mir.setters
-        self._uses = Counter(
-            name for i in code for names in mentions_of(i)[:2] for name in names
-        )  # fmt: skip
+    def __init__(
+        self, graph: FlowGraph, code: list[Instruction], given: Collection[str],
+        gone: Collection[int],
+    ) -> None:  # fmt: skip
+        self._graph, self._code, self._given, self._gone = graph, code, given, gone
+        self._uses: Counter[str] = Counter()
+        #: by register, the instructions that set it
+        self._setters: dict[str, list[int]] = {}
+        for number, instruction in enumerate(code):
+            if number not in gone:
+                tested, used, _ = mentions_of(instruction)
+                self._uses.update(tested | used)
+                if isinstance(instruction.what, Op):
+                    for var in registers_set(instruction.what):
+                        self._setters.setdefault(var.name, []).append(number)
         #: what registers hold that are set once, to what is the same from then on; and where
         self._always: dict[str, tuple[int, Expr]] = {}
         #: registers that hold what nobody knows wherever they are set
@@ -121,13 +137,16 @@ class _Forwarding:
 
     def walk(self, block: int) -> None:
         """The instructions of a block."""
-        held = _Held({
-            name: value
-            for name, (at, value) in self._always.items()
-            if not at or self._graph.dominates(at, block)
-        })  # fmt: skip
+        held = _Held()
         for number in self._graph.blocks[block]:
+            if number in self._gone:
+                continue
             old = self._code[number]
+            for names in mentions_of(old)[:2]:
+                for name in names:
+                    at, value = self._always.get(name, _NEVER)
+                    if value is not None and self._graph.dominates(at, block):
+                        held.values[name] = value
             new = self._code[number] = self._with(old, held)
             if isinstance(new.what, Op):
                 for var in registers_set(new.what):
@@ -137,9 +156,9 @@ class _Forwarding:
 
     def _note(self, op: Op, block: int, held: _Held) -> None:
         """An instruction has set registers."""
-        if isinstance(op, Data):
-            for result in op.results:
-                held.note_data(result.name, op.sources)
+        if isinstance(op, Data | Computation):
+            for result in registers_set(op):
+                held.note_data(result.name, operand_expressions(op))
         elif isinstance(op, Assign) and op.var.name not in self._given:
             name, value, parts = op.var.name, self._value(op), [*walk(op.value)]
             if value is None or any(map(_divides, parts)):
@@ -308,7 +327,7 @@ class _OtherTypeError(Exception):
 
 
 def _of_sources(data: Data, held: _Held) -> Data:
-    """What is not known, with what that is made of in place of what is not known either."""
+    """What is not known, whatever it is made of, with what that is made of itself."""
     found: dict[str, Expr] = {}
     for source in data.sources:
         for part in walk(source):

@@ -56,8 +56,9 @@ def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
     graph, code = graph_of(mir), [*mir.code]
     for number, short in _shortened(mir):
         code[number] = short
-    typing = forward(graph, code, given)
-    unread = _unread(graph, code)
+    again = {number for block in graph.blocks for number in _set_again(code, block)}
+    typing = forward(graph, code, given, again)
+    unread = _unread(graph, code, again)
     instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(unread, ())
     for block in graph.blocks:
         left = _left(code, block, unread)
@@ -106,10 +107,10 @@ def _may_precede(instruction: Instruction, product: Instruction) -> bool:
     return plain and sets_only(what) and sets.isdisjoint(mentions_of(product).used)
 
 
-def _unread(graph: FlowGraph, code: Sequence[Instruction]) -> set[int]:
-    """What sets registers that nobody reads but what is left out as well, or that are set again
-    before, or to what they hold."""
-    found = {number for block in graph.blocks for number in _set_again(code, block)}
+def _unread(graph: FlowGraph, code: Sequence[Instruction], again: Collection[int]) -> set[int]:
+    """What sets registers that nobody reads but what is left out as well, as ``again`` is, or that
+    are set again before, or to what they hold."""
+    found = {n for block in graph.blocks for n in _set_again(code, block, again)}
     named = [{*one.tested, *one.used} for one in map(mentions_of, code)]
     readers = Counter(name for n, names in enumerate(named) if n not in found for name in names)
     left = {n: i.what for n, i in enumerate(code) if n not in found and _only_computes(i.what)}
@@ -121,10 +122,16 @@ def _unread(graph: FlowGraph, code: Sequence[Instruction]) -> set[int]:
     return found
 
 
-def _set_again(code: Sequence[Instruction], block: Sequence[int]) -> Iterator[int]:
-    """What sets registers of which its lanes set all again before anybody reads one."""
+def _set_again(
+    code: Sequence[Instruction], block: Sequence[int], known: Collection[int] = ()
+) -> Iterator[int]:
+    """What sets registers of which its lanes set all again before anybody reads one; ``known`` are
+    among them."""
     later: set[str] = set()
     for number in reversed(block):
+        if number in known:
+            yield number
+            continue
         instruction = code[number]
         what = instruction.what
         if isinstance(what, Op):

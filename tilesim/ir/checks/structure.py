@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN, is_float
-from tilesim.ir.expr import Base, Expr, ScalarParam, Var, constant
+from tilesim.ir.expr import Base, Const, Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
@@ -181,30 +182,31 @@ def _operands(program: Program) -> Iterator[tuple[Loc, object]]:
                 values = tuple([getattr(stmt, name) for name in operand_names(type(stmt))])
             case _:
                 pass
+        loc = stmt.loc
         for value in values:
-            for part in _parts(value):
-                yield stmt.loc, part
+            if isinstance(value, Var):
+                yield loc, value
+            elif not isinstance(value, _PLAIN):
+                for part in _parts(value):
+                    yield loc, part
 
 
-def _parts(value: object) -> Iterator[object]:
+#: operands that refer to nothing
+_PLAIN = (int, str, Const, type(None))
+
+
+def _parts(value: object) -> Iterable[object]:
     match value:
         case Expr():
-            yield from walk_expr(value)
-        case View():
-            yield value
-            for part in value.operands:
-                yield from walk_expr(part)
-        case Mbar():
-            yield value
-            for part in value.operands:
-                yield from walk_expr(part)
+            return walk_expr(value)
+        case View() | Mbar():
+            return chain((value,), *map(walk_expr, value.operands))
         case TmemView():
-            yield from walk_expr(value.address)
+            return walk_expr(value.address)
         case tuple():
-            for item in value:
-                yield from _parts(item)
+            return chain.from_iterable(map(_parts, value))
         case _:
-            yield value
+            return (value,)
 
 
 def _unassigned(program: Program, operands: list[tuple[Loc, object]]) -> Iterator[Diagnostic]:
