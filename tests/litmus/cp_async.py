@@ -30,6 +30,24 @@ def own_wait(k: Builder, *, wait: str) -> None:
         k.mem.store(out[0], r)
 
 
+_COPY = defect("out-of-bounds", T0="k.cp_async.copy(d[")
+
+
+@row("LC09", completes({"g": [7] * 8}, out=[7]), to=4, start=4, size=16)
+@row("LC09-small", completes({"g": [7] * 8}, out=[7]), to=2, start=1, size=4)
+@row("LC09-shared", fails(_COPY), to=2, start=4, size=16)
+@row("LC09-global", fails(_COPY), to=4, start=1, size=8)
+def both_ends_are_aligned(k: Builder, *, to: int, start: int, size: int) -> None:
+    """Words from ``start`` on are copied to those from ``to`` on, so many bytes at a time."""
+    k.launch(warps=1)
+    d, g, out, r = words(k, "d", 8), global_words(k, "g", 8), global_words(k, "out"), k.var("r")
+    with thread(k, 0):
+        k.cp_async.copy(d[ds(to, 4)], g[ds(start, 4)], size=size)
+        k.cp_async.wait_all()
+        k.mem.load(r, d[to])
+        k.mem.store(out[0], r)
+
+
 @row(
     "LC02",
     fails(

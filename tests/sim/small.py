@@ -62,8 +62,8 @@ class _Translation:
         #: the lanes that are here, and whether a barrier's place depends on the lane
         self.active, self.own = frozenset(range(32)), False
         self.polls = count()
-        bulk = any(isinstance(x, s.Remote) and x.form in ("copy", "reduce") for x in everything)
-        self._begin(small, whole=bool(places) or bulk)
+        whole = any(isinstance(x, s.Remote) and x.form != "st" for x in everything)
+        self._begin(small, whole=bool(places) or whole)
         programs = [
             (warp, [small.warps[c * small.width + warp] for c in range(small.ctas)])
             for warp in range(small.width)

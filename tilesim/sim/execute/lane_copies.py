@@ -132,6 +132,8 @@ class _Copy:
     ) -> None:  # fmt: skip
         """One operation of the active lanes; ``reading``: those that have a source, and how they
         share it (as `Access.lanes` and `Access.among`)."""
+        for memory, footprint in filter(None, (origin, target)):
+            self._require_aligned(memory, footprint)
         races = w.machine.races
         component, sequence = w.lane_groups["cp.async"].issue_by(w.mask)
         w.last_issue["cp.async"] = self.op
@@ -147,6 +149,18 @@ class _Copy:
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx
         w.effects += 1
+
+    def _require_aligned(self, memory: Memory, footprint: Footprint) -> None:
+        """What a lane copies at a time begins at a multiple of its size at both ends (C1)."""
+        starts = footprint.addresses.ravel()[:: max(1, self.piece // footprint.itemsize)]
+        wrong = starts[starts % self.piece != 0]
+        if wrong.size:
+            raise BarrierError(
+                "out-of-bounds",
+                f"{self.op.mnemonic} of {self.piece} bytes at byte {wrong[0]} of {memory.label}: "
+                f"its address must be a multiple of {self.piece} (C1)",
+                "align both ends to the size of the copy, or copy fewer bytes at a time",
+            )
 
 
 def _applies(effects: Effects) -> bool:
