@@ -140,3 +140,47 @@ def test_lanes_know_for_themselves_that_a_peer_has_started(strict: Strict) -> No
     finding = found(check(by_lanes.build(early=True), strict=strict), "peer-exit")
     assert "(D8)" in finding.message
     assert {line for _, line in sites(finding)} == {at(by_lanes, "k.mem.store(words[1]")}
+
+
+@kernel(target="sm_100a", warps=1)
+def last_commit(k: Builder, *, waits: bool = False) -> None:
+    """A commit that nobody waits for before its barrier is over, and many that are waited for."""
+    tile, slot = k.shared("tile", u32, (32, 4)), k.shared("slot", u32, (1,))
+    done, free, address = k.mbarriers("done"), k.mbarriers("free"), k.var("address", dtype=u32)
+    with k.elected():
+        k.mbarrier.init(done, 1)
+        k.mbarrier.init(free, 1)
+        k.fence.mbarrier_init()
+    for i in range(4):
+        k.mem.store(tile[k.lane_id, i], 0)
+    k.fence.proxy_async()
+    k.tcgen05.alloc(slot, 32)
+    k.sync_warp()
+    k.mem.load(address, slot[0])
+    first, columns = (k.tcgen05.tensor(address + n, u32, (32, 4)) for n in (0, 4))
+    with k.elected():
+        k.tcgen05.cp(first, tile, "32x128b", multicast="warpx4")
+        k.tcgen05.commit(free)
+    with k.loop(10) as n:
+        with k.elected():
+            k.tcgen05.cp(columns, tile, "32x128b", multicast="warpx4")
+            k.tcgen05.commit(done)
+        k.mbarrier.wait(done, n & 1)
+        k.tcgen05.fence_after_thread_sync()
+    if waits:
+        k.mbarrier.wait(free, 0)
+    k.sync_warp()
+    with k.elected():
+        k.mbarrier.inval(free)
+    k.sync_warp()
+    k.tcgen05.dealloc(address, 32)
+
+
+def test_what_may_come_last_is_held_back() -> None:
+    """In one schedule: that of a failed condition I, whose late operation moves when it must."""
+    assert check(last_commit.build(waits=True)).verdict == "proved"
+    report = check(last_commit.build(), schedules=1, budget=0)
+    assert report.verdict == "failed"
+    assert report.rules == {"barrier-lifetime"}
+    commit = at(last_commit, "k.tcgen05.commit(free)")
+    assert commit in {line for _, line in sites(report.findings[0])}

@@ -41,7 +41,9 @@ def _directed(doubt: Doubt, attempt: int, seed: int, cluster: int) -> Chooser:
     if attempt % 4 == 3:
         early = not early
     number = seed * 1_000_003 + attempt * 97 + cluster
-    return DirectedChooser(doubt.past, doubt.warp.index, early=early, seed=number)
+    # what may still come when a barrier is over
+    late = doubt.other if doubt.condition == "I" and early else None
+    return DirectedChooser(doubt.past, doubt.warp.index, early=early, seed=number, late=late)
 
 
 def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:

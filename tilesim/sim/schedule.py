@@ -18,6 +18,7 @@ from simpy.core import EmptySchedule
 from simpy.events import NORMAL, Event, EventPriority
 
 from tilesim.errors import UsageError
+from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.trace import Trace
 
@@ -252,11 +253,15 @@ class DirectedChooser:
 
     The divergent schedule of DETERMINACY theorem 2: each warp runs up to its position in the past;
     once nothing in there can move, ``victim`` is preferred if ``early``, else it moves last;
-    remaining ties are random.
+    remaining ties are random. Of the asynchronous operations those of the instruction ``late``
+    complete when nothing else can move.
     """
 
-    def __init__(self, past: Clock | None, victim: Any, *, early: bool, seed: int) -> None:
+    def __init__(
+        self, past: Clock | None, victim: Any, *, early: bool, seed: int, late: Op | None = None
+    ) -> None:
         self._past = past
+        self._late = late
         self._victim = victim
         self._early = early
         self._random = random.Random(seed)
@@ -271,6 +276,8 @@ class DirectedChooser:
 
     def _rank(self, move: Move) -> int:
         agent = move.agent
+        if self._late is not None and agent.component is None and agent.op is self._late:
+            return 4
         if agent.index == self._victim:
             return 1 if self._early else 3
         if self._past is None or agent.component is None:
