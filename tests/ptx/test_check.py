@@ -171,11 +171,14 @@ def test_a_narrow_parameter_fills_its_register_with_its_sign(kind: str, deadlock
 
 
 def test_contents_of_buffers_that_steer_are_named() -> None:
-    body = "ld.param.u64 %rd1, [a]; ld.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0;"
+    body = (
+        "ld.param.u64 %rd1, [a]; mov.u32 %r4, %tid.x; mul.wide.u32 %rd2, %r4, 4;\n"
+        "add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3]; setp.eq.u32 %p2, %r5, 0;"
+    )
     found = report(
         f"{body}\n@%p2 bra DONE;\nbar.sync 0;\nDONE:",
         params=(".param .u64 a",),
-        values=(Pointer("a", 64),),
+        values=(Pointer("a", 128),),
     )
     assert found.verdict == "bounded"
     assert "contents of a" in found.reasons[0]
