@@ -42,6 +42,8 @@ def _made_of(graph: FlowGraph, flow: Dataflow, number: int, *, through: bool) ->
     loads: set[int] = set()
     registers: set[str] = set()
     todo = [(number, e) for name in store.data for e in expressions_in(getattr(store, name))]
+    if not todo:
+        return None  # it leaves what it has read by itself, as copies do
     seen: set[int] = set()
     by_lane = True
     while todo:
