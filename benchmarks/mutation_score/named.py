@@ -67,13 +67,13 @@ class Named:
 def _hopper() -> Iterator[Named]:
     for name, fault, line, what in (
         ("producer skips the empty wait", "wait dropped", "slot.acquire()", ""),
-        ("consumer skips the full wait", "wait dropped", "slot.wait()", ""),
+        ("consumer skips the full wait", "wait dropped", "slot.wait(", ""),
         ("wrong slot", "data of another slot", "multiply_tile(", "sB"),
         ("released before the wgmma finished", "arrive before the group wait", "kt - 1", ""),
         ("wgmma wait dropped", "wgmma wait dropped", "wait_group(1)", ""),
         ("empty never released", "arrive dropped", "kt - 1", ""),
         ("full count one too large", "wrong arrival count", "open_cta(", "2 instead of 1"),
-        ("phase starts again with every tile", "phase not carried", "slot.wait()", "every tile"),
+        ("phase starts again with every tile", "phase not carried", "slot.wait(", "every tile"),
         ("epilogue without proxy fence", "proxy fence dropped", "fence.proxy_async", ""),
         ("store not awaited", "store not awaited", "wait_group(0, read=True)", ""),
     ):

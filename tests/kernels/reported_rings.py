@@ -154,7 +154,7 @@ def own_and_shared(k: Builder, *, n: int = 4, fault: str = "") -> None:
             k.bulk.load(a, A[rank, i], full)
             with k.if_(rank.eq(0)):
                 k.bulk.load(b, B[0, i], full, multicast=0b11)
-        k.mbarrier.wait(full, i & 1)
+        k.mbarrier.wait(full, i & 1, scope="cluster")
         k.mem.load(x, a[k.thread_id])
         k.mem.load(y, b[k.thread_id])
         k.mem.store(Y[rank, i, k.thread_id], x + y)

@@ -18,17 +18,17 @@ CAUSES = (
     ("wrong parity", "matmul_v4.py:61", "this wait passes at once: parity 1 on full["),
     ("wrong parity", "matmul_v4.py:52", "who fills starts with parity 1"),
     ("phase not carried", "matmul_v4.py:52", "does not follow the uses of the barrier"),
-    ("relaxed wait", "matmul_v5.py:102", "is relaxed: it orders no accesses"),
+    ("relaxed wait", "matmul_v5.py:105", "is relaxed: it orders no accesses"),
     ("relaxed arrival", "matmul_v4.py:65", "is relaxed: it hands nothing on"),
     ("wrong arrival count", "copy.py:71: count 2", "is initialised with 2, and 1 arrival is"),
     ("wrong bytes", "copy.py:78: 16 bytes too many", "bytes are expected on full["),
     ("bytes not expected", "matmul_v2.py:48", "nobody expects the 16384 bytes"),
-    ("dead predicate", "matmul_v5.py:110", "does not hold"),
-    ("wrong group count", "matmul_v5.py:109: 2 groups", "wgmma.wait_group 2 does not wait for"),
+    ("dead predicate", "matmul_v5.py:113", "does not hold"),
+    ("wrong group count", "matmul_v5.py:112: 2 groups", "wgmma.wait_group 2 does not wait for"),
     ("commit without the operations", "blackwell/matmul_v2.py:67", "only tcgen05.commit does"),
     ("init dropped", "copy.py:71", "that are initialised leave this one out"),
     ("wrong multicast mask", "no mask", "it names another barrier"),
-    ("store not awaited", "matmul_v5.py:82", "no wait_group follows"),
+    ("store not awaited", "matmul_v5.py:83", "no wait_group follows"),
 )  # fmt: skip
 
 

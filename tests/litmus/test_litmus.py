@@ -22,7 +22,7 @@ from .table import STRICTNESS, Completes, Defect, Fails, Rejected, Row
 IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
     *(f"LB{n:02}" for n in (*range(1, 11), *range(14, 32))),
-    *(f"LC{n:02}" for n in range(1, 9)),
+    *(f"LC{n:02}" for n in range(1, 10)),
     *(f"LD{n:02}" for n in range(1, 13)),
     "LD",
     *(f"LE{n:02}" for n in range(1, 13)),

@@ -91,7 +91,9 @@ def test_contents_that_are_given_decide() -> None:
     wrong = with_a(body, 1, 7)
     assert wrong.rules == {"deadlock"}
     assert lines(wrong) == [6]
-    open_at(with_a(body, 1), 2, 1, "the contents of a, which ld reads")
+    ends = with_a(body, 1)
+    assert (set(ends.rules), lines(ends)) == ({"deadlock"}, [6])
+    assert f"if the threads go on at k.ptx:{FIRST + 2}, where data may end them" in ends.covers
 
 
 def test_a_page_that_is_known_is_not_the_page_of_another() -> None:
@@ -245,7 +247,9 @@ def test_of_many_ctas_those_differ_of_which_nobody_knows_what_they_load() -> Non
         "setp.eq.u32 %p2, %r4, {known}; selp.u32 %r6, 1, %r5, %p2; setp.eq.u32 %p3, %r6, 7;\n"
         f"@!%p3 ret;\n{INIT}{WAIT}"
     )
-    assert with_a(body.format(known=0), grid=200).verdict == "bounded"
+    wrong = with_a(body.format(known=0), grid=200)
+    assert (set(wrong.rules), lines(wrong)) == ({"deadlock"}, [7])
+    assert f"go on at k.ptx:{FIRST + 3}, where data may end them" in wrong.covers
     told = body.replace("ld.global.u32 %r5, [%rd1];", "mov.u32 %r5, 2;")
     assert with_a(told.format(known=0), grid=200).verdict == "proved"
 

@@ -118,6 +118,10 @@ def assumptions(
     traps = dict.fromkeys(loc for o in run.outcomes for loc in o.data_traps)
     if traps:
         yield assumed("no-trap", "if the kernel does not trap where data decides that", traps)
+    ends = dict.fromkeys(mir.code[n].loc for o in run.outcomes for n, _ in o.leaves.values())
+    if ends and not certain:
+        text = f"if the threads go on at {', '.join(map(str, ends))}, where data may end them"
+        yield assumed("contents", text, ends)
     if addressing:
         text = f"if the addresses taken from {', '.join(addressing)} are in bounds"
         yield assumed("in-bounds", text, _uses(mir, addressing))

@@ -249,8 +249,6 @@ class Compiler:
             match op.effects():
                 case (fx.Waits(poll=False) as effect,):
                     return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
-                case _:
-                    pass
         skip = self._slots(computed(op.effects()))
         perhaps = self._slots(accessing(op.effects()))
         step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
