@@ -338,6 +338,7 @@ def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> S
 
 def _split(w: Warp, meet: int, *, arms: bool) -> Frame:
     """The frame of the active lanes, which are about to go different ways."""
+    w.diverged = True
     if not w.frames or w.frames[-1].meet != meet:
         w.frames.append(Frame(w.mask, meet, arms=arms))
     frame = w.frames[-1]
@@ -468,7 +469,9 @@ def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped =
         w.mask = chosen
         w.regroup()
         try:
-            return step(w)
+            stopped = step(w)
+            w.diverged |= bool(stopped)
+            return stopped
         finally:
             w.mask = mask & ~w.exited_lanes
             w.regroup()

@@ -14,6 +14,7 @@ from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import uniform
+from tilesim.sim.machine.race_parts import is_weak_store
 
 #: what lanes execute together, besides what says so; none of it orders their accesses
 _TOGETHER = ("activemask",)
@@ -67,7 +68,7 @@ def _taken(step: Step, op: Op) -> Step:
         return step
     if any(map(_is_together, effects)) or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
-    return _in_turn(step)
+    return _in_turn(step, stores=is_weak_store(op))
 
 
 def _sees_to_parts(effect: fx.Effect) -> bool:
@@ -92,8 +93,12 @@ def _is_together(effect: fx.Effect) -> bool:
             return False
 
 
-def _in_turn(step: Step) -> Step:
-    """Each part by itself: with its clock, publishing what it knows, learning what it learns."""
+def _in_turn(step: Step, *, stores: bool) -> Step:
+    """Each part by itself: with its clock, publishing what it knows, learning what it learns.
+
+    ``stores``: all it does is a weak store, which lanes that only predicates have divided make as
+    one (H23).
+    """
 
     def turns(w: Warp) -> bool | None:
         if w.spread is None:
@@ -101,6 +106,9 @@ def _in_turn(step: Step) -> Step:
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False
         active, parts, left = w.mask, w.spread, w.left or w.mask
+        if stores and not w.diverged:
+            w.turns += 1
+            w.turn = w.turns
         try:
             for part in parts:
                 if part.mask & left:
@@ -112,7 +120,7 @@ def _in_turn(step: Step) -> Step:
                         return True
                     left &= ~part.mask
         finally:
-            w.mask, w.spread = active, parts
+            w.mask, w.spread, w.turn = active, parts, 0
         w.left = 0
         w.regroup()
         return None

@@ -159,6 +159,7 @@ class LaneWaits:
         self._looked = w.clock.copy() if w.parts is None else None
         #: of each lane, if they have clocks of their own
         self._parts = [] if w.parts is None else w.parts.shatter(w.mask)
+        w.diverged = True
         w.machine.outcome.explorable = False
 
     @property

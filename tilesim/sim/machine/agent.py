@@ -199,6 +199,8 @@ class Agent(ABC):
         #: nothing up to their next meeting
         self.met = -1
         self.alone = 0
+        #: since all lanes last met, a branch has sent some elsewhere, or some have waited alone
+        self.diverged = False
         #: None in warps that no fence.mbarrier_init reaches
         self.inits: Inits | None = None
         self.groups: dict[str, Groups] = {}
@@ -278,6 +280,7 @@ class Agent(ABC):
         """Lanes of ``frame`` that go on at ``pc`` as an agent of their own."""
         frame.running += 1
         self.forked += 1
+        self.diverged = True
         other = copy(self)
         other.key = (self.index, -(64 * -self.key[1] + self.forked))
         other.issued = -other.key[1] * _ISSUED
@@ -317,7 +320,7 @@ class Agent(ABC):
         if parts is None:
             return
         if self.mask == FULL:
-            self.alone = 0
+            self.alone, self.diverged = 0, False
             self._share_groups()
         self.met = self.pc
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesim.ir.effects import Gathers
+from tilesim.ir.effects import Gathers, Writes
 from tilesim.ir.kept import kept
 from tilesim.sim.machine.exchange import by_lane
 from tilesim.sim.machine.lanes import mask_bits, name_lanes
@@ -61,14 +61,37 @@ def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
     return None
 
 
-def same_instruction(access: Access, record: Access) -> bool:
+def same_instruction(footprint: Footprint, access: Access, record: Access) -> bool:
     """Lanes that execute one collective instruction do not race with each other, nor do those that
-    execute copies of one."""
-    plan = access.warp.machine.plan
+    execute copies of one; in practice neither do those of one weak store, of which one stays (H23),
+    unless it decides something which."""
+    machine = access.warp.machine
+    plan = machine.plan
     if plan.places and record.warp.origin is access.warp.origin:
         return plan.twin(record.op.number) == plan.twin(access.op.number)
     own = record.turn and record.turn == access.turn and record.warp is access.warp
-    return bool(own) and not access.engine and not access.asynchronous
+    if not own or access.engine or access.asynchronous:
+        return False
+    if not is_weak_store(access.op):
+        return True
+    if machine.options.ptx or footprint.tensor in plan.flow.steering:
+        return False
+    machine.lean("H23", access.op)
+    return True
+
+
+@kept
+def is_weak_store(op: Op) -> bool:
+    """Whether all that an instruction does is that each lane stores a number of its own."""
+    return all(
+        isinstance(e, Writes)
+        and e.sem == "weak"
+        and e.proxy == "generic"
+        and e.combine is None
+        and bool(e.lanes)
+        and not e.asynchronous
+        for e in op.effects()
+    )
 
 
 def published_also(record: Access, clock: Clock, row: int) -> bool:

@@ -41,6 +41,7 @@ from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import (
     accepted_unfenced,
+    known_to_all,
     morally_strong,
     note_perhaps,
     same_value,
@@ -357,32 +358,10 @@ class RaceDetector:
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
-        size = self.machine.components.size
         least = reduce(np.minimum, (w.known for w in self._warps if not w.exited))
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
-
-            def settled(
-                record: Access, after: tuple[dict[tuple[bool, bool], int], int] = self._after[table]
-            ) -> bool:
-                rows, fenced = after
-                known = min(
-                    least[size + record.component],
-                    least[rows[record.asynchronous, record.write] + record.component],
-                )
-                if known < record.tick:
-                    return False
-                if (
-                    fenced
-                    and not (record.asynchronous or record.write)
-                    and least[fenced + record.component] < record.tick
-                ):
-                    # a copy that overwrites it comes too late to see that no fence lies between
-                    self.machine.lean("U12", record.op)
-                if fenced and record.bridged and least[fenced + record.component] < record.tick:
-                    self.machine.lean("U14", record.op)
-                return True
-
+            settled = known_to_all(self.machine, least, *self._after[table])
             table.sweep(settled, keep)
         self.crowded_tables.clear()
 
@@ -434,7 +413,8 @@ class RaceDetector:
             memory.table.require_all()
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
-        if same_instruction(access, record) or same_value(memory, access, record):
+        if same_instruction(footprint, access, record) or same_value(memory, access, record):
+            self._check_superseded(memory, footprint, access, record, clock)
             return
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
         if published_also(record, clock, row) or known_as_one(record, other, clock, row):
@@ -492,6 +472,25 @@ class RaceDetector:
             fix=fix,
             depends=perhaps,
         )
+
+    def _check_superseded(
+        self, memory: Memory, footprint: Footprint, access: Access, record: Access, clock: Clock
+    ) -> None:
+        """A write that need not come after ``record`` comes after what that one came after."""
+        rows, near = self._rows_for(memory)[access.asynchronous], memory.mbarriers is not None
+        for other, before in record.over:
+            row = rows[before.asynchronous, before.write]
+            if clock[row + before.component] >= before.tick or other not in footprint.overlaps:
+                continue
+            if near and not self._late(memory, row, before, clock):
+                continue
+            if (
+                near
+                and before.later
+                and self._over(footprint, other, before, rows, clock, writes=True)
+            ):
+                continue
+            self._conflict(memory, footprint, access, other, before, clock)
 
     def report_unwritten(self) -> None:
         """At the end of a run: reads of bytes that nothing had written."""

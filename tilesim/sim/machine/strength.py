@@ -16,6 +16,8 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
 
@@ -105,6 +107,34 @@ def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
     return False
 
 
+def known_to_all(
+    machine: Core, least: Clock, rows: dict[tuple[bool, bool], int], fenced: int
+) -> Callable[[Access], bool]:
+    """Whether every warp knows of an access: ``least`` is what they all do, and whoever comes later
+    looks at ``rows``; in ``fenced``, if not 0, a copy would know a proxy fence in practice."""
+    size = machine.components.size
+
+    def settled(record: Access) -> bool:
+        known = min(
+            least[size + record.component],
+            least[rows[record.asynchronous, record.write] + record.component],
+        )
+        if known < record.tick:
+            return False
+        if (
+            fenced
+            and not (record.asynchronous or record.write)
+            and least[fenced + record.component] < record.tick
+        ):
+            # a copy that overwrites it comes too late to see that no fence lies between
+            machine.lean("U12", record.op)
+        if fenced and record.bridged and least[fenced + record.component] < record.tick:
+            machine.lean("U14", record.op)
+        return True
+
+    return settled
+
+
 def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
     """An access of which nobody knows whether it is made: to data, which orders nothing.
 
@@ -126,6 +156,8 @@ def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Ac
 
 def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
     """Drops what the write covers and is ordered after, and records the write."""
+    if access.scope is None and (access.turn or access.stored is not None):
+        access.over = _over(footprint, access, unordered)
     for covered in footprint.covers:
         if covered not in unordered:
             if access.scope is None:
@@ -142,3 +174,22 @@ def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) 
                 if record.op is not access.op or record.warp is not access.warp
             ]
     footprint.writes.append(access)
+
+
+def _over(
+    footprint: Footprint, access: Access, unordered: list[Footprint]
+) -> tuple[tuple[Footprint, Access], ...]:
+    """What a weak store supersedes, and earlier ones by the same instruction did: the last access
+    of each kind at each component, as who knows that knows the others."""
+    last: dict[tuple[object, ...], tuple[Footprint, Access]] = {}
+    for covered in footprint.covers:
+        if covered in unordered:
+            continue
+        for record in (*covered.writes, *covered.reads.values()):
+            before = record.over if record.op is access.op else ()
+            record.over = ()
+            for where, one in (*before, (covered, record)):
+                key = where, one.component, one.asynchronous, one.write, one.lanes
+                if key not in last or last[key][1].tick < one.tick:
+                    last[key] = where, one
+    return tuple(last.values())
