@@ -156,7 +156,8 @@ def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Ac
 
 def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
     """Drops what the write covers and is ordered after, and records the write."""
-    if access.scope is None and (access.turn or access.stored is not None):
+    excused = access.turn or access.stored is not None or access.warp.machine.plan.places
+    if access.scope is None and excused:
         access.over = _over(footprint, access, unordered)
     for covered in footprint.covers:
         if covered not in unordered:

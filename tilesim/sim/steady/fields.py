@@ -22,6 +22,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent, Lap
 from tilesim.sim.machine.conditions import Credit, Wait
 from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.groups import Groups, Issuer
 from tilesim.sim.machine.lane_groups import LaneGroups, Promise
@@ -36,6 +37,7 @@ from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.tmem import TmemAccess
+from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.trace import InFlight
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import TimedEnvironment
@@ -343,6 +345,11 @@ def _lanes(out: Writer, value: Lanes) -> None:
     out.token(("lanes", value.bits))
 
 
+def _growing(out: Writer, owner: Any, value: set[Any]) -> None:
+    """What is never taken out again: as many are the same."""
+    out.token(("growing", len(value)))
+
+
 FIELDS: Fields = {
     Agent: _AGENT,
     Part: {"clock": clock, "settled": positions},
@@ -393,10 +400,15 @@ FIELDS: Fields = {
         "_issued": lambda out, m, v: out.number("issued", v + len(m.warps)),
         # how many moves there have been
         "steps": left_out, "skipped": left_out, "by_parts": left_out,
+        # what the findings say
+        "_reported": left_out,
     },
     RaceDetector: {
         "_over": left_out, "_after": left_out, "observer": _observer, "witness": left_out,
+        "_raced": _growing,
     },
+    LaneExchange: {"_raced": left_out},
+    TmemOrder: {"_raced": _growing},
 }  # fmt: skip
 
 OBJECTS: Objects = {
