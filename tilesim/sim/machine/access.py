@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilesim.sim.machine.clock import NEVER
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.byte_set import ByteSet
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.unknown import Unknown
 
 #: see `Access.among`
@@ -72,8 +71,8 @@ class Access:
     #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
     later: dict[tuple[int, ByteSet], Access] | None = None
     #: of a weak store, to which others by the same instruction need not be ordered (H23): accesses
-    #: that it has superseded, which they have to come after all the same
-    over: tuple[tuple[Footprint, Access], ...] = ()
+    #: that it has superseded, which they have to come after all the same, with their footprints
+    over: tuple[tuple[Any, Access], ...] = ()
     #: another component that publishes it, and the tick: of a map that a copy reads, and of an
     #: element of a vector that releases
     also: tuple[int, int] | None = None
