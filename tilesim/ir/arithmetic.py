@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.kept import Keeper
@@ -144,34 +144,39 @@ class Typing(Keeper):
     def _facts(self, expr: Expr) -> Facts:
         """The type of an expression, and bounds before the result is wrapped; None if nothing is
         known."""
-        match expr:
-            case Var():
-                return self._of_variable(expr)
-            case Const(value):
-                if type(value) is int and INT_MIN <= value <= INT_MAX:
-                    return "s32", (value, value)
-                if isinstance(value, float):
-                    return "f32", None
-                return literal_type(value), (integer(value), integer(value))
-            case Special(name):
-                return "s32", self.specials.get(name, (0, INT_MAX))
-            case Base(_, space):
-                return "u32" if space == "shared" else "u64", (0, MAX_ADDRESS[space])
-            case ScalarParam(_, value, dtype):
-                limits = integer_limits(dtype) if self.any_scalar else (value, value)
-                return variable_type(dtype), limits
-            case _:
-                known: dict[int, tuple[Expr, Facts]] = vars(self).setdefault(".facts", {})
-                found = known.get(id(expr))
-                if found is None:
-                    found = known[id(expr)] = expr, self._of_operation(expr)
-                return found[1]
+        leaf = _OF_LEAVES.get(type(expr))
+        if leaf is not None:
+            return leaf(self, expr)
+        known: dict[int, tuple[Expr, Facts]] = self.__dict__.setdefault(".facts", {})
+        found = known.get(id(expr))
+        if found is None:
+            found = known[id(expr)] = expr, self._of_operation(expr)
+        return found[1]
 
     def _of_variable(self, var: Var) -> Facts:
         if var.name in self.tokens:
             return "u64", LIMITS["u64"]
         found = self.ranges.get(var.name)
         return variable_type(var.dtype), found or integer_limits(var.dtype)
+
+    def _of_literal(self, literal: Const) -> Facts:
+        value = literal.value
+        if type(value) is int and INT_MIN <= value <= INT_MAX:
+            return "s32", (value, value)
+        if isinstance(value, float):
+            return "f32", None
+        return literal_type(value), (integer(value), integer(value))
+
+    def _of_special(self, special: Special) -> Facts:
+        return "s32", self.specials.get(special.name, (0, INT_MAX))
+
+    def _of_base(self, base: Base) -> Facts:
+        return "u32" if base.space == "shared" else "u64", (0, MAX_ADDRESS[base.space])
+
+    def _of_scalar(self, scalar: ScalarParam) -> Facts:
+        value, dtype = scalar.value, scalar.dtype
+        limits = integer_limits(dtype) if self.any_scalar else (value, value)
+        return variable_type(dtype), limits
 
     def _of_operation(self, expr: Expr) -> Facts:
         match expr:
@@ -213,6 +218,16 @@ class Typing(Keeper):
                 return replace(self, ranges={**self.ranges, name: (low, high)})
             case _:
                 return self
+
+
+#: what `Typing` says of expressions that are made of no others, by their class
+_OF_LEAVES: Mapping[type[Expr], Callable[[Typing, Any], Facts]] = {
+    Var: Typing._of_variable,
+    Const: Typing._of_literal,
+    Special: Typing._of_special,
+    Base: Typing._of_base,
+    ScalarParam: Typing._of_scalar,
+}
 
 
 def _bounds(kind: CType, found: Interval | None) -> Interval | None:

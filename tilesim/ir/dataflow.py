@@ -88,15 +88,21 @@ def _mentioning(op: Op) -> Mentions:
 
 def mentioned(*expressions: Expr) -> frozenset[str]:
     """What expressions are made of, as `Mentions` has it."""
+    if len(expressions) == 1:
+        return _named_in(expressions[0])
+    return _NOTHING.union(*map(_named_in, expressions))
+
+
+@kept
+def _named_in(expr: Expr) -> frozenset[str]:
     found = []
-    for expr in expressions:
-        for part in walk_expr(expr):
-            if isinstance(part, Var):
-                found.append(part.name)
-            elif isinstance(part, Special):
-                found.append(f"%{part.name}")
-            elif isinstance(part, Base):
-                found.append(f"&{part.name}")
+    for part in walk_expr(expr):
+        if isinstance(part, Var):
+            found.append(part.name)
+        elif isinstance(part, Special):
+            found.append(f"%{part.name}")
+        elif isinstance(part, Base):
+            found.append(f"&{part.name}")
     return frozenset(found) if found else _NOTHING
 
 

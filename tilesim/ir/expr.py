@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import gcd, isfinite
-from typing import Any, Literal, Protocol, SupportsIndex, get_args
+from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
+from tilesim.ir.kept import Keeper
 from tilesim.ir.operators import FOLDED, UNARY, Scalar, integer
 from tilesim.ir.types import DType, s32
 
@@ -73,8 +74,11 @@ def _asked_by_a_kernel() -> bool:
     return path.startswith(_GALLERY) or not path.startswith((_PACKAGE, "<string>"))
 
 
-class Expr:
+class Expr(Keeper):
     """Base of all expressions; defines the operators."""
+
+    #: the names of its fields
+    __match_args__: ClassVar[tuple[str, ...]]
 
     def __add__(self, other: Operand) -> Expr:
         return binary("+", self, other)
@@ -180,7 +184,8 @@ class Expr:
         return hash((type(self), self._key()))
 
     def _key(self) -> tuple[object, ...]:
-        return tuple(vars(self).values())
+        own = self.__dict__
+        return tuple([own[name] for name in self.__match_args__])
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -432,12 +437,18 @@ def maximum(a: Operand, b: Operand) -> Expr:
     return binary("max", a, b)
 
 
+#: expressions that are made of no others
+_LEAVES = frozenset({Var, Const, Special, Base, ScalarParam})
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything below it, each before its operands."""
     found, left = [], [expr]
     while left:
         part = left.pop()
         found.append(part)
+        if type(part) in _LEAVES:
+            continue
         if isinstance(part, Binary):
             left += part.rhs, part.lhs
         elif isinstance(part, Unary):

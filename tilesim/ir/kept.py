@@ -22,11 +22,12 @@ def kept(function: Callable[[K], R]) -> Callable[[K], R]:
 
     @wraps(function)
     def answer(owner: K) -> R:
-        known = vars(owner)
-        if key not in known:
-            known[key] = function(owner)
-        found: R = known[key]
-        return found
+        known: dict[str, R] = owner.__dict__
+        try:
+            return known[key]
+        except KeyError:
+            found = known[key] = function(owner)
+            return found
 
     return answer
 

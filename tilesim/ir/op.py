@@ -103,10 +103,12 @@ def _once(key: str, method: Callable[[Op], object]) -> Callable[[Op], object]:
 
     @wraps(method)
     def answer(op: Op) -> object:
-        known = vars(op)
-        if key not in known:
-            known[key] = method(op)
-        return known[key]
+        known = op.__dict__
+        try:
+            return known[key]
+        except KeyError:
+            found = known[key] = method(op)
+            return found
 
     return answer
 

@@ -102,7 +102,16 @@ class _Lanes:
         """What the active lanes access: memory, footprint and addresses, (lanes, elements)."""
         memory, footprint, flat = self.view.lane_footprint(w)
         addresses = flat.reshape(-1, self.size)
-        nbytes = self.size * self.dtype.bytes
+        nbytes, pattern = self.size * self.dtype.bytes, footprint.pattern
+        pieces = pattern is not None and pattern.width == nbytes
+        if not (pieces and pattern.aligned(footprint.low - pattern.low, nbytes)):
+            self._require_vectors(footprint, addresses, nbytes)
+        return memory, footprint, addresses
+
+    def _require_vectors(
+        self, footprint: Footprint, addresses: NDArray[np.int64], nbytes: int
+    ) -> None:
+        """What each lane accesses is one piece, at a multiple of its size (H15)."""
         first = addresses[:, :1]
         if (addresses != first + np.arange(self.size) * self.dtype.bytes).any():
             raise BarrierError(
@@ -119,7 +128,6 @@ class _Lanes:
                 f"need an address that is a multiple of {nbytes} (H15)",
                 "align the tensor, its rows and the index",
             )
-        return memory, footprint, addresses
 
 
 @contextmanager
@@ -166,13 +174,13 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     plain = combine is None and effect.sem == "weak" and not (gathers and not op.data)
     together = plain and gathers
 
-    def write(w: Warp, rows: NDArray[Any] | Unknown) -> None:
+    def write(w: Warp, rows: NDArray[Any] | Unknown | None) -> None:
         for mask in lanes.masks(w):
             with _as(w, mask):
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 lost = rows if isinstance(rows, Unknown) else None
-                told = None if lost is not None or not real else rows[mask_array(mask)]
+                told = None if rows is None or lost is not None else rows[mask_array(mask)]
                 if footprint.common and plain:
                     at_one_place(access, footprint, addresses, told)
                 if together and told is not None and access.stored is None:
@@ -182,7 +190,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
                     lost = unknown_at(memory, addresses, dtype.bytes, op)
                 if real and lost is not None:
                     memory.forget_at(addresses, dtype.bytes, lost)
-                elif real and not isinstance(rows, Unknown):
+                elif rows is not None and not isinstance(rows, Unknown):
                     if memory.marks is not None:
                         memory.marks.set_at(addresses, dtype.bytes, None)
                     values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
@@ -199,4 +207,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
         w.machine.changed()
 
     value = effect.value
+    results = [e for e in op.effects() if isinstance(e, fx.Writes | fx.Defines)]
+    if not real and value is None and len(results) == 1:
+        return Act(lambda w: write(w, None))  # nobody needs what the instruction computes
     return Take(write, c.expr(value) if isinstance(value, Expr) else value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from tilesim.sim.machine.memory import (
     uniform,
 )
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.region import Runs, merged, runs_within
+from tilesim.sim.machine.pattern import Pattern, pattern_of
+from tilesim.sim.machine.region import Runs, runs_within
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -37,8 +39,8 @@ _OFFSET = (1 << RANK_SHIFT) - 1
 _REMEMBERED = 4096
 
 
-#: where what lanes access begins, all addresses, and a name for the set
-_Flat = tuple[NDArray[np.int64], NDArray[np.int64], tuple[Any, ...]]
+#: all addresses of what lanes access, where its first piece is and how the others lie from there
+_Flat = tuple[NDArray[np.int64], int, Pattern]
 
 
 def _of_lanes(values: NDArray[Any], mask: int) -> NDArray[Any]:
@@ -52,12 +54,6 @@ def _in_one_window(addresses: NDArray[Any]) -> bool:
     if low >= GLOBAL_WINDOW:
         return low // GLOBAL_WINDOW == high // GLOBAL_WINDOW
     return high < GLOBAL_WINDOW and low >> RANK_SHIFT == high >> RANK_SHIFT
-
-
-def _meet(starts: NDArray[np.int64], nbytes: int) -> bool:
-    """Whether two of the ranges of so many bytes that begin there share one."""
-    ordered = np.sort(starts)
-    return bool((ordered[1:] - ordered[:-1] < nbytes).any())
 
 
 def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None]:
@@ -157,8 +153,7 @@ class AddressedAccess(ViewAccess):
         self._near = self._tensor.space == "shared::cta"
         if self._near and not self._moving:
             self.place = address
-        #: by rank, lane mask and run-time operands: where the lanes begin, byte addresses, and a
-        #: name for the set
+        #: by rank, lane mask and run-time operands
         self._flat: dict[tuple[Any, ...], _Flat] = {}
         fixed = [(o or 0) * s for o, s in zip(self._fixed, self._tensor.byte_strides, strict=True)]
         #: of the first element at an address, and of all from there
@@ -311,15 +306,14 @@ class AddressedAccess(ViewAccess):
                 self._flat.clear()
             first = self._first(warp, value, moving, far=cta is None)
             self._require_vector(first, memory)
-            flat = self._elements(first)
-            what = first.tobytes() if self._piece else flat.tobytes()
-            known = self._flat[key] = (
-                first,
-                flat,
-                ("at", self._tensor.dtype.bytes, self._piece, what),
-            )
-        first, flat, name = known
-        made = memory.footprint(name, lambda: self._lane_bytes(warp, memory, first, flat, cta))
+            flat, piece = self._elements(first), self._piece
+            # a piece is where it begins and how long it is: whether two meet is seen from that
+            size = self._tensor.dtype.bytes
+            found = pattern_of(first, piece) if piece else pattern_of(flat, size)
+            known = self._flat[key] = flat, *found
+        flat, start, pattern = known
+        name = ("at", self._tensor.dtype.bytes, pattern.width, start, pattern.name)
+        made = memory.footprint(name, lambda: self._lane_bytes(warp, memory, known, cta))
         return memory, made, flat
 
     def _first(self, warp: Warp, value: Any, moving: list[Any], *, far: bool) -> NDArray[np.int64]:
@@ -342,29 +336,24 @@ class AddressedAccess(ViewAccess):
             flat = flat ^ (((flat >> 7) & CHUNK_MASK[self._tensor.swizzle]) << 4)
         return flat
 
-    def _lane_bytes(
-        self, warp: Warp, memory: Memory, first: NDArray[np.int64], addresses: NDArray[np.int64],
-        cta: Cta | None,
-    ) -> Footprint:  # fmt: skip
-        size, piece = self._tensor.dtype.bytes, self._piece
-        # a piece is where it begins and how long it is; whether two meet is seen from that as well
-        starts, width = (first, piece) if piece else (addresses, size)
-        low, last = int(starts.min()), int(starts.max()) + width - size
+    def _lane_bytes(self, warp: Warp, memory: Memory, known: _Flat, cta: Cta | None) -> Footprint:
+        flat, start, pattern = known
+        size, low, high = self._tensor.dtype.bytes, start + pattern.low, start + pattern.high
         tensor, name = self._named(warp, memory, low, cta)
         made = Footprint(
-            name if low == last else f"{name}..+{last - low + size}", tensor, addresses, size,
-            (low, last + size), start=low,
-            runner=(lambda: merged(first, first + piece)) if piece else None,
-            common=_meet(starts, width),
+            name if high - low == size else f"{name}..+{high - low}", tensor, flat, size,
+            (low, high), start=low, runner=partial(pattern.runs_from, start),
+            common=pattern.common, pattern=pattern,
         )  # fmt: skip
         try:
             self._require_inside(warp, memory, made, cta)
         except OutOfBounds as fault:
             if cta is None:
-                fault.lanes = _outside(starts, width, self._size_of(warp, memory), warp.mask)
+                nbytes = self._size_of(warp, memory)
+                fault.lanes = _outside(pattern.starts_from(start), pattern.width, nbytes, warp.mask)
             raise
-        if size > 1:
-            for address in starts[starts % size != 0].tolist():
+        if not pattern.aligned(start, size):
+            for address in pattern.starts_from(start).tolist():
                 _require_aligned(address, size, name)
         return made
 

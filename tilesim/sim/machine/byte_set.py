@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.machine.pattern import Pattern
 from tilesim.sim.machine.region import (
     Runs,
     Spans,
@@ -29,11 +30,12 @@ class ByteSet:
     element indices per dimension if the set is a box of ``tensor`` and the elements of that share
     no bytes: two such boxes are compared without looking at bytes. ``runs`` are the bytes, exactly.
     ``low`` and ``high``, given as ``bounds``, enclose them (not tightly under a swizzle).
+    ``pattern``: what they are wherever ``low`` is, if that is known.
     """
 
     __slots__ = (
         "_addresses", "_bits", "_cells", "_nbytes", "_runner", "_runs", "high", "itemsize", "low",
-        "name", "spans", "tensor",
+        "name", "pattern", "spans", "tensor",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +47,7 @@ class ByteSet:
         bounds: tuple[int, int],
         spans: Spans | None,
         runner: Callable[[], Runs] | None,
+        pattern: Pattern | None = None,
     ) -> None:
         self.name = name
         self.tensor = tensor
@@ -53,8 +56,9 @@ class ByteSet:
         self.low, self.high = bounds
         self.spans = spans
         self._runner = runner
+        self.pattern = pattern
         self._runs: Runs | None = None
-        self._nbytes: int | None = None
+        self._nbytes: int | None = None if pattern is None else pattern.nbytes
         self._bits: int | None = None
         self._cells: tuple[int, NDArray[np.int64]] | None = None
 
@@ -91,7 +95,8 @@ class ByteSet:
     def bits(self) -> int:
         """The bytes as a number, that at ``low`` first; for sets that are `_SMALL`."""
         if self._bits is None:
-            self._bits = bits_of(self.runs, self.low)
+            known = self.pattern
+            self._bits = bits_of(self.runs, self.low) if known is None else known.bits
         return self._bits
 
     def meets(self, other: ByteSet) -> bool:

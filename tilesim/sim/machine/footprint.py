@@ -12,6 +12,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.box_index import Box, BoxIndex
 from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.families import Corners, Past, Unskippable, corners
+from tilesim.sim.machine.pattern import Pattern
 from tilesim.sim.machine.region import Runs, Spans, runs_meet, runs_within, union
 
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ class Footprint(ByteSet):
         runner: Callable[[], Runs] | None = None,
         folded: bool = False,
         common: bool = False,
+        pattern: Pattern | None = None,
     ) -> None:
         """``points``: the indices of single elements, for a memory that goes by elements."""
-        super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner)
+        super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner, pattern)
         self.start = start
         self.points = points
         self.folded = folded
@@ -77,7 +79,7 @@ class Footprint(ByteSet):
         twin = Footprint(
             self.name, self.tensor, self._addresses, self.itemsize, (self.low, self.high),
             start=self.start, spans=self.spans, points=self.points, runner=self._runner,
-            folded=self.folded, common=self.common,
+            folded=self.folded, common=self.common, pattern=self.pattern,
         )  # fmt: skip
         twin._runs, twin._nbytes, twin._bits = self._runs, self._nbytes, self._bits
         return twin
