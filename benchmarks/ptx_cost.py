@@ -4,7 +4,7 @@
     python -m benchmarks.ptx_cost [--triton]
 
 Times are CPU seconds of this process; compare rows of one run. ``x DSL`` is the whole time from PTX
-over that of the kernel in Python, each the least of two. PTX is emitted with NVRTC (the compile
+over that of the kernel in Python, each the least of three. PTX is emitted with NVRTC (the compile
 extra). ``--triton`` adds kernels that Triton compiles here, which have no other form.
 """
 
@@ -25,6 +25,7 @@ from tilesim.cli import main as tilesim
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Verdict
 from tilesim.loader import load_one
+from tilesim.ptx.description import loads
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -45,8 +46,8 @@ KERNELS: tuple[tuple[str, dict[str, str]], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel: CPU seconds to read it and to check it, CTAs and warp instructions that were run,
-    and what the kernel in the DSL takes; None if there is none."""
+    """One kernel: CPU seconds to read it, its text included, and to check it, CTAs and warp
+    instructions that were run, and what the kernel in the DSL takes; None if there is none."""
 
     name: str
     read: float
@@ -74,8 +75,8 @@ def measured(name: str, form: Callable[[], Program | Mir]) -> Row:
 
 
 def least(name: str, form: Callable[[], Program | Mir]) -> Row:
-    """The faster row of two: caches, and what else the machine does, are the same for all."""
-    return min((measured(name, form) for _ in range(2)), key=lambda row: row.seconds)
+    """The fastest row of three: caches, and what else the machine does, are the same for all."""
+    return min((measured(name, form) for _ in range(3)), key=lambda row: row.seconds)
 
 
 def emitted(folder: Path) -> Iterator[Row]:
@@ -89,7 +90,9 @@ def emitted(folder: Path) -> Iterator[Row]:
         short = name.removeprefix("tilesim.kernels.").partition("::")[0]
         short += "".join(f" {value}" for value in params.values())
         in_dsl = least(short, load_one(name, params).form)
-        yield replace(least(short, load_one(str(path)).form), dsl=in_dsl.seconds)
+        launch = loads(path.with_suffix(".json").read_text(), path.name)
+        from_ptx = least(short, partial(_read, path.read_text(), launch))
+        yield replace(from_ptx, dsl=in_dsl.seconds)
 
 
 def compiled() -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilesim.ir import layout
 from tilesim.ir.expr import Expr
+from tilesim.ir.quick import quick
 from tilesim.ir.types import DType
 
 #: how the names of parts of shared memory that are told apart begin (`tilesim.ir.near`)
@@ -17,6 +18,7 @@ PART = ".shared+"
 Space = Literal["shared::cta", "shared::cluster", "global", "generic"]
 
 
+@quick
 @dataclass(frozen=True)
 class AddressedTensor:
     """What lies at the byte ``address`` in a state space, which may differ between lanes.

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.quick import quick
 from tilesim.ir.tmem import TmemLayout, TmemView, in_lanes
 
 Proxy = Literal["generic", "async", "tensormap"]
@@ -26,6 +27,7 @@ Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -49,6 +51,7 @@ class Reads:
     element: tuple[int, int] | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -116,6 +119,7 @@ class Prefetches:
     coords: tuple[Expr, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Defines:
     """Writes a scalar register in the active lanes.

@@ -16,8 +16,9 @@ from math import gcd, isfinite
 from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
-from tilesim.ir.kept import Keeper
+from tilesim.ir.kept import Keeper, kept
 from tilesim.ir.operators import FOLDED, UNARY, Scalar, integer
+from tilesim.ir.quick import quick
 from tilesim.ir.types import DType, s32
 
 UnaryOp = Literal["-", "~", "not"]
@@ -203,6 +204,7 @@ class Expr(Keeper):
 Operand = Expr | int | float | bool
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Const(Expr):
     """A literal."""
@@ -213,6 +215,7 @@ class Const(Expr):
         return str(int(self.value)) if isinstance(self.value, bool) else repr(self.value)
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
     """A mutable per-lane register, or the induction variable of a loop."""
@@ -271,6 +274,7 @@ class ScalarParam(Expr):
         return f"${self.name}"
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Special(Expr):
     """A special register: ``warp_id`` (in the CTA), ``lane_id``, ``cta_x``, ``cluster_rank``..."""
@@ -285,6 +289,7 @@ class Special(Expr):
 DeclaredSpace = Literal["shared", "global"]
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Base(Expr):
     """The address at which the declaration ``name`` begins, in bytes (PTX: its name in ``mov``).
@@ -300,6 +305,7 @@ class Base(Expr):
         return f"address({self.name})"
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Unary(Expr):
     """``op operand``."""
@@ -311,6 +317,7 @@ class Unary(Expr):
         return _spelled(self)
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Binary(Expr):
     """``lhs op rhs``; ``//`` and ``%`` round towards minus infinity as in Python."""
@@ -323,6 +330,7 @@ class Binary(Expr):
         return _spelled(self)
 
 
+@quick
 @dataclass(frozen=True, eq=False)
 class Select(Expr):
     """``then if cond else other``; all three are evaluated."""
@@ -443,19 +451,27 @@ _LEAVES = frozenset({Var, Const, Special, Base, ScalarParam})
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything below it, each before its operands."""
-    found, left = [], [expr]
+    return iter((expr,) if type(expr) in _LEAVES else (expr, *_below(expr)))
+
+
+@kept
+def _below(expr: Expr) -> tuple[Expr, ...]:
+    found, left = [], _operands(expr)
     while left:
         part = left.pop()
         found.append(part)
-        if type(part) in _LEAVES:
-            continue
-        if isinstance(part, Binary):
-            left += part.rhs, part.lhs
-        elif isinstance(part, Unary):
-            left.append(part.operand)
-        elif isinstance(part, Select):
-            left += part.other, part.then, part.cond
-    return iter(found)
+        if type(part) not in _LEAVES:
+            left += _operands(part)
+    return tuple(found)
+
+
+def _operands(expr: Expr) -> list[Expr]:
+    """What an expression is made of, the last one first."""
+    if isinstance(expr, Binary):
+        return [expr.rhs, expr.lhs]
+    if isinstance(expr, Unary):
+        return [expr.operand]
+    return [expr.other, expr.then, expr.cond] if isinstance(expr, Select) else []
 
 
 def constant(expr: Expr) -> int | None:

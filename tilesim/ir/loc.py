@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
+from tilesim.ir.quick import quick
+
 #: metadata of a field that says what findings call something; nothing else depends on it
 LABEL: Final[dict[str, Any]] = {"label": True}
 
@@ -17,6 +19,7 @@ _IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _KERNEL = _IR_FOLDER + "kernel.py"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Loc:
     """A line of the user's source, and the function it is in.

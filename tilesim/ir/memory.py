@@ -13,6 +13,7 @@ from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
+from tilesim.ir.quick import quick
 from tilesim.ir.subscripts import Dyn, Subscript, element, expand, resolve
 from tilesim.ir.types import PACKINGS, DType
 
@@ -134,6 +135,7 @@ class SharedTensor(_Indexable):
 Tensor = GlobalTensor | SharedTensor | AddressedTensor
 
 
+@quick
 @dataclass(frozen=True)
 class View:
     """A box of a tensor: ``offsets`` in elements (one per tensor dimension) and static extents.

@@ -19,10 +19,12 @@ from tilesim.ir.kept import Keeper
 from tilesim.ir.loc import LABEL, UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.ir.quick import quick
 
 E = TypeVar("E")
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Join:
     """Here lanes of a warp that come from several places go on together.
@@ -36,6 +38,7 @@ class Join:
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Branch:
     """Active lanes in which ``cond`` is ``sense`` (all, if it is None) go on at ``target``.
@@ -78,6 +81,7 @@ class Trap:
 Control = Join | Branch | Switch | Trap
 
 
+@quick
 @dataclass(frozen=True)
 class Instruction:
     """One instruction; ``guard`` restricts it to the lanes in which it holds.

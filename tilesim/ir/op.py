@@ -21,6 +21,7 @@ from typing import (
 
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.kept import is_kept
 from tilesim.ir.loc import UNKNOWN, Loc
 
 if TYPE_CHECKING:
@@ -161,7 +162,14 @@ class Op:
     def as_number(self, number: int) -> Self:
         """The same instruction at a place of its own in the machine's program."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self), number=number)
+        other.__dict__.update(self.__dict__, number=number)
+        return other
+
+    def having(self, operands: Mapping[str, object]) -> Self:
+        """The same instruction with some other operands."""
+        other = object.__new__(type(self))
+        own = self.__dict__.items()
+        other.__dict__.update({name: value for name, value in own if not is_kept(name)}, **operands)
         return other
 
     @property

@@ -8,11 +8,13 @@ from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
+from tilesim.ir.quick import quick
 
 #: all lanes of a warp that are active
 EACH = 32
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class WordAccess:
     """What every active lane does to its word: it reads it into ``result``, leaves ``value`` there,

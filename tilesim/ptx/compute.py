@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Computation, Inputs, Op
+from tilesim.ir.quick import quick
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
@@ -23,6 +24,7 @@ from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 PerLane: TypeAlias = NDArray[Any]
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Compute(Computation):
     """Integer and bit arithmetic, predicates, moves, conversions: ``opcode`` with its qualifiers.
@@ -156,6 +158,7 @@ class Encode(Computation):
         return (total,)
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Data(Op):
     """Arithmetic on elements of tensors, and other things that nobody knows: the results are

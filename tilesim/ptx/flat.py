@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from tilesim.ir.quick import quick
 from tilesim.ptx.names import shown
 from tilesim.ptx.syntax import Float, Function, Integer, Located, Place, Variable
 
@@ -14,6 +15,7 @@ from tilesim.ptx.syntax import Float, Function, Integer, Located, Place, Variabl
 POLICY = "L2::cache_hint"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Register:
     """A register of the kernel; registers of inner scopes and inlined calls have other names."""
@@ -37,6 +39,7 @@ class Symbol:
     offset: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Target:
     """A place in the code: the number of an instruction."""
@@ -44,6 +47,7 @@ class Target:
     number: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class At:
     """``[base + offset]``; ``rest`` is what follows a comma.
@@ -58,6 +62,7 @@ class At:
     vector: tuple[int, int] = (0, 0)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Items:
     """``{a, b, ...}``."""
@@ -90,6 +95,7 @@ Flat: TypeAlias = (
 )
 
 
+@quick
 @dataclass(frozen=True)
 class Step:
     """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it."""

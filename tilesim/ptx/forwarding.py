@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
-from tilesim.ir.dataflow import OPERANDS, mentions_of, operand_expressions, registers_set
+from tilesim.ir.dataflow import Mentions, mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
     Base,
@@ -142,12 +142,13 @@ class _Forwarding:
             if number in self._gone:
                 continue
             old = self._code[number]
-            for names in mentions_of(old)[:2]:
+            mentions = mentions_of(old)
+            for names in mentions[:2]:
                 for name in names:
                     at, value = self._always.get(name, _NEVER)
                     if value is not None and self._graph.dominates(at, block):
                         held.values[name] = value
-            new = self._code[number] = self._with(old, held)
+            new = self._code[number] = self._with(old, mentions, held)
             if isinstance(new.what, Op):
                 for var in registers_set(new.what):
                     held.forget(var.name)
@@ -191,15 +192,15 @@ class _Forwarding:
 
     # ------------------------------------------------------------------ instructions
 
-    def _with(self, instruction: Instruction, held: _Held) -> Instruction:
+    def _with(self, instruction: Instruction, mentions: Mentions, held: _Held) -> Instruction:
         """An instruction that takes what registers hold."""
-        tested, used, _ = mentions_of(instruction)
-        values = {name: held.values[name] for name in tested | used if name in held.values}
+        known = held.values
+        values = {name: known[name] for name in mentions.tested | mentions.used if name in known}
         what, guard = instruction.what, instruction.guard
         if isinstance(what, Data):
             what = _of_sources(what, held)
         elif values:
-            what = self._taking(what, values)
+            what = self._taking(what, mentions, values)
             if guard is not None:
                 guard = self._put(guard, values)
         if isinstance(what, Compute):
@@ -208,7 +209,7 @@ class _Forwarding:
             return instruction
         return Instruction(what, guard, instruction.role, instruction.warps)
 
-    def _taking(self, what: Op | Control, values: Values) -> Op | Control:
+    def _taking(self, what: Op | Control, mentions: Mentions, values: Values) -> Op | Control:
         match what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond):
                 new = self._put(cond, values)
@@ -220,13 +221,13 @@ class _Forwarding:
                 if any(isinstance(effect, Gathers | Shuffles) for effect in what.effects()):
                     # lanes may read what others have that have not come by
                     values = {n: v for n, v in values.items() if isinstance(v, Const)}
-                changes: dict[str, Any] = {}
-                for name in OPERANDS[type(what)]:
-                    old = getattr(what, name)
-                    operand = self._operand(old, values)
-                    if operand is not old:
-                        changes[name] = operand
-                return replace(what, **changes) if changes else what
+                changes: dict[str, object] = {}
+                for name, old, names in mentions.operands:
+                    if not names.isdisjoint(values):
+                        operand = self._operand(old, values)
+                        if operand is not old:
+                            changes[name] = operand
+                return what.having(changes) if changes else what
             case _:
                 return what
 

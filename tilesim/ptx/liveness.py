@@ -61,6 +61,9 @@ class _Masks:
     kills: int
 
 
+_NONE = _Masks(0, 0, 0, 0)
+
+
 class Interference:
     """Per register of ``names``, as bits, those that hold a value which is still used when it is
     set, otherwise than by a move from them: it cannot be one with these, nor they with it."""
@@ -80,6 +83,8 @@ class Interference:
                 self.of[by_bit[low]] |= others
 
     def _masks(self, step: Step) -> _Masks:
+        if self.bit.keys().isdisjoint([r.name for found in operands_named(step) for r in found]):
+            return _NONE
         results = set_by(step)
         sets = self._bits(results)
         first = {r.name for r in registers(step.operands[0])} if sets else set()

@@ -48,6 +48,10 @@ class Lowering:
         #: what reports call the files of the source, by number
         self._files = {n: shortened(path) for n, path in launched.kernel.files.items()}
         self.variables: dict[str, Var] = {}
+        #: those of registers, by the names that these have in PTX
+        self._of_registers: dict[str, Var] = {}
+        #: by opcode, what `rule` says
+        self._rules: dict[str, Rule | None] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
         #: tensor maps that the kernel makes, as far as they are known before it runs
@@ -69,6 +73,14 @@ class Lowering:
         self.step: Step | None = None
         #: what has to be done before the current instruction
         self.before: list[Op] = []
+
+    def rule(self, opcode: str) -> Rule | None:
+        """The rule of the longest beginning of an opcode."""
+        if opcode not in self._rules:
+            parts = opcode.split(".")
+            beginnings = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+            self._rules[opcode] = next((RULES[b] for b in beginnings if b in RULES), None)
+        return self._rules[opcode]
 
     # ------------------------------------------------------------------ errors and places
 
@@ -112,14 +124,18 @@ class Lowering:
             case _:
                 raise self.unsupported("a result is no register")
 
-    def _variable(self, name: str, kind: str) -> Var:
-        name, kind = self.tiles.stands_for(name, kind)
+    def _variable(self, register: str, kind: str) -> Var:
+        known = self._of_registers.get(register)
+        if known is not None:
+            return known
+        name, kind = self.tiles.stands_for(register, kind)
         found = self.variables.get(name)
         if found is None:
             dtype = _REGISTERS.get(WIDTH[kind])
             if dtype is None:
                 raise self.unsupported(f"registers of {WIDTH[kind]} bits are not modelled here")
             found = self.variables[name] = Var(self._free(name), dtype)
+        self._of_registers[register] = found
         return found
 
     def scratch(self, kind: str) -> Var:
@@ -189,6 +205,8 @@ class Lowering:
         """
         if step.base in ("bra", "brx") or step.opcode.startswith("wgmma"):
             self.accessed.clear()
+        if not self.tiles.named(step):
+            return
         moved = self.tiles.moves(step)
         for tile, write in self.tiles.accessed(step):
             if tile in self.fragments and (tile, write, moved) not in self.accessed:
@@ -202,9 +220,9 @@ class Lowering:
 
     def value(self, operand: Flat, width: int = 64) -> Expr:
         """An operand that is read; constants with the bits of ``width``."""
+        if isinstance(operand, Register):
+            return self._variable(operand.name, operand.type)
         match operand:
-            case Register(name, kind):
-                return self._variable(name, kind)
             case Integer(number):
                 return Const(number & (1 << width) - 1)
             case Float(bits, size):
@@ -380,13 +398,3 @@ def rule(*opcodes: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
-
-
-def rule_of(opcode: str) -> Rule | None:
-    """The rule of the longest beginning of an opcode."""
-    parts = opcode.split(".")
-    for n in range(len(parts), 0, -1):
-        found = RULES.get(".".join(parts[:n]))
-        if found is not None:
-            return found
-    return None

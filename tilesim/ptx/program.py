@@ -32,7 +32,7 @@ from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import only_padding, targets
-from tilesim.ptx.lowering import Lowering, rule_of
+from tilesim.ptx.lowering import Lowering
 from tilesim.ptx.names import readable
 from tilesim.ptx.nulls import without_null_tests
 from tilesim.ptx.simple import simple
@@ -179,7 +179,7 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Bran
     if isinstance(first, Register) and (part := low.workspace.get(first.name)) is not None:
         return [_workspace(low, step, part)]
     step = rules_launch_control.in_halves(step)
-    rule = rule_of(step.opcode)
+    rule = low.rule(step.opcode)
     if rule is not None:
         found = list(rule(low, step))
         before, low.before = low.before, []

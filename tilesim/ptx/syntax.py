@@ -8,6 +8,8 @@ from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tilesim.ir.quick import quick
+
 #: bits of the fundamental types, and of the packed ones
 WIDTH: Mapping[str, int] = MappingProxyType({
     "pred": 1,
@@ -21,6 +23,7 @@ WIDTH: Mapping[str, int] = MappingProxyType({
 })  # fmt: skip
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Place:
     """A position in the text; line and column start at 1."""
@@ -29,6 +32,7 @@ class Place:
     column: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Located:
     """A position in the user's source (``.loc``): ``file`` is a number of ``.file``.
@@ -65,6 +69,7 @@ class Located:
         return at
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Name:
     """A register, special register, variable, parameter, label or function."""
@@ -72,6 +77,7 @@ class Name:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Integer:
     """An integer constant: its 64 bits as a number that may be negative."""
@@ -102,6 +108,7 @@ class Generic:
     base: Name | Sum
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Address:
     """``[base + offset]``; ``rest`` is what follows a comma: the coordinates of a tensor."""
@@ -111,6 +118,7 @@ class Address:
     rest: tuple[Operand, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Vector:
     """``{a, b, ...}``."""
@@ -150,6 +158,7 @@ Operand: TypeAlias = (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Guard:
     """``@predicate`` or ``@!predicate``."""
@@ -158,6 +167,7 @@ class Guard:
     negated: bool
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction: ``opcode`` with all its qualifiers; ``scope`` is an index of `Body.scopes`.

@@ -121,6 +121,10 @@ class Tiles:
         tile = self.of(name)
         return (name, kind) if tile is None else (f"{tile}:", "b32")
 
+    def named(self, step: Step) -> bool:
+        """Whether an instruction names registers of tiles."""
+        return any(self.of(r.name) is not None for found in operands_named(step) for r in found)
+
     def accessed(self, step: Step) -> Iterator[tuple[str, bool]]:
         """The tiles of which an instruction accesses registers, and whether it writes them."""
         if step.opcode.startswith("wgmma.mma_async") or self.renamed(step):

@@ -13,6 +13,7 @@ from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.vector import CACHES
+from tilesim.ir.quick import quick
 from tilesim.ir.scalars import EACH
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 
@@ -37,6 +38,7 @@ def _one_element(view: View) -> Iterator[str]:
         yield f"a scalar access needs one element per lane, {view} has {view.size}"
 
 
+@quick
 @dataclass(frozen=True, kw_only=True)
 class Assign(Op):
     """``var = value`` in the active lanes."""

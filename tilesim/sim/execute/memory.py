@@ -103,8 +103,7 @@ class _Lanes:
         memory, footprint, flat = self.view.lane_footprint(w)
         addresses = flat.reshape(-1, self.size)
         nbytes, pattern = self.size * self.dtype.bytes, footprint.pattern
-        pieces = pattern is not None and pattern.width == nbytes
-        if not (pieces and pattern.aligned(footprint.low - pattern.low, nbytes)):
+        if pattern is None or not pattern.fits(footprint.low, nbytes):
             self._require_vectors(footprint, addresses, nbytes)
         return memory, footprint, addresses
 

@@ -55,6 +55,11 @@ class Pattern:
         """Whether all pieces begin at multiples of a number, if the first one is there."""
         return not gcd(start, self._divisor) % multiple
 
+    def fits(self, low: int, nbytes: int) -> bool:
+        """Whether its pieces are of so many bytes, and at multiples of that, if the first byte of
+        all is at ``low``."""
+        return self.width == nbytes and self.aligned(low - self.low, nbytes)
+
 
 _known = lru_cache(maxsize=_REMEMBERED)(Pattern)
 
