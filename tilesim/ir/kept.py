@@ -13,11 +13,6 @@ R = TypeVar("R")
 _MARK = "."
 
 
-def is_kept(name: str) -> bool:
-    """Whether this is what an answer goes by among the fields of an object."""
-    return name.startswith(_MARK)
-
-
 def kept(function: Callable[[K], R]) -> Callable[[K], R]:
     """``function`` of one object, which is asked once: the object has the answer from then on.
 
@@ -41,4 +36,4 @@ class Keeper:
     """Base of what many answers are kept in: its copies and pickles go without them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if not is_kept(name)}
+        return {name: value for name, value in vars(self).items() if not name.startswith(_MARK)}

@@ -21,7 +21,6 @@ from typing import (
 
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.kept import is_kept
 from tilesim.ir.loc import UNKNOWN, Loc
 
 if TYPE_CHECKING:
@@ -168,8 +167,9 @@ class Op:
     def having(self, operands: Mapping[str, object]) -> Self:
         """The same instruction with some other operands."""
         other = object.__new__(type(self))
-        own = self.__dict__.items()
-        other.__dict__.update({name: value for name, value in own if not is_kept(name)}, **operands)
+        known = type(self).__dataclass_fields__  # what else there is was found out about this one
+        own = {name: value for name, value in self.__dict__.items() if name in known}
+        other.__dict__.update(own, **operands)
         return other
 
     @property
