@@ -7,7 +7,7 @@ import pytest
 from tests.ptx.test_check import HEAD, INIT, WAIT, lines, report
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
-from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
@@ -185,3 +185,43 @@ def test_a_vector_of_32_bytes_lies_in_global_memory() -> None:
     assert lines(wrong) == [1]
     with pytest.raises(InvalidProgram, match="a vector of 32 bytes lies in global memory"):
         blackwell(f"mov.u32 %r1, smem; st.shared.v8.b32 [%r1], {registers};")
+
+
+#: the first lane of warp 0 stores 128 bits, that of warp 1 comes in no order with it
+PAIR = (
+    ".reg .b128 %q<4>;\n"
+    "ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0;\n"
+    "mov.b64 %rd5, 7; mov.b128 %q0, {%rd5, %rd5}; setp.ge.u32 %p1, %r1, 32;\n@%p2 ret;\n"
+    "@%p1 bra LATER;\nst.relaxed.gpu.global.b128 [%rd1], %q0;\nret;\n"
+    "LATER: OTHER\n"
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "st.relaxed.gpu.global.b64 [%rd1+8], %rd5;",
+        "ld.relaxed.gpu.global.b64 %rd6, [%rd1];",
+        "ld.acquire.gpu.global.v2.b64 {%rd6, %rd7}, [%rd1];",
+        "atom.relaxed.gpu.global.add.u64 %rd6, [%rd1+8], %rd5;",
+    ],
+)
+def test_strong_halves_of_128_bits_are_no_elements_of_64(other: str) -> None:
+    """128 bits are one access: one of 64 does not access the same bytes (H2)."""
+    wrong = report(
+        PAIR.replace("OTHER", other), warps=2, params=(".param .u64 x",),
+        values=(Pointer("x", 16, contents=Contents("u64", (0, 0))),),
+    )  # fmt: skip
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [5, 7]
+
+
+@pytest.mark.parametrize(
+    "other", ["st.relaxed.gpu.global.b128 [%rd1], %q0;", "ld.acquire.gpu.global.b128 %q1, [%rd1];"]
+)
+def test_strong_accesses_of_128_bits_are_one_element(other: str) -> None:
+    right = report(
+        PAIR.replace("OTHER", other), warps=2, params=(".param .u64 x",),
+        values=(Pointer("x", 16, contents=Contents("u64", (0, 0))),),
+    )  # fmt: skip
+    assert right.findings == ()

@@ -29,7 +29,8 @@ class AddressedTensor:
     (`tilesim.ir.bases.located`) or the part of shared memory that it is in, where that is known.
     ``among``: the global tensors of which it may have been made, empty if that is not known.
     ``multiple``: if not 0, it is an element of a vector that begins at a multiple of so many bytes,
-    ``beyond`` before the address.
+    ``beyond`` before the address; ``undivided``: it is a piece of what one access of so many bytes
+    accesses (``ld.b128``).
     """
 
     address: Expr
@@ -40,6 +41,7 @@ class AddressedTensor:
     swizzle: layout.Swizzle = 0
     multiple: int = 0
     beyond: int = 0
+    undivided: bool = False
     within: str = field(default="", compare=False, repr=False)
     among: tuple[str, ...] = field(default=(), compare=False, repr=False)
 

@@ -58,14 +58,15 @@ def begins_with(program: Program, tensor: GlobalTensor) -> bytes:
 def view_at(
     address: Operand, dtype: DType, shape: tuple[int, ...] = (), *,
     space: Space = "shared::cta", strides: tuple[int, ...] | None = None,
-    swizzle: layout.Swizzle = 0, vector: tuple[int, int] = (0, 0),
+    swizzle: layout.Swizzle = 0, vector: tuple[int, int] = (0, 0), undivided: bool = False,
 ) -> View:  # fmt: skip
     """What lies at a byte address: one element, or a box of ``shape``; see `AddressedTensor`.
 
-    ``vector``: of an element of a vector, the size of that, and how many bytes come before it.
+    ``vector``: of an element of a vector, the size of that, and how many bytes come before it;
+    ``undivided``: that vector is one element for others, of which this is a piece.
     """
     tensor = AddressedTensor(
-        as_expr(address), dtype, tuple(shape), space, strides, swizzle, *vector
+        as_expr(address), dtype, tuple(shape), space, strides, swizzle, *vector, undivided
     )
     return View(tensor, (as_expr(0),) * len(shape), tensor.shape, tuple(range(len(shape))))
 

@@ -53,13 +53,14 @@ class At:
     """``[base + offset]``; ``rest`` is what follows a comma.
 
     ``vector``: where it is that of an element, how large its vector is and how many bytes come
-    before it there.
+    before it there; ``undivided``: all of that is accessed as one, however many registers hold it.
     """
 
     base: Register | Symbol | int
     offset: int = 0
     rest: tuple[Flat, ...] = ()
     vector: tuple[int, int] = (0, 0)
+    undivided: bool = False
 
 
 @quick

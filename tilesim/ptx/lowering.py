@@ -356,9 +356,11 @@ class Lowering:
         """What lies at an address."""
         match space:
             case "shared::cta" | "shared::cluster" | "global" | "generic":
-                vector = operand.vector if isinstance(operand, At) else (0, 0)
-                address = self.address(operand)
-                return view_at(address, dtype, shape, space=space, strides=strides, vector=vector)
+                at = operand if isinstance(operand, At) else At(0)
+                return view_at(
+                    self.address(operand), dtype, shape, space=space, strides=strides,
+                    vector=at.vector, undivided=at.undivided,
+                )  # fmt: skip
             case _:
                 raise self.unsupported(f"memory in .{space} is not modelled")
 

@@ -14,7 +14,7 @@ from tilesim.ir.effects import Defines, Effect, Queries
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ptx.flat import Flat, Items, Nothing, Register, Step
+from tilesim.ptx.flat import At, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 
 Part = Literal["canceled", "x", "y", "z"]
@@ -37,7 +37,10 @@ class Query(Op):
 
 
 def halves(operand: Flat) -> Flat:
-    """A register of 128 bits as its halves; other operands as they are."""
+    """A register of 128 bits as its halves, where they lie as one place; other operands as they
+    are."""
+    if isinstance(operand, At):
+        return replace(operand, undivided=True)
     if not isinstance(operand, Register) or operand.type != "b128":
         return operand
     return Items(tuple(Register(f"{operand.name}.{part}", "b64") for part in ("low", "high")))

@@ -165,6 +165,7 @@ class AddressedAccess(ViewAccess):
         size = self._tensor.dtype.bytes
         in_order = (self._within == np.arange(len(self._within)) * size).all()
         self._piece = len(self._within) * size if in_order and not self._tensor.swizzle else 0
+        self._grain = self._tensor.multiple if self._tensor.undivided else size
 
     def _begins(self, warp: Warp) -> Any:
         """The address, or one per lane."""
@@ -312,7 +313,7 @@ class AddressedAccess(ViewAccess):
             found = pattern_of(first, piece) if piece else pattern_of(flat, size)
             known = self._flat[key] = flat, *found
         flat, start, pattern = known
-        name = ("at", self._tensor.dtype.bytes, pattern.width, start, pattern.name)
+        name = ("at", self._grain, self._tensor.dtype.bytes, pattern.width, start, pattern.name)
         made = memory.footprint(name, lambda: self._lane_bytes(warp, memory, known, cta))
         return memory, made, flat
 
@@ -343,7 +344,7 @@ class AddressedAccess(ViewAccess):
         made = Footprint(
             name if high - low == size else f"{name}..+{high - low}", tensor, flat, size,
             (low, high), start=low, runner=partial(pattern.runs_from, start),
-            common=pattern.common, pattern=pattern,
+            common=pattern.common, pattern=pattern, grain=self._grain,
         )  # fmt: skip
         try:
             self._require_inside(warp, memory, made, cta)

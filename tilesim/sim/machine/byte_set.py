@@ -119,10 +119,6 @@ class ByteSet:
             return _shared(self, other) << self.low - other.low == other.bits
         return _shared(self, other) == other.bits
 
-    def same_elements(self, other: ByteSet) -> bool:
-        """True if wherever the two share a byte, they share the element that it belongs to."""
-        return self.itemsize == other.itemsize and (self.low - other.low) % self.itemsize == 0
-
 
 def _shared(one: ByteSet, other: ByteSet) -> int:
     """The bytes that are in both sets as a number, from the one on at which both have begun."""

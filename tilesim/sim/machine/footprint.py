@@ -34,14 +34,15 @@ class Footprint(ByteSet):
 
     ``start`` is the address of the first element before swizzling, which is what alignment rules
     are about. ``folded``: some of its elements share bytes with others. ``common``: of some bytes,
-    that several lanes access them. ``overlaps`` are all footprints sharing a byte (itself
+    that several lanes access them. ``grain``: how many bytes a strong access takes at a time, of
+    which each element may be a piece. ``overlaps`` are all footprints sharing a byte (itself
     included), in the order in which they were made; ``covers`` those of them that lie inside this
     one.
     """
 
     __slots__ = (
-        "barriers", "common", "covers", "folded", "initialised", "number", "overlaps", "points",
-        "reads", "start", "writes",
+        "barriers", "common", "covers", "folded", "grain", "initialised", "number", "overlaps",
+        "points", "reads", "start", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Footprint(ByteSet):
         folded: bool = False,
         common: bool = False,
         pattern: Pattern | None = None,
+        grain: int = 0,
     ) -> None:
         """``points``: the indices of single elements, for a memory that goes by elements."""
         super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner, pattern)
@@ -66,6 +68,7 @@ class Footprint(ByteSet):
         self.points = points
         self.folded = folded
         self.common = common
+        self.grain = grain or itemsize
         self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []
@@ -79,10 +82,16 @@ class Footprint(ByteSet):
         twin = Footprint(
             self.name, self.tensor, self._addresses, self.itemsize, (self.low, self.high),
             start=self.start, spans=self.spans, points=self.points, runner=self._runner,
-            folded=self.folded, common=self.common, pattern=self.pattern,
+            folded=self.folded, common=self.common, pattern=self.pattern, grain=self.grain,
         )  # fmt: skip
         twin._runs, twin._nbytes, twin._bits = self._runs, self._nbytes, self._bits
         return twin
+
+    def same_elements(self, other: Footprint) -> bool:
+        """True if wherever the two share a byte, strong accesses share all that either takes at a
+        time there (H2)."""
+        pieces = self.itemsize == other.itemsize and (self.low - other.low) % self.itemsize == 0
+        return pieces and self.grain == other.grain
 
     def boxes(self, *, by_element: bool) -> list[Box]:
         """Boxes that together hold the footprint: of element indices, or of byte addresses.
