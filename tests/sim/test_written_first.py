@@ -69,3 +69,43 @@ def test_a_reduction_into_a_peer_goes_on_from_what_is_there() -> None:
     assert check(sent.build(zero=True)).verdict == "proved"
     finding = found(check(sent.build()), "uninitialised-read")
     assert {line for _, line in sites(finding)} == {at(sent, "k.cluster.red_async(")}
+
+
+@kernel(warps=1)
+def pushed(
+    k: Builder, *, filled: int = 4, used: int = 4, how: Literal["add", "max"] = "add"
+) -> None:
+    """A bulk reduction adds four words to those of a peer."""
+    k.launch(grid=2, cluster=2)
+    out = k.tensor("out", u32, (2, 4))
+    sums, ones, done = k.shared("sums", u32, (4,)), k.shared("ones", u32, (4,)), k.mbarriers("done")
+    value, peer = k.var("value", 0, dtype=u32), 1 - k.cluster_rank
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    with k.if_(k.lane_id < 4):
+        k.mem.store(ones[k.lane_id], 1)
+    with k.if_(k.lane_id < filled):
+        k.mem.store(sums[k.lane_id], 0)
+    k.fence.proxy_async()
+    k.cluster.sync()
+    with k.elected():
+        k.mbarrier.arrive_expect_tx(done, 16)
+        k.bulk.reduce_peer(sums.at(peer), ones, done.at(peer), how)
+    k.mbarrier.wait(done, 0, scope="cluster")
+    with k.if_(k.lane_id < used):
+        k.mem.load(value, sums[k.lane_id])
+        k.mem.store(out[k.cluster_rank, k.lane_id], value)
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("how", ["add", "max"])
+def test_a_bulk_reduction_goes_on_from_what_is_there(how: Literal["add", "max"]) -> None:
+    assert check(pushed.build(how=how)).verdict == "proved"
+    finding = found(check(pushed.build(filled=0, how=how)), "uninitialised-read")
+    assert {line for _, line in sites(finding)} == {at(pushed, "k.bulk.reduce_peer(")}
+
+
+def test_words_of_a_bulk_reduction_that_nobody_uses_need_nothing_before() -> None:
+    assert check(pushed.build(filled=2, used=2)).verdict == "proved"
+    finding = found(check(pushed.build(filled=2)), "uninitialised-read")
+    assert {line for _, line in sites(finding)} == {at(pushed, "k.bulk.reduce_peer(")}

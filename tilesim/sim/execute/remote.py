@@ -72,7 +72,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
             if lost is None:
                 last_wins(w, op, footprint.tensor, addresses, new)
         if combine is not None:
-            machine.races.require_written(cta.memory, footprint, access)
+            machine.races.unwritten.note(cta.memory, footprint, access)
         machine.races.write(cta.memory, footprint, access, w.clock)
         machine.peers.note(cta, access)
         issued, lanes = w.clock.copy(), w.lanes

@@ -411,7 +411,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if first is None:
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
-        w.machine.races.require_written(memory, footprint, access)
+        w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         w.machine.races.observations.saw(access, footprint)
         own = _released_by(w, memory, scope, releases=releases)
@@ -455,7 +455,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         if goes_on:
-            w.machine.races.require_written(memory, footprint, access)
+            w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
             w.machine.races.observations.saw(access, footprint)

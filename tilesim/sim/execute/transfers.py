@@ -196,6 +196,8 @@ def tracked_load(
         check_alignment(op, target, footprint)
         scope: fx.Scope | None = None if combine is None else "gpu"
         write = Access(w, op, component, NEVER, True, True, scope, lanes=w.mask, among=EVERY)
+        if combine is not None:
+            machine.races.unwritten.note(memory, footprint, write)
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
         if through is not None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilesim.ir.effects import Defines, RemoteStore, Writes
-from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.findings import Participant
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.unknown import first_of
 
 if TYPE_CHECKING:
-    from tilesim.ir.op import Op
-    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.storage import Memory
@@ -207,26 +204,3 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
         "produces; launch_dependents publishes nothing",
         depends=access.warp.perhaps,
     )
-
-
-def unwritten(machine: Core, memory: Memory, footprint: Footprint, warp: Agent, op: Op) -> None:
-    """Reports a read of bytes that nothing had written.
-
-    Where a tile is filled in part, the rest may be rows that are not used: for the simulation
-    to find out.
-    """
-    who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
-    finding = Finding(
-        "uninitialised-read",
-        f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
-        (who,),
-        fix="write it first, or wait for the copy that fills it",
-    )
-    used = any(
-        isinstance(e, Defines) or (isinstance(e, Writes | RemoteStore) and e.combine is not None)
-        for e in op.effects()
-    )
-    if footprint.tensor in memory.table.written and not used:
-        machine.outcome.unfilled.append(finding)
-    else:
-        machine.add(finding)

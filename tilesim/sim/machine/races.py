@@ -34,7 +34,6 @@ from tilesim.sim.machine.race_text import (
     overlaps_barrier,
     remedy,
     side_of,
-    unwritten,
     without_proxy_fence,
 )
 from tilesim.sim.machine.reduction import alike, exact
@@ -47,10 +46,10 @@ from tilesim.sim.machine.strength import (
     same_value,
     supersede,
 )
-from tilesim.sim.machine.unknown import first_of, require_known
+from tilesim.sim.machine.unknown import first_of
+from tilesim.sim.machine.unwritten import Unwritten
 
 if TYPE_CHECKING:
-    from tilesim.ir.op import Op
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.mbarrier import Mbarrier
@@ -96,7 +95,7 @@ class RaceDetector:
         self.maps = MapProxy(machine)
         #: tensors with a word that several lanes of a strong write took turns at
         self.crowded: set[str] = set()
-        self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Agent, Op]] = {}
+        self.unwritten = Unwritten(machine)
         self._raced: set[Footprint] = set()
         self._lanes = LaneExchange(machine, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
@@ -191,15 +190,7 @@ class RaceDetector:
                 self.machine.outcome.crossed.add((writer, footprint.tensor))
         if footprint.barriers:
             overlaps_barrier(memory, footprint, access)
-        self.require_written(memory, footprint, access)
-
-    def require_written(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """Notes an access that goes on from what is in shared memory, if nothing has written it."""
-        near = memory.mbarriers is not None and memory.tracked
-        if near and not (footprint.initialised or memory.table.is_initialised(footprint)):
-            require_known(access.perhaps, memory.table.perhaps_written(footprint))
-            key = (access.op.loc, footprint.tensor)
-            self._unwritten.setdefault(key, (memory, footprint, access.warp, access.op))
+        self.unwritten.note(memory, footprint, access)
 
     def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
         """Whether an asynchronous access to shared memory may come after all writes to what is
@@ -359,7 +350,7 @@ class RaceDetector:
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
         least = reduce(np.minimum, (w.known for w in self._warps if not w.exited))
-        keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
+        keep = {*self._raced, *self.unwritten.footprints}
         for table in self.crowded_tables:
             settled = known_to_all(self.machine, least, *self._after[table])
             table.sweep(settled, keep)
@@ -494,6 +485,4 @@ class RaceDetector:
 
     def report_unwritten(self) -> None:
         """At the end of a run: reads of bytes that nothing had written."""
-        for memory, footprint, warp, op in self._unwritten.values():
-            if not any(f in self._raced for f in footprint.overlaps):
-                unwritten(self.machine, memory, footprint, warp, op)
+        self.unwritten.report(self._raced)

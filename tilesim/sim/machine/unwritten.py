@@ -1,0 +1,85 @@
+"""What goes on from bytes of shared memory that nothing has written: reads, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilesim.ir.effects import Defines, RemoteStore, Writes
+from tilesim.sim.findings import Finding
+from tilesim.sim.machine.unknown import require_known
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.storage import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """An access of bytes that nothing had written; ``in_part``: it is a reduction of a tile of
+    which something had been."""
+
+    memory: Memory
+    footprint: Footprint
+    warp: Agent
+    op: Op
+    in_part: bool
+
+
+class Unwritten:
+    """The accesses of one machine that came before anything wrote their bytes."""
+
+    def __init__(self, machine: Core) -> None:
+        self._machine = machine
+        #: by line and tensor, the first one
+        self._early: dict[tuple[object, ...], _Early] = {}
+
+    @property
+    def footprints(self) -> Iterator[Footprint]:
+        """Of what is to be reported."""
+        return (early.footprint for early in self._early.values())
+
+    def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """An access goes on from what is in shared memory; nothing may have written it."""
+        near = memory.mbarriers is not None and memory.tracked
+        if near and not (footprint.initialised or memory.table.is_initialised(footprint)):
+            require_known(access.perhaps, memory.table.perhaps_written(footprint))
+            tile = access.write and access.asynchronous
+            in_part = tile and any(other.initialised for other in footprint.overlaps)
+            key = (access.op.loc, footprint.tensor)
+            self._early.setdefault(key, _Early(memory, footprint, access.warp, access.op, in_part))
+
+    def report(self, raced: Container[Footprint]) -> None:
+        """At the end of a run: what has been noted, but of bytes that are in a race."""
+        for early in self._early.values():
+            if not any(footprint in raced for footprint in early.footprint.overlaps):
+                self._report(early)
+
+    def _report(self, early: _Early) -> None:
+        """Where a tile is filled in part, the rest may be rows that are not used: for the
+        simulation to find out."""
+        machine, memory, footprint = self._machine, early.memory, early.footprint
+        warp, op = early.warp, early.op
+        who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
+        finding = Finding(
+            "uninitialised-read",
+            f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
+            (who,),
+            fix="write it first, or wait for the copy that fills it",
+        )
+        used = any(
+            isinstance(e, Defines)
+            or (isinstance(e, Writes | RemoteStore) and e.combine is not None)
+            for e in op.effects()
+        )
+        if early.in_part or (footprint.tensor in memory.table.written and not used):
+            machine.outcome.unfilled.append(finding)
+        else:
+            machine.add(finding)
