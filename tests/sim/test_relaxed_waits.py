@@ -7,11 +7,13 @@ from typing import Literal
 import pytest
 
 import tilesim as ts
+from tests.kernels.evidence import at, found, sites
 from tilesim import Builder
 from tilesim.ir.types import u32
 
 Sem = Literal["acquire", "relaxed"]
 Reader = Literal["loader", "other"]
+Scope = Literal["cta", "cluster"]
 
 
 @ts.kernel(warps=2)
@@ -196,3 +198,63 @@ def test_a_fence_does_not_give_a_phase_that_was_skipped() -> None:
     report = ts.check(fenced.build(looks=1))
     assert report.verdict == "bounded"
     assert "a relaxed wait that skipped a phase of full[0]" in report.reasons[0]
+
+
+@ts.kernel(warps=1)
+def from_a_peer(
+    k: Builder, *, scopes: tuple[Scope, Scope] = ("cluster", "cluster"), reads: int = 0,
+    how: Literal["copy", "store", "arrival"] = "copy",
+) -> None:  # fmt: skip
+    """CTA 0 fills two places of CTA 1, one in each phase of a barrier there."""
+    k.launch(grid=2, cluster=2)
+    source = k.tensor("source", u32, (2, 4))
+    words = k.shared("words", u32, (2, 4))
+    full, ready, value = k.mbarriers("full"), k.mbarriers("ready"), k.var("value", 0, u32)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(ready, 1)
+    k.cluster.sync()
+    with k.one_thread(), k.if_(k.cluster_rank.eq(0)):
+        for phase in range(2):
+            if phase:
+                k.mbarrier.wait(ready, 0, scope="cluster")
+            if how == "copy":
+                k.bulk.load(words[phase], source[phase], full, multicast=2)
+            elif how == "store":
+                k.cluster.st_async(words[phase, 0].at(1), 7, full.at(1))
+            else:
+                k.mem.store(words[phase, 0].at(1), 7)
+                k.mbarrier.arrive(full.at(1), scope="cluster")
+    with k.one_thread(), k.if_(k.cluster_rank.eq(1)):
+        for phase in range(2):
+            if how != "arrival":
+                k.mbarrier.arrive_expect_tx(full, 16 if how == "copy" else 4)
+            k.mbarrier.wait(full, phase, scope=scopes[phase])
+            if not phase:
+                k.mbarrier.arrive(ready.at(0), scope="cluster")
+        k.mem.load(value, words[reads, 0])
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("how", ["copy", "store"])
+def test_a_wait_of_cluster_scope_does_not_bring_what_one_of_cta_scope_has_not(
+    how: Literal["copy", "store"],
+) -> None:
+    """At ptx, what a peer's operation has left takes a wait of cluster scope (U4), in its phase."""
+    for reads in range(2):
+        right = ts.check(from_a_peer.build(how=how, reads=reads), strict="ptx")
+        assert right.verdict == "proved"
+    later = ts.check(from_a_peer.build(how=how, reads=1, scopes=("cta", "cluster")), strict="ptx")
+    assert later.verdict == "proved"
+    program = from_a_peer.build(how=how, scopes=("cta", "cluster"))
+    assert ts.check(program).verdict == "proved"
+    finding = found(ts.check(program, strict="ptx"), "race")
+    writes = "k.bulk.load(" if how == "copy" else "k.cluster.st_async("
+    assert {line for _, line in sites(finding)} == {
+        at(from_a_peer, writes), at(from_a_peer, "k.mem.load(value")
+    }  # fmt: skip
+
+
+def test_a_release_brings_what_its_thread_did_in_earlier_phases() -> None:
+    program = from_a_peer.build(how="arrival", scopes=("cta", "cluster"))
+    assert ts.check(program, strict="ptx").verdict == "proved"

@@ -79,7 +79,10 @@ def acquire(
         known = w.clock.item(size + barrier.component)
         w.learns(completed)
         if barrier.remote is not None and effect.scope == "cluster":
+            skipped = _skipped_away(barrier, w)
             w.learns(barrier.remote)
+            for component, tick in skipped.items():
+                w.machine.races.skip(barrier, w, tick, (component,))
         elif barrier.remote is not None:
             barrier.by_count = False
         elif barrier.senders and effect.scope != "cluster":
@@ -100,6 +103,17 @@ def acquire(
         w.fences.saw(w.cta, completed)
         if w.machine.components.near:
             w.fences.saw(w.cta, completed, near=True)
+
+
+def _skipped_away(barrier: Mbarrier, w: Warp) -> dict[int, int]:
+    """By component, up to where a warp has acquired what landed for waits of cluster scope, where
+    that leaves out a phase before the last one: it has waited for that at another scope (U7)."""
+    skipped: dict[int, int] = {}
+    for component, (before, handed) in barrier.away_before.items():
+        known = max(w.clock.item(w.machine.components.size + component), handed)
+        if known < before:
+            skipped[component] = known
+    return skipped
 
 
 @executor(fx.Waits)

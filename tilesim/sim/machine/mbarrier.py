@@ -270,17 +270,29 @@ class Mbarrier(MbarrierState):
         other CTAs have issued (U4)."""
         size = self.machine.components.size
         away = {r.component for r in self.landed if r.warp.cta is not self.cta}
+        self.away_before = {}
         if self.peers in away and self.peers is not None:
             clock[self.peers] = done
+            self._land_away(self.peers, clock, done)
             self._for_cluster()[self.peers :: size] = done
         if self.engine is not None:
             self.stored_by_peers |= self.peers is not None and self.engine in away
             clock[self.engine] = done
+            if self.engine in away and self.stored_by_peers:
+                self._land_away(self.engine, clock, done)
             known = self._for_cluster() if self.stored_by_peers else clock
             known[size + self.engine] = done
         for record in self.landed:
             record.tick = done
         self.landed.clear()
+
+    def _land_away(self, component: int, clock: Clock, done: int) -> None:
+        """What has landed in this phase takes a wait of cluster scope, and so did what landed
+        before: who has not acquired that does not so now (U7)."""
+        entry = self.machine.components.size + component
+        handed = max(clock.item(entry), self._for_cluster().item(entry))
+        self.away_before[component] = self.away.get(component, 0), handed
+        self.away[component] = done
 
     def _check_early(self, credit: Credit, clock: Clock) -> None:
         """Condition A: every credit of the phase before is ordered before this one, whose clock

@@ -85,6 +85,11 @@ class MbarrierState:
         self.remote: Clock | None = None
         #: other CTAs store to where it tracks that, in the strict reading of scopes
         self.stored_by_peers = False
+        #: by component, the last phase whose landings only waits of cluster scope acquire
+        self.away: dict[int, int] = {}
+        #: of those that the last phase has published: the phase before, and up to where those who
+        #: made its credits had acquired them
+        self.away_before: dict[int, tuple[int, int]] = {}
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Agent, Access] | None = None
         self.waiters: list[Agent] = []

@@ -356,13 +356,18 @@ class RaceDetector:
             table.sweep(settled, keep)
         self.crowded_tables.clear()
 
-    def skip(self, barrier: Mbarrier, warp: Agent, known: int) -> None:
-        """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7).
+    def skip(
+        self, barrier: Mbarrier, warp: Agent, known: int,
+        components: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7), of
+        some of its ``components`` or of all.
 
         A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
         """
         size = self.machine.components.size
-        for component in (barrier.component, barrier.engine, barrier.peers):
+        every = barrier.component, barrier.engine, barrier.peers
+        for component in every if components is None else components:
             if component is not None:
                 own = warp.clock[size + component :: size]
                 np.minimum(own, known, out=own)

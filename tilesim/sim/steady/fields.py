@@ -350,6 +350,11 @@ def _growing(out: Writer, owner: Any, value: set[Any]) -> None:
     out.token(("growing", len(value)))
 
 
+def _away_before(out: Writer, barrier: Any, value: dict[int, tuple[int, int]]) -> None:
+    for place in range(2):
+        positions(out, barrier, {component: pair[place] for component, pair in value.items()})
+
+
 FIELDS: Fields = {
     Agent: _AGENT,
     Part: {"clock": clock, "settled": positions},
@@ -362,6 +367,7 @@ FIELDS: Fields = {
         "phase": _phase, "joined": clock, "arrived": clock, "completed": clock,
         "joined_remote": clock, "remote": clock, "handed_on": at_component,
         "done": at_component, "done_before": at_component, "senders": positions,
+        "away": positions, "away_before": _away_before,
         "_initialised": _initialised,
         # counted in with the phase; statistics
         "base": left_out, "skipped": left_out,
