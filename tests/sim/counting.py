@@ -77,13 +77,15 @@ class Word(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the warps are, what each knows, saw without acquiring, and has fenced; the words."""
+    """Where the warps are, what each knows, saw without acquiring, and has fenced; the words; by
+    warp, what it has released through each word."""
 
     at: tuple[int, ...]
     knows: tuple[int, ...]
     saw: tuple[int, ...]
     fenced: tuple[int, ...]
     words: tuple[Word, ...]
+    told: tuple[tuple[int, ...], ...]
 
 
 class TooLarge(Exception):
@@ -103,7 +105,9 @@ class Model:
     def failures(self, limit: int) -> set[str]:
         """The rules that some interleaving breaks: ``race``, ``deadlock``."""
         n = len(self.warps)
-        start = State((0,) * n, (0,) * n, (0,) * n, (0,) * n, (Word(),) * WORDS)
+        start = State(
+            (0,) * n, (0,) * n, (0,) * n, (0,) * n, (Word(),) * WORDS, ((0,) * WORDS,) * n
+        )  # fmt: skip
         seen, todo = {start}, [start]
         found: set[str] = set()
         while todo:
@@ -148,7 +152,11 @@ class Model:
         for w in live:
             at[w] += 1
             all_knows[w], all_saw[w], all_fenced[w] = knows, saw, fenced
-        return [State(tuple(at), tuple(all_knows), tuple(all_saw), tuple(all_fenced), state.words)]
+        return [
+            state._replace(
+                at=tuple(at), knows=tuple(all_knows), saw=tuple(all_saw), fenced=tuple(all_fenced)
+            )
+        ]
 
     def _races(self, state: State, warp: int, step: Step) -> bool:
         """Whether the step conflicts with one that was made and that its warp does not know."""
@@ -161,16 +169,19 @@ class Model:
 
     def _act(self, state: State, warp: int, step: Step, event: int) -> State:
         at, knows, saw, fenced = map(list, state[:4])
-        words = list(state.words)
+        words, told = list(state.words), [list(row) for row in state.told]
         at[warp] += 1
         knows[warp] |= event
         match step:
             case Add(word, amount, release):
-                sent = words[word].sent | (knows[warp] if release else fenced[warp])
+                # whoever has released here before does so again, as after a fence (H3)
+                told[warp][word] |= knows[warp] if release else 0
+                sent = words[word].sent | told[warp][word] | fenced[warp]
                 words[word] = Word(words[word].value + amount, sent)
             case Set(word, value, sem):
-                by = {"release": knows[warp], "relaxed": fenced[warp], "weak": 0}
-                words[word] = Word(value, by[sem])
+                told[warp][word] |= knows[warp] if sem == "release" else 0
+                sent = 0 if sem == "weak" else told[warp][word] | fenced[warp]
+                words[word] = Word(value, sent)
             case Spin(word=word, acquire=True):
                 knows[warp] |= words[word].sent
             case Spin(word=word):
@@ -180,7 +191,8 @@ class Model:
                 fenced[warp] = knows[warp]
             case _:
                 pass
-        return State(tuple(at), tuple(knows), tuple(saw), tuple(fenced), tuple(words))
+        rows = tuple(map(tuple, told))
+        return State(tuple(at), tuple(knows), tuple(saw), tuple(fenced), tuple(words), rows)
 
 
 def _through(step: Spin, value: int) -> bool:

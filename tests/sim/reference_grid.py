@@ -25,6 +25,9 @@ from tests.sim.reference import TooLarge, Verdict
 _ANSWER = 1
 
 
+_SCOPES: tuple[s.Scope, ...] = ("cta", "cluster", "gpu", "sys")
+
+
 class Mbar(NamedTuple):
     """An mbarrier, and what its open phase and the last one publish."""
 
@@ -46,7 +49,8 @@ class Cell(NamedTuple):
 
 class Warp(NamedTuple):
     """A warp: its line, iteration, register (-1: nothing was cancelled), clock; what its last
-    fence covered, and what its relaxed loads saw of others."""
+    fence covered, and what its relaxed loads saw of others; what it has released, with the flag and
+    the scope."""
 
     at: int
     trip: int
@@ -54,6 +58,7 @@ class Warp(NamedTuple):
     clock: Clock
     fenced: Clock
     saw: Clock
+    told: tuple[tuple[int, s.Scope, Clock], ...] = ()
 
 
 class State(NamedTuple):
@@ -313,6 +318,13 @@ class _Model(Rules):
         clock = me.clock if sem in ("release", "acq_rel") else me.fenced
         sent = {(x, w): c for x, w, c in old.sent} if rmw else {}
         sent[scope, warp] = _join(sent.get((scope, warp), self.zero), clock)
+        if sem in ("release", "acq_rel"):
+            told = tuple(sorted({*me.told, (flag, scope, clock)}))
+            n.warps[warp] = me._replace(told=told)
+        for at, before, known in me.told:  # what it has released here before (H3)
+            narrow = min(before, scope, key=_SCOPES.index)
+            if at == flag:
+                sent[narrow, warp] = _join(sent.get((narrow, warp), self.zero), known)
         entry = tuple(sorted((x, w, c) for (x, w), c in sent.items() if c != self.zero))
         n.flags[flag] = old._replace(value=value, sent=entry)
 

@@ -81,11 +81,13 @@ class Flag(NamedTuple):
 
 class Strong(NamedTuple):
     """Strong accesses: the flags of every CTA; per warp what its last fence of CTA scope and of a
-    wider scope covered; per warp what its relaxed loads saw of each CTA's releases."""
+    wider scope covered; per warp what its relaxed loads saw of each CTA's releases; per warp what
+    it has released itself, with the flag and the scope."""
 
     flags: tuple[Flag, ...]
     fenced: tuple[tuple[int, int], ...]
     saw: tuple[tuple[int, int], ...]
+    told: tuple[tuple[tuple[int, Scope, int], ...], ...]
 
 
 class Tensor(NamedTuple):

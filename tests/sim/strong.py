@@ -7,6 +7,8 @@ from tests.sim.code import Line
 from tests.sim.model import Core, mutual
 from tests.sim.states import Flag, Flight, Next, Strong
 
+_SCOPES: tuple[s.Scope, ...] = ("cta", "cluster", "gpu", "sys")
+
 
 class Memory(Core):
     """Loads, stores and reductions; flags with what is released through them."""
@@ -15,8 +17,9 @@ class Memory(Core):
         """All flags are 0 and no fence was executed; None where there are no flags."""
         if not self.program.flags:
             return None
-        warps = ((0, 0),) * len(self.program.warps)
-        return Strong((Flag(),) * (self.program.flags * self.program.ctas), warps, warps)
+        n = len(self.program.warps)
+        flags = (Flag(),) * (self.program.flags * self.program.ctas)
+        return Strong(flags, ((0, 0),) * n, ((0, 0),) * n, ((),) * n)
 
     def read(self, n: Next, warp: int, line: Line, known: int) -> None:
         """Conflicts with writes."""
@@ -71,7 +74,13 @@ class Memory(Core):
             else {("cta", cta): fenced[0] | fenced[1], (wide, cta): fenced[1]}
             if step.scope != "cta" else {("cta", cta): fenced[0] | fenced[1]}
         )  # fmt: skip
-        for key, bits in released.items():
+        told = n.strong.told[warp]
+        if step.release:
+            told = tuple(sorted({*told, (place, step.scope, n.knows[warp])}))
+        # and what the warp has released at the same place before
+        again = [((min(scope, step.scope, key=_SCOPES.index), cta), bits)
+                 for flag, scope, bits in told if flag == place]  # fmt: skip
+        for key, bits in (*released.items(), *again):
             if bits:
                 sent[key] = sent.get(key, 0) | bits
         read = line.events[0]
@@ -80,7 +89,8 @@ class Memory(Core):
         sent_now = tuple(sorted((*key, bits) for key, bits in sent.items()))
         entry = Flag(value, sent_now, read, (step.scope, cta))
         flags = (*n.strong.flags[:place], entry, *n.strong.flags[place + 1 :])
-        n.strong = n.strong._replace(flags=flags)
+        all_told = (*n.strong.told[:warp], told, *n.strong.told[warp + 1 :])
+        n.strong = n.strong._replace(flags=flags, told=all_told)
 
     def spin(self, n: Next, warp: int, line: Line, known: int) -> None:
         """The load that ends the loop: what it acquires, or a later fence does.

@@ -56,6 +56,9 @@ RIGHT: dict[str, Warps] = {
         (W, Add(0), Spin(0, 2), R, Add(0), Spin(0, 4), W),
         (Add(0), Spin(0, 2), R, Add(0), Spin(0, 4)),
     ),
+    "stored again without a release": (
+        (W, Set(0, 1), *LATE, Set(0, 2, "relaxed")), (Spin(0, 1), R),
+    ),
     "growing stores": ((W, Set(0, 1), W, Set(1, 1), Set(0, 3)), (Spin(0, 2), W)),
     "passed on by another": (
         (W, Set(0, 1)), (Spin(0, 1), Set(0, 2)), (Spin(0, 1), R),
@@ -168,7 +171,8 @@ ABLATIONS: dict[str, tuple[str, Patch, Warps]] = {
     "later stores release as much": (
         "a later store releases what those before it did, or comes after all waits",
         _always(counter, "_covers"),
-        ((W, Set(0, 1), *LATE, Set(0, 2, "relaxed")), (Spin(0, 1), R)),
+        ((W, Set(0, 1)), (Spin(0, 1, "least", False), *LATE, Set(0, 2, "relaxed")),
+         (Spin(0, 1), R)),
     ),
     "and so do those of others": (
         "whoever makes it",

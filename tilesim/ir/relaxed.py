@@ -28,3 +28,8 @@ def fencing(mir: Mir) -> frozenset[int]:
         return frozenset()
     fences = (n for n, effects in enumerate(mir.effects) if any(map(is_fence, effects)))
     return frozenset(warp for n in fences for warp in mir.code[n].warps)
+
+
+def stores_relaxed(mir: Mir) -> bool:
+    """Whether something is stored by a strong store that releases nothing."""
+    return any(e.sem == "relaxed" and e.combine is None for _, e in mir.all_of(Writes))

@@ -12,7 +12,7 @@ from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.ir.relaxed import fencing
+from tilesim.ir.relaxed import fencing, stores_relaxed
 from tilesim.sim.machine.machine import Code
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
@@ -46,6 +46,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_near = any(e.near for _, e in orders)
     code.fencing = fencing(mir)
+    code.stores_relaxed = stores_relaxed(mir)
     code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
     named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)

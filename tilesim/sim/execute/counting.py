@@ -208,10 +208,10 @@ def drawn(
 
 def stored(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
-    own: Released | None, dtype: DType, *, element: bool,
+    own: dict[int, Released] | None, dtype: DType, *, element: bool,
 ) -> None:  # fmt: skip
-    """A scalar store is about to be made; ``own`` is None if it is weak. ``element``: of a vector,
-    whose others come in no order with it."""
+    """A scalar store is about to be made; ``own``, by address, is None if it is weak. ``element``:
+    of a vector, whose others come in no order with it."""
     words = by_address(addresses, values, dtype)
     w.apart = int(len(words) > 1 and own is not None)
     for address, lanes in words.items():
@@ -219,7 +219,7 @@ def stored(
         counter.writes(w, len(lanes))
         counter.crowded |= element
         if counter.holds:
-            counter.store(w, lanes, own)
+            counter.store(w, lanes, None if own is None else own[address])
         doubtful(w, op, counter)
     w.apart = 0
 

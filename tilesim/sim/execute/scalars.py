@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.op import Op
-from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import in_groups
@@ -23,19 +22,17 @@ from tilesim.sim.execute.counting import (
     look,
     stored,
 )
+from tilesim.sim.execute.handing import observe_value, publish_value, released_at, released_by
 from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.machine import elements
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
-from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -69,25 +66,6 @@ def _take_turns(
     return len(set(addresses.tolist())) == len(addresses)
 
 
-def _observe_value(
-    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool,
-    element: elements.Element | None = None,
-) -> None:  # fmt: skip
-    """Joins what the releases to these addresses published to this warp (H3, H4); of a vector that
-    acquires, after its last ``element`` (H15)."""
-
-    def learn(address: int) -> None:
-        released = w.machine.released.get((id(memory), address))
-        if element is not None:
-            elements.gather(released or {}, w, scope)
-            if elements.ends(element):
-                elements.acquire(w)
-        elif released is not None:
-            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
-
-    in_groups(w, addresses.tolist(), learn)
-
-
 def _several(w: Warp, addresses: NDArray[np.int64]) -> bool:
     """Whether the active lanes access different words."""
     return w.lanes > 1 and bool((addresses != addresses[0]).any())
@@ -102,45 +80,6 @@ def _by_lanes(w: Warp, addresses: NDArray[np.int64], *, tells: bool, step: Step)
         return False
     in_groups(w, addresses.tolist(), lambda _: step(w))
     return True
-
-
-def _release(
-    w: Warp, memory: Memory, released: Released, scope: FenceScope, clock: Clock, *, releases: bool
-) -> None:
-    """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
-    size = w.machine.components.size
-    add(released, (scope, w.cta), clock, slice(None if releases else size))
-    if not releases:
-        near = memory.mbarriers is not None
-        w.fences.publish(released, scope, w.cta, size, near=near)
-
-
-def _released_by(
-    w: Warp, memory: Memory, scope: FenceScope, *, releases: bool, clock: Clock | None = None
-) -> Released:
-    """What a strong write by ``w`` releases of its own: of its ``clock``, if not another one."""
-    own: Released = {}
-    _release(w, memory, own, scope, w.clock if clock is None else clock, releases=releases)
-    return own
-
-
-def _publish_value(
-    w: Warp, memory: Memory, addresses: Iterable[int], scope: FenceScope,
-    *, releases: bool, chain: bool, clock: Clock | None = None,
-) -> None:  # fmt: skip
-    """What an acquire of these addresses will learn, of the warp's ``clock`` if not another one; an
-    RMW continues the release sequence."""
-    different = set(addresses)
-    if clock is None:
-        clock = w.clock
-    # of lanes at several words each tells what all of them know
-    if len(different) > 1 and w.lanes > 1:
-        clock = w.shared_by_lanes(clock)
-    for address in different:
-        released = w.machine.released.setdefault((id(memory), address), {})
-        if not chain:
-            released.clear()
-        _release(w, memory, released, scope, clock, releases=releases)
 
 
 def _each_peer(view: ViewAccess, step: Step) -> Step:
@@ -209,7 +148,7 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
             least = poll(w, memory, addresses)
             loaded = loaded if least is None else least
         elif strong:
-            _observe_value(
+            observe_value(
                 w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
             )
         if strong and w.lanes == 1:
@@ -265,8 +204,9 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
             last_wins(w, op, footprint.tensor, addresses, values)
             if counting and w.machine.timed:
+                where = addresses.tolist()
                 own = (
-                    _released_by(w, memory, word.scope, releases=releases, clock=clock)
+                    released_at(w, memory, where, word.scope, releases=releases, clock=clock)
                     if strong
                     else None
                 )
@@ -277,9 +217,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
         if strong:
             _note(w, op, memory, addresses, "write")
             where = addresses.tolist()
-            _publish_value(
-                w, memory, where, word.scope, releases=releases, chain=False, clock=clock
-            )
+            publish_value(w, memory, where, word.scope, releases=releases, chain=False, clock=clock)
             if element is None:
                 w.advance()
         elif w.machine.released:
@@ -359,7 +297,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             raise UnknownSteers(new)
         memory.forget_at(addresses, dtype.bytes, new)
         _note(w, op, memory, addresses, touch, form or 0)
-        _publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
+        publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
         w.advance()
         w.effects += 1
         w.machine.changed()
@@ -409,12 +347,12 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         before = w.clock.copy()
         amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
         if first is None:
-            _observe_value(w, memory, addresses, scope, acquires=acquires)
+            observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         w.machine.races.observations.saw(access, footprint)
-        own = _released_by(w, memory, scope, releases=releases)
+        own = released_by(w, memory, scope, releases=releases)
         if first is None:
             drawn(w, op, memory, address, before, how, amount, own, dtype)
         else:
@@ -423,7 +361,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             )
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
-        _publish_value(w, memory, written, scope, releases=releases, chain=True)
+        publish_value(w, memory, written, scope, releases=releases, chain=True)
         w.advance()
         w.effects += 1
         w.machine.changed()
@@ -452,7 +390,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"
             w.machine.nondeterministic(what, op, explorable=alone)
-            _observe_value(w, memory, addresses, scope, acquires=acquires)
+            observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         if goes_on:
             w.machine.races.unwritten.note(memory, footprint, access)
@@ -466,7 +404,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
-            own = _released_by(w, memory, scope, releases=releases)
+            own = released_by(w, memory, scope, releases=releases)
             added(w, op, memory, addresses, how, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
@@ -475,7 +413,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             written = []
         _note(w, op, memory, addresses, touch if written else "read", form or 0)
         if written:
-            _publish_value(w, memory, written, scope, releases=releases, chain=True)
+            publish_value(w, memory, written, scope, releases=releases, chain=True)
             w.advance()
             w.effects += 1
             w.machine.changed()

@@ -88,6 +88,8 @@ class Facts:
     fences_near: bool = False
     #: warps whose fences act for relaxed operations (H3)
     fencing: frozenset[int] = frozenset()
+    #: strong stores that release nothing, but what their thread has released there before (H3)
+    stores_relaxed: bool = False
     #: how many elements vectors have at most that release (H15)
     elements: int = 0
     #: tensors that copies take tensor maps from

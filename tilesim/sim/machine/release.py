@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 
+#: an address of a memory, and a lane of a warp
+_Thread = tuple[int, int, int, int]
 #: what was published at an address: by scope and CTA of who released it
 Released = dict[tuple[FenceScope, "Place"], Clock]
 
@@ -249,6 +251,25 @@ class Fences:
             add(released, (narrower(fenced, scope), cta), clock, slice(size, None))
         if near and self._near is not None:
             add(released, (narrower("cluster", scope), cta), self._near, slice(size, None))
+
+
+class Patterns:
+    """What threads have released where: a strong write of the same thread to the same place hands
+    it over once more, whatever comes between (H3)."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self) -> None:
+        self._own: dict[_Thread, Released] = {}
+
+    def note(self, thread: _Thread, scope: FenceScope, cta: Place, clock: Clock) -> None:
+        """A thread of ``cta`` has released ``clock`` there."""
+        add(self._own.setdefault(thread, {}), (scope, cta), clock)
+
+    def carry(self, thread: _Thread, released: Released, scope: FenceScope) -> None:
+        """The thread writes there, strongly at ``scope``: ``released`` is what it hands over."""
+        for (sent, cta), clock in self._own.get(thread, {}).items():
+            add(released, (narrower(sent, scope), cta), clock)
 
 
 def add(
