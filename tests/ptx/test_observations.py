@@ -25,6 +25,8 @@ LOOK = (
     "@%p1 bra SEEN;\nLOOK: ld.relaxed.gpu.global.u32 %r5, [%rd1]; setp.eq.u32 %p4, %r5, 0; "
     "@%p4 bra LOOK;\nSEEN:\n"
 )
+#: all lanes of its warp
+LOOK_ALL = LOOK.replace("@%p1 bra SEEN;\n", "")
 RESET = "st.global.u32 [%rd1], 0;\n"
 WARP, CTA = "bar.warp.sync -1;\n", "barrier.sync 0;\n"
 #: what comes between: the second lane resets the word, or the first one of the other warp
@@ -32,10 +34,10 @@ LANE = "{meet}@%p2 bra OUT;\n"
 OTHER = "LATER: {meet}@!%p3 bra OUT;\n@%p1 bra OUT;\n"
 
 
-def run(told: str, between: str, strict: Strict) -> tuple[Report, list[str]]:
+def run(told: str, between: str, strict: Strict, look: str = LOOK) -> tuple[Report, list[str]]:
     apart = "@%p3 bra LATER;\n" if "LATER" in between else "@%p3 bra OUT;\n"
     sends = f"@%p0 bra WAITS;\n@%p1 bra OUT;\n@%p3 bra OUT;\n{told}bra OUT;\nWAITS:\n"
-    body = f"{START}{sends}{apart}{LOOK}{between}{RESET}OUT: ret;\n}}\n"
+    body = f"{START}{sends}{apart}{look}{between}{RESET}OUT: ret;\n}}\n"
     module = read(HEAD.format(params=".param .u64 c") + body, "k.ptx")
     values = (Pointer("c", 4, contents=Contents("u32", (0,))),)
     launch = Launch("k", (2, 1, 1), (64, 1, 1), cooperative=True, params=values)
@@ -55,6 +57,23 @@ def test_who_meets_the_lane_comes_after_what_it_observed(
     assert wrong.rules == {"race"}
     lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
     assert {RESET.strip(), told.strip()} <= lines
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("told", [TELL, COUNT])
+@pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
+def test_lanes_that_look_together_have_all_observed(
+    between: str, meet: str, told: str, strict: Strict
+) -> None:
+    """A lane that has looked itself comes after the write, but not after the other lanes."""
+    right, _ = run(told, between.replace("{meet}", meet), strict, LOOK_ALL)
+    assert right.verdict == "proved", right.findings
+    wrong, text = run(told, between.replace("{meet}", ""), strict, LOOK_ALL)
+    assert wrong.rules == {"race"}
+    lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
+    assert RESET.strip() in lines
+    assert (told.strip() in lines) == (between == OTHER)
+    assert any("ld.relaxed" in line for line in lines)
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])

@@ -151,7 +151,7 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
             observe_value(
                 w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
             )
-        if strong and w.lanes == 1:
+        if strong and not _several(w, addresses):
             w.machine.races.observations.saw(access, footprint)
         assign(w, slot, loaded if fit is None else fit(loaded))
 

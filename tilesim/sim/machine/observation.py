@@ -98,13 +98,28 @@ class Observations:
         self.count += 1
 
     def saw(self, read: Access, footprint: Footprint) -> None:
-        """A lane has used what its strong read found, or what its own RMW did, just now."""
-        word = self._words.get(footprint)
-        if word is None or word.torn or word.last is None or word.last.number is None:
+        """Lanes have used what their strong read of one word found, or one what its own RMW did,
+        just now."""
+        place = footprint if footprint in self._words else self._same_word(footprint)
+        word = None if place is None else self._words[place]
+        if place is None or word is None or word.torn or word.last is None:
             return
-        own = word.last is read
-        if own or _strong(read, word.last):
-            word.look(read, word.last.number + (not own), footprint.writes)
+        own, number = word.last is read, word.last.number
+        if number is not None and (own or _strong(read, word.last)):
+            word.look(read, number + (not own), place.writes)
+
+    def _same_word(self, footprint: Footprint) -> Footprint | None:
+        """The bytes of a word that is written by one lane, and read by several at once."""
+        return next(
+            (
+                other
+                for other in footprint.overlaps
+                if other in self._words
+                and other.nbytes == footprint.nbytes == footprint.itemsize
+                and other.same_elements(footprint)
+            ),
+            None,
+        )
 
     def before(self, access: Access, record: Access, footprint: Footprint, clock: Clock) -> bool:
         """Whether ``access`` comes after a read that observed ``record``, in every schedule."""
