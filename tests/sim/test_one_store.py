@@ -23,6 +23,9 @@ SUMS = (
 )
 PREDICATED = "@%p2 mbarrier.inval.shared::cta.b64 [%r1];"
 BRANCH = "@!%p2 bra S; mbarrier.inval.shared::cta.b64 [%r1]; S:"
+LOOP = (
+    "mov.u32 %r9, 2; @!%p2 bra S; L: sub.u32 %r9, %r9, 1; setp.ne.u32 %p3, %r9, 0; @%p3 bra L; S:"
+)
 STORE = "st.shared.u32 [%r6+64], %r4;"
 RIGHT = {"apart": PREDICATED, "store": STORE, "barrier": "bar.warp.sync -1;", "after": ""}
 #: where they differ: the store, the load behind it, and what decides by what was loaded
@@ -36,13 +39,15 @@ def sums(strict: Strict = "practice", warps: int = 1, **change: str) -> Report:
     )
 
 
+@pytest.mark.parametrize("apart", [PREDICATED, BRANCH])
 @pytest.mark.parametrize("store", [STORE, "st.shared.v2.u32 [%r1+80], {%r4, %r6};"])
-def test_an_elected_lane_has_invalidated_a_barrier(store: str) -> None:
-    """As Triton's fused attention does before it stores the row sums."""
-    right = sums(store=store)
+def test_an_elected_lane_has_invalidated_a_barrier(store: str, apart: str) -> None:
+    """As Triton's fused attention does before it stores the row sums, by a predicate or a branch
+    around that instruction."""
+    right = sums(store=store, apart=apart)
     assert right.verdict == "proved", (right.reasons, right.findings)
     assert "H23" in {x.name for x in right.leanings}
-    wrong = sums("ptx", store=store)
+    wrong = sums("ptx", store=store, apart=apart)
     assert wrong.rules == {"race"}
     assert lines(wrong) == [AT]
     assert {p.warp for p in wrong.findings[0].participants} == {0}
@@ -51,12 +56,12 @@ def test_an_elected_lane_has_invalidated_a_barrier(store: str) -> None:
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        ({"apart": BRANCH}, [AT]),
+        ({"apart": LOOP}, [AT]),
         ({"store": f"@%p2 {STORE} @!%p2 {STORE}"}, [AT]),
         ({"barrier": ""}, [AT, LOAD]),
         ({"barrier": "@%p2 bar.warp.sync 1;"}, [AT, LOAD]),
     ],
-    ids=["a branch", "two stores", "read by others", "read by others that have met alone"],
+    ids=["a loop", "two stores", "read by others", "read by others that have met alone"],
 )
 def test_what_is_more_than_one_store_races(change: dict[str, Any], where: list[int]) -> None:
     wrong = sums(**change)

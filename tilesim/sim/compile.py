@@ -26,6 +26,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.predicated import as_predicates
 from tilesim.ir.private import private_registers
 from tilesim.ir.splitting import meets_at, met_before, parts_of
 from tilesim.ir.types import DType, u32, u64
@@ -334,11 +335,8 @@ class Compiler:
             return control.jump(what.target)
         alone = self._alone_since(number, what.target, meet)
         sides = (number + 1, what.target)
-        parts = (
-            meet not in sides
-            and self._goes_apart(number, what.target, meet)
-            and all(self._synchronises(side, meet) for side in sides)
-        )
+        apart = meet not in sides and self._goes_apart(number, what.target, meet)
+        parts = apart and all(self._synchronises(side, meet) for side in sides)
         return control.branch(
             what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
@@ -346,6 +344,7 @@ class Compiler:
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),
+            divides=not as_predicates(self.code.graph, number, what.target, meet),
         )  # fmt: skip
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:

@@ -202,6 +202,7 @@ def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
     skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
     spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
+    divides: bool = True,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
@@ -210,7 +211,7 @@ def branch(
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
     do nothing but set these registers; ``perhaps``: and access memory, one after the other;
     ``within``: or any way. ``spared``: one side does nothing but trap; ``leaving``: or all
-    threads of a CTA end there.
+    threads of a CTA end there. ``divides``: it is more than a predicate.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -248,6 +249,7 @@ def branch(
             w.pc = target
             return
         frame = _split(w, meet, arms=arms)
+        w.diverged |= divides
         w.mask = mask & ~taken
         if target == meet:
             if meet == end:
@@ -326,6 +328,7 @@ def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> S
             groups[targets[number]] = groups.get(targets[number], 0) | lanes
         if len(groups) > 1:
             frame = _split(w, meet, arms=arms)
+            w.diverged = True
             _arrive(w, groups.pop(meet, 0), meet, end)
             frame.pending += groups.items()
             frame.loc = loc
@@ -338,7 +341,6 @@ def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> S
 
 def _split(w: Warp, meet: int, *, arms: bool) -> Frame:
     """The frame of the active lanes, which are about to go different ways."""
-    w.diverged = True
     if not w.frames or w.frames[-1].meet != meet:
         w.frames.append(Frame(w.mask, meet, arms=arms))
     frame = w.frames[-1]
