@@ -225,3 +225,34 @@ def test_strong_accesses_of_128_bits_are_one_element(other: str) -> None:
         values=(Pointer("x", 16, contents=Contents("u64", (0, 0))),),
     )  # fmt: skip
     assert right.findings == ()
+
+
+#: a flag in the upper half says that the lower one has been stored; if it has not, there is a race
+FLAGGED = (
+    ".reg .b128 %q<4>;\n"
+    "ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0;\n"
+    "mov.b64 %rd5, 7; mov.b64 %rd6, 3; setp.ge.u32 %p1, %r1, 32;\n@%p2 ret;\n@%p1 bra LATER;\n"
+    "{store}\nret;\n"
+    "LATER: {load}\nsetp.eq.u64 %p4, %rd8, 0;\n@%p4 bra LATER;\n"
+    "setp.ne.u64 %p5, %rd7, 3; @%p5 st.global.u64 [%rd1], 1;\n"
+)
+
+
+def flagged(store: str, load: str) -> Report:
+    text = FLAGGED.replace("{store}", store).replace("{load}", load)
+    buffer = Pointer("x", 16, contents=Contents("u64", (0, 0)))
+    return report(text, warps=2, params=(".param .u64 x",), values=(buffer,))
+
+
+@pytest.mark.parametrize(("stores", "loads"), [("relaxed", "relaxed"), ("release", "acquire")])
+def test_nobody_comes_between_the_halves_of_128_bits(stores: str, loads: str) -> None:
+    whole = flagged(
+        f"mov.b128 %q0, {{%rd6, %rd5}}; st.{stores}.gpu.global.b128 [%rd1], %q0;",
+        f"ld.{loads}.gpu.global.b128 %q1, [%rd1]; mov.b128 {{%rd7, %rd8}}, %q1;",
+    )
+    assert whole.verdict == "exhausted", (whole.findings, whole.reasons)
+    pieces = flagged(
+        f"st.{stores}.gpu.global.v2.b64 [%rd1], {{%rd6, %rd5}};",
+        f"ld.{loads}.gpu.global.v2.b64 {{%rd7, %rd8}}, [%rd1];",
+    )
+    assert pieces.rules == {"race"}

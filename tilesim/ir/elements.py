@@ -62,6 +62,14 @@ def unordered(elements: Sequence[Op]) -> Iterator[Op]:
                 yield op
 
 
+def goes_on(op: Op) -> bool:
+    """Whether an access is a further piece of one that others see as a whole: nobody comes between
+    (``ld.b128``)."""
+    view = op.src if isinstance(op, Load) else op.dst if isinstance(op, Store) else None
+    tensor = None if view is None else view.tensor
+    return isinstance(tensor, AddressedTensor) and tensor.undivided and tensor.beyond > 0
+
+
 def _elements(view: View) -> Iterator[View]:
     ones = (1,) * len(view.extents)
     for index in product(*map(range, view.extents)):

@@ -108,7 +108,9 @@ def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     names = ("global" if name in _PARTS else name for name in step.qualifiers)
     access = replace(step, opcode=".".join((step.base, *names)))
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
-        yield from unordered([op for part in _each(access) for op in _spelled(low, part)])
+        parts = [op for part in _each(access) for op in _spelled(low, part)]
+        whole = any(isinstance(o, At) and o.undivided for o in step.operands)
+        yield from parts if whole else unordered(parts)
     else:
         yield from _spelled(low, access)
 

@@ -20,6 +20,7 @@ from tilesim.ir.dataflow import (
     sets_only,
 )
 from tilesim.ir.distribution import Layout, layouts
+from tilesim.ir.elements import goes_on
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
@@ -228,7 +229,7 @@ class Compiler:
             op = what
             step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
             cycles = 0 if instruction.counts else op.cycles + instruction.left_out
-            return step, op.synchronises, cycles
+            return step, op.synchronises and not goes_on(op), cycles
         return self._control(number, what), False, instruction.left_out
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
