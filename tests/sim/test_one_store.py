@@ -26,6 +26,7 @@ BRANCH = "@!%p2 bra S; mbarrier.inval.shared::cta.b64 [%r1]; S:"
 LOOP = (
     "mov.u32 %r9, 2; @!%p2 bra S; L: sub.u32 %r9, %r9, 1; setp.ne.u32 %p3, %r9, 0; @%p3 bra L; S:"
 )
+LOOKS = "@!%p2 bra S; mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r1], 1; S:"
 STORE = "st.shared.u32 [%r6+64], %r4;"
 RIGHT = {"apart": PREDICATED, "store": STORE, "barrier": "bar.warp.sync -1;", "after": ""}
 #: where they differ: the store, the load behind it, and what decides by what was loaded
@@ -57,11 +58,18 @@ def test_an_elected_lane_has_invalidated_a_barrier(store: str, apart: str) -> No
     ("change", "where"),
     [
         ({"apart": LOOP}, [AT]),
+        ({"apart": LOOKS}, [AT]),
         ({"store": f"@%p2 {STORE} @!%p2 {STORE}"}, [AT]),
         ({"barrier": ""}, [AT, LOAD]),
         ({"barrier": "@%p2 bar.warp.sync 1;"}, [AT, LOAD]),
     ],
-    ids=["a loop", "two stores", "read by others", "read by others that have met alone"],
+    ids=[
+        "a loop",
+        "a look that may take its time",
+        "two stores",
+        "read by others",
+        "read by others that have met alone",
+    ],
 )
 def test_what_is_more_than_one_store_races(change: dict[str, Any], where: list[int]) -> None:
     wrong = sums(**change)

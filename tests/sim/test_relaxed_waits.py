@@ -258,3 +258,41 @@ def test_a_wait_of_cluster_scope_does_not_bring_what_one_of_cta_scope_has_not(
 def test_a_release_brings_what_its_thread_did_in_earlier_phases() -> None:
     program = from_a_peer.build(how="arrival", scopes=("cta", "cluster"))
     assert ts.check(program, strict="ptx").verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def through_the_peer(k: Builder, *, waits: Scope = "cluster") -> None:
+    """A warp of CTA 1 waits for the later of two phases, which CTA 0 ends after it has heard from
+    another one, which has waited for the earlier one."""
+    k.launch(grid=2, cluster=2)
+    words, value = k.shared("words", u32, (2,)), k.var("value", 0, u32)
+    full, ready, turn = k.mbarriers("full"), k.mbarriers("ready"), k.mbarriers("turn")
+    with k.one_thread():
+        for barrier in (full, ready, turn):
+            k.mbarrier.init(barrier, 1)
+    k.cluster.sync()
+    with k.one_thread(), k.if_(k.cluster_rank.eq(0)):
+        k.cluster.st_async(words[0].at(1), 7, full.at(1))
+        k.mbarrier.arrive_expect_tx(full.at(1), 4, scope="cluster")
+        k.mbarrier.wait(ready, 0, scope="cluster")
+        k.cluster.st_async(words[1].at(1), 7, full.at(1))
+        k.mbarrier.arrive_expect_tx(full.at(1), 4, scope="cluster")
+    with k.if_(k.cluster_rank.eq(1)):
+        with k.one_thread():
+            k.mbarrier.wait(full, 0, scope=waits)
+            k.mbarrier.arrive(ready.at(0), scope="cluster")
+            k.mbarrier.arrive(turn, sem="relaxed")
+        with k.one_thread(1):
+            k.mbarrier.wait(turn, 0, sem="relaxed")
+            k.mbarrier.wait(full, 1, scope="cluster")
+            k.mem.load(value, words[0])
+    k.cluster.sync()
+
+
+def test_what_the_peer_has_heard_of_comes_with_its_arrival() -> None:
+    assert ts.check(through_the_peer.build(), strict="ptx").verdict == "proved"
+    finding = found(ts.check(through_the_peer.build(waits="cta"), strict="ptx"), "race")
+    assert {line for _, line in sites(finding)} == {
+        at(through_the_peer, "k.cluster.st_async(words[0]"),
+        at(through_the_peer, "k.mem.load(value"),
+    }

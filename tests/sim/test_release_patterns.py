@@ -91,3 +91,28 @@ def test_both_stores_have_the_reader_in_their_scope() -> None:
         races = [{line for _, line in sites(f)} for f in report.findings if f.rule == "race"]
         loads = "k.mem.load(value, data[0]"
         assert {at(to_another_cta, "k.mem.store(data[0]"), at(to_another_cta, loads)} in races
+
+
+@kernel(warps=2)
+def both_lanes(k: Builder, *, released: int = 0, stored: int = 2) -> None:
+    data, flag = k.shared("data", u32, (1,)), k.tensor("flag", u32, (1,))
+    value = k.var("value", 0, dtype=u32)
+    with k.role("tells", 0):
+        with k.if_(k.lane_id.eq(released), sync=False):
+            k.mem.store(data[0], 7)
+            k.mem.store(flag[0], 1, sem="release", scope="gpu")
+        with k.if_(k.lane_id < stored, sync=False):
+            k.mem.store(flag[0], 2, sem="relaxed", scope="gpu")
+    with k.role("waits", 1), k.if_(k.lane_id.eq(0)):
+        with k.while_(value < 2):
+            k.mem.load(value, flag[0], sem="acquire", scope="gpu")
+        k.mem.load(value, data[0])
+
+
+@pytest.mark.parametrize(("released", "stored"), [(0, 1), (0, 2), (1, 2)])
+def test_of_lanes_that_store_at_one_place_any_may_stay(released: int, stored: int) -> None:
+    """One lane has released there before; what a reader finds may be another one's (H3)."""
+    report = check(both_lanes.build(released=released, stored=stored))
+    data = {at(both_lanes, "k.mem.store(data[0]"), at(both_lanes, "k.mem.load(value, data")}
+    assert (data in [{line for _, line in sites(f)} for f in report.findings]) == (stored == 2)
+    assert (report.verdict == "proved") == (stored == 1)

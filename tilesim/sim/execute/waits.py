@@ -77,8 +77,10 @@ def acquire(
     w.follows(completed)
     if effect.sem == "acquire":
         known = w.clock.item(size + barrier.component)
+        handed = barrier.handed_on
         w.learns(completed)
         if barrier.remote is not None and effect.scope == "cluster":
+            handed = max(handed, barrier.handed_on_away)
             skipped = _skipped_away(barrier, w)
             w.learns(barrier.remote)
             for component, tick in skipped.items():
@@ -89,8 +91,8 @@ def acquire(
             w.machine.lean("U4", op)
         if known < barrier.done_before:
             barrier.by_count = False
-        if max(known, barrier.handed_on) < barrier.done_before:
-            w.machine.races.skip(barrier, w, max(known, barrier.handed_on))
+        if max(known, handed) < barrier.done_before:
+            w.machine.races.skip(barrier, w, max(known, handed))
     else:
         barrier.by_count = False
         join(w.clock[:size], completed[:size])

@@ -318,6 +318,8 @@ class Mbarrier(MbarrierState):
         self.done_before, self.done = self.done, done
         clock = self.joined
         self.handed_on = clock.item(size + self.component)
+        away = self.joined_remote
+        self.handed_on_away = 0 if away is None else away.item(size + self.component)
         clock[self.component :: size] = done
         self._publish_landed(clock, done)
         self._check_missed(last, clock)

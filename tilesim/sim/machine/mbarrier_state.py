@@ -78,6 +78,8 @@ class MbarrierState:
         self.completed: Clock = self.joined
         #: up to where those who made the last phase's credits had acquired this barrier's phases
         self.handed_on = 0
+        #: the same of those whose credits only waits of cluster scope acquire
+        self.handed_on_away = 0
         #: the component after the last phase, and after the one before it (perhaps of another life)
         self.done = self.done_before = 0
         self.keeps_clocks = False

@@ -366,6 +366,7 @@ FIELDS: Fields = {
     Mbarrier: {
         "phase": _phase, "joined": clock, "arrived": clock, "completed": clock,
         "joined_remote": clock, "remote": clock, "handed_on": at_component,
+        "handed_on_away": at_component,
         "done": at_component, "done_before": at_component, "senders": positions,
         "away": positions, "away_before": _away_before,
         "_initialised": _initialised,
