@@ -210,7 +210,7 @@ class Operation:
         self.component = group.component
         self.sequence = group.issue()
         self._number = w.groups[ORDER].issue()
-        self._tick = w.tick
+        self._tick, self._issuer, self._lanes = w.tick, w.component, w.mask
         self.issuer, self._order = issuer_of(w)
         w.effects += 1
 
@@ -223,6 +223,7 @@ class Operation:
             access = TmemAccess(
                 self.warp, self.op, self.kind, effect.write, self._tick, self._number,
                 self.component, self.sequence, operand.name, form,
+                issuer=self._issuer, lanes=self._lanes,
             )  # fmt: skip
             if needs and effect.write:
                 self._order.require_initialised(tmem, box, self.warp, self.op)

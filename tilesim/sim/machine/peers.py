@@ -65,7 +65,11 @@ class PeerLog:
         key = (warp.index, cta.index)
         if key in self._started:
             return False
-        known = any(warp.clock[w.base] for w in self._ctas[cta.index].warps)
+        known = any(
+            warp.clock[component]
+            for w in self._ctas[cta.index].warps
+            for component in ((w.base,) if w.parts is None else w.parts.components)
+        )
         if not known or warp.parts is None:  # what some lanes know, others may not
             self._started.add(key)
         return not known

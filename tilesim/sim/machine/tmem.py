@@ -48,7 +48,8 @@ class TmemAccess:
 
     ``order`` counts the warp's operations, ``component`` and ``sequence`` tell its completion;
     ``name`` is the operand's; ``accumulator`` identifies D and the shape of an mma; ``followers``
-    are operations that execute after it in the same pipeline, the first of every warp.
+    are operations that execute after it in the same pipeline, the first of every warp. ``lanes``
+    issued it at ``tick`` of the component ``issuer``.
     """
 
     warp: Agent
@@ -62,6 +63,8 @@ class TmemAccess:
     name: str = "tmem"
     accumulator: object = None
     followers: list[TmemAccess] = field(default_factory=list)
+    issuer: int = 0
+    lanes: int = 0
 
 
 class Cells:

@@ -133,7 +133,16 @@ class TmemOrder:
             warp, old.warp.groups["tcgen05.order"].component, old.order
         ):
             return True
-        return self._accepted(old, new, bool(warp.clock[self._size + old.warp.base] >= old.tick))
+        return self._accepted(old, new, self._heard_of(old, warp))
+
+    def _heard_of(self, old: TmemAccess, warp: Agent) -> bool:
+        """Whether a hand-over of memory says that it has been issued."""
+        if warp.clock[self._size + old.issuer] >= old.tick:
+            return True
+        parts = old.warp.parts
+        return parts is not None and parts.lanes_known(
+            warp.clock, self._size, old.issuer, old.tick, old.lanes
+        )
 
     def _accepted(self, old: TmemAccess, new: TmemAccess, known: bool) -> bool:
         """Whether a hand-over without the tcgen05 fences is enough for what is ``known`` (U20)."""
@@ -197,7 +206,7 @@ class TmemOrder:
                 f"{self._fences(old, new)}, before {new.op.mnemonic}",
             )
         if self._pipelined(old, new):
-            handed = new.warp.clock[self._size + old.warp.base] >= old.tick
+            handed = self._heard_of(old, new.warp)
             return (
                 "they execute in issue order, but "
                 + (

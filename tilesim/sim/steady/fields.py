@@ -208,7 +208,7 @@ def _generation(out: Writer, barrier: NamedBarrier, value: Generation | None) ->
 
 
 def _tick(out: Writer, access: TmemAccess, value: int) -> None:
-    out.position(access.warp.base, value)
+    out.position(access.issuer, value)
 
 
 def _order(out: Writer, access: TmemAccess, value: int) -> None:

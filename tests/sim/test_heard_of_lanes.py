@@ -1,0 +1,109 @@
+"""Who hears of one lane that acts apart from its warp has heard of that warp, as far as it goes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.kernels.evidence import at, found, sites
+from tilesim import Builder, bf16, f32, kernel, u32
+from tilesim.checker import check
+from tilesim.ir.program import Strict
+
+LEVELS: tuple[Strict, ...] = ("practice", "ptx")
+
+
+@kernel(warps=1)
+def started(k: Builder, *, lane: int = 0, meets: bool = False) -> None:
+    """A lane of CTA 1 says that it runs, one of CTA 0 waits for that; some lane stores there."""
+    k.launch(grid=2, cluster=2)
+    flag, words = k.tensor("flag", u32, (1,)), k.shared("words", u32, (32,))
+    seen = k.var("seen", 0, dtype=u32)
+    with k.if_(k.cluster_rank.eq(1)), k.if_(k.lane_id.eq(0), sync=False):
+        k.mem.store(flag[0], 1, sem="release", scope="cluster")
+    with k.else_():
+        with k.if_(k.lane_id.eq(0), sync=False):
+            with k.while_(seen.eq(0), sync=False):
+                k.mem.load(seen, flag[0], sem="acquire", scope="cluster")
+            k.mem.store(words[0].at(1), 5)
+        if meets:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(lane), sync=False):
+            k.mem.store(words[k.lane_id].at(1), 5)  # other
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_cta_has_started_if_one_of_its_lanes_is_known_to_have(strict: Strict) -> None:
+    assert check(started.build(), strict=strict).verdict == "proved"
+    assert check(started.build(lane=1, meets=True), strict=strict).verdict == "proved"
+    finding = found(check(started.build(lane=1), strict=strict), "peer-exit")
+    assert {line for _, line in sites(finding)} == {at(started, "# other")}
+
+
+@kernel(warps=2)
+def in_turn(k: Builder, *, lane: int = 0, how: Literal["", "meets", "rest", "fences"] = "") -> None:
+    """A lane of warp 0 issues a product, and warp 1 one into the same accumulator."""
+    k.launch(target="sm_100a")
+    a, b = k.tensor("a", bf16, (128, 16)), k.tensor("b", bf16, (64, 16))
+    a_map, b_map = k.tensor_map(a, (128, 16)), k.tensor_map(b, (64, 16))
+    rows, columns = k.shared("rows", bf16, (128, 16)), k.shared("columns", bf16, (64, 16))
+    slot, address = k.shared("slot", u32, (1,)), k.var("address")
+    full, turn, done, pad = (k.mbarriers(name) for name in ("full", "turn", "done", "pad"))
+    with k.role("first", 0):
+        k.tcgen05.alloc(slot, 64)
+        with k.elected():
+            for barrier, count in ((full, 1), (turn, 31 if how == "rest" else 1), (done, 1)):
+                k.mbarrier.init(barrier, count)
+            k.mbarrier.init(pad, 1000)
+    k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    k.tcgen05.fence_after_thread_sync()
+    k.mem.load(address, slot[0])
+    d = k.tcgen05.tensor(address, f32, (128, 64))
+    with k.role("first", 0):
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full, a_map.box_bytes + b_map.box_bytes)
+            k.tma.load(a_map, rows, (0, 0), full)
+            k.tma.load(b_map, columns, (0, 0), full)
+        k.mbarrier.wait(full, 0)
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.tcgen05.mma(d, rows, columns, accumulate=0)  # first
+        if how == "meets":
+            k.sync_warp()
+        with k.if_(k.lane_id >= 1 if how == "rest" else k.lane_id.eq(lane), sync=False):
+            for _ in range(6):
+                k.mbarrier.arrive(pad)
+            if how == "fences":
+                k.tcgen05.fence_before_thread_sync()
+            k.mbarrier.arrive(turn)
+        k.sync_warp()
+    with k.role("second", 1):
+        k.mbarrier.wait(full, 0)
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.wait(turn, 0)
+            if how == "fences":
+                k.tcgen05.fence_after_thread_sync()
+            k.tcgen05.mma(d, rows, columns)  # second
+            k.tcgen05.commit(done)
+        k.sync_warp()
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    k.sync_threads()
+    with k.role("first", 0):
+        k.tcgen05.dealloc(address, 64)
+
+
+def test_a_product_is_ordered_behind_that_of_the_lane_which_hands_over() -> None:
+    """In practice a hand-over of memory is enough (U20), of that lane or one that has met it."""
+    assert check(in_turn.build()).verdict == "proved"
+    assert check(in_turn.build(lane=1, how="meets")).verdict == "proved"
+    for strict in LEVELS:
+        assert check(in_turn.build(how="fences"), strict=strict).verdict == "proved"
+
+
+@pytest.mark.parametrize("how", ["", "rest"])
+def test_other_lanes_hand_over_no_product(how: Literal["", "rest"]) -> None:
+    finding = found(check(in_turn.build(lane=1, how=how)), "tcgen05-order")
+    assert {line for _, line in sites(finding)} == {at(in_turn, "# first"), at(in_turn, "# second")}
