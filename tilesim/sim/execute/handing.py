@@ -63,9 +63,10 @@ def released_at(
 ) -> dict[int, Released]:  # fmt: skip
     """The same of a store, by address: where its thread has released before, that as well."""
     found = {a: released_by(w, memory, scope, releases=releases, clock=clock) for a in addresses}
-    patterns = w.machine.patterns
-    for address, lane in _sole_writers(w, addresses).items() if patterns is not None else ():
-        patterns.carry((id(memory), address, w.index, lane), found[address], scope)
+    patterns = w.machine.release_patterns
+    if patterns is not None:
+        for address, lane in _sole_writers(w, addresses).items():
+            patterns.carry((id(memory), address, w.index, lane), found[address], scope)
     return found
 
 
@@ -86,7 +87,7 @@ def publish_value(
         if not chain:
             released.clear()
         _release(w, memory, released, scope, clock, releases=releases)
-    patterns = w.machine.patterns
+    patterns = w.machine.release_patterns
     if patterns is None:
         return
     for address, lane in _sole_writers(w, addresses).items():

@@ -41,7 +41,7 @@ from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import RaceDetector
-from tilesim.sim.machine.release import Patterns, Released
+from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.storage import GlobalMemory
 from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.tmem_order import TmemOrder
@@ -194,7 +194,7 @@ class Machine(Core):
         #: how often something was done that no repetition is known to do in the same way
         self.irregular = 0
         self.released: dict[tuple[int, int], Released] = {}
-        self.patterns = Patterns() if code.stores_relaxed else None
+        self.release_patterns = ReleasePatterns() if code.stores_relaxed else None
         #: words that only count, by memory and address, under the timed policy
         self.counters: dict[tuple[int, int], Counter] = {}
         self.clusters: list[Cluster] = [Cluster(first_cluster + i) for i in range(len(clusters))]

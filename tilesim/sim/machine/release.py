@@ -253,7 +253,7 @@ class Fences:
             add(released, (narrower("cluster", scope), cta), self._near, slice(size, None))
 
 
-class Patterns:
+class ReleasePatterns:
     """What threads have released where: a strong write of the same thread to the same place hands
     it over once more, whatever comes between (H3)."""
 
