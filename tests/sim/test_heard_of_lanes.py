@@ -107,3 +107,84 @@ def test_a_product_is_ordered_behind_that_of_the_lane_which_hands_over() -> None
 def test_other_lanes_hand_over_no_product(how: Literal["", "rest"]) -> None:
     finding = found(check(in_turn.build(lane=1, how=how)), "tcgen05-order")
     assert {line for _, line in sites(finding)} == {at(in_turn, "# first"), at(in_turn, "# second")}
+
+
+@kernel(warps=2)
+def ended(k: Builder, *, both: bool = True) -> None:
+    """Two lanes arrive together; then each of them, or one, tells who ends the barrier."""
+    barrier, told = k.mbarriers("barrier"), k.mbarriers("told")
+    with k.one_thread():
+        k.mbarrier.init(barrier, 2)
+        k.mbarrier.init(told, 2 if both else 1)
+    k.sync_threads()
+    with k.role("users", 0), k.if_(k.lane_id < 2, sync=False):
+        k.mbarrier.arrive(barrier)  # use
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.arrive(told)
+        with k.if_(k.lane_id.eq(1 if both else 2), sync=False):
+            k.mbarrier.arrive(told)
+    with k.role("ends", 1), k.elected():
+        k.mbarrier.wait(told, 0)
+        k.mbarrier.inval(barrier)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_tell_one_by_one_of_what_they_have_done_together(strict: Strict) -> None:
+    """That their use of a barrier is over (A6)."""
+    assert check(ended.build(), strict=strict).verdict == "proved"
+    wrong = check(ended.build(both=False), strict=strict)
+    assert wrong.rules == {"barrier-lifetime"}
+    lines = {line for finding in wrong.findings for _, line in sites(finding)}
+    assert lines == {at(ended, "# use"), at(ended, ".inval(")}
+
+
+@kernel(warps=2)
+def next_phase(k: Builder, *, both: bool = True) -> None:
+    """Two lanes end a phase together; who has heard of them makes the arrivals of the next one."""
+    barrier, told = k.mbarriers("barrier"), k.mbarriers("told")
+    with k.one_thread():
+        k.mbarrier.init(barrier, 2)
+        k.mbarrier.init(told, 2 if both else 1)
+    k.sync_threads()
+    with k.role("first", 0), k.if_(k.lane_id < 2, sync=False):
+        k.mbarrier.arrive(barrier)  # phase 0
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.arrive(told)
+        with k.if_(k.lane_id.eq(1 if both else 2), sync=False):
+            k.mbarrier.arrive(told)
+    with k.role("second", 1), k.elected():
+        k.mbarrier.wait(told, 0)
+        k.mbarrier.arrive(barrier, 2)  # phase 1
+        k.mbarrier.wait(barrier, 1)
+
+
+def test_lanes_tell_one_by_one_of_a_phase_that_they_have_ended_together() -> None:
+    """Condition A."""
+    assert check(next_phase.build()).verdict == "proved"
+    assert check(next_phase.build(both=False)).verdict != "proved"
+
+
+@kernel(warps=1)
+def left(k: Builder, *, both: bool = True) -> None:
+    """Two lanes store to a peer, which ends when each of them, or one, has told it."""
+    k.launch(grid=2, cluster=2)
+    told, words = k.mbarriers("told"), k.shared("words", u32, (2,))
+    with k.one_thread():
+        k.mbarrier.init(told, 2 if both else 1)
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(0)), k.if_(k.lane_id < 2, sync=False):
+        k.mem.store(words[k.lane_id].at(1), 5)  # store
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.arrive(told.at(1), scope="cluster")
+        with k.if_(k.lane_id.eq(1 if both else 2), sync=False):
+            k.mbarrier.arrive(told.at(1), scope="cluster")
+    with k.else_():
+        k.mbarrier.wait(told, 0, scope="cluster")
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_tell_a_peer_one_by_one_of_what_they_have_stored_together(strict: Strict) -> None:
+    """D9."""
+    assert check(left.build(), strict=strict).verdict == "proved"
+    finding = found(check(left.build(both=False), strict=strict), "peer-exit")
+    assert {line for _, line in sites(finding)} == {at(left, "# store")}

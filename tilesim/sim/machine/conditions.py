@@ -33,7 +33,8 @@ class Credit:
     of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
     If it ``releases``, its waiters acquire the clock, in which nothing of its warp's own is later
     than ``position``. Who makes it acts at clock component ``component``, where each of the lanes
-    comes after what the others did up to ``common``: as they are when the credit is made or issued.
+    comes after what the others did up to ``common``: as they are when the credit is made or issued,
+    by the lanes of ``mask``.
     """
 
     warp: Agent
@@ -50,10 +51,20 @@ class Credit:
     position: int = NEVER
     component: int = -1
     common: int = NEVER
+    mask: int = 0
 
     def __post_init__(self) -> None:
         if self.component < 0:
             self.component, self.common = self.warp.component, self.warp.common
+            self.mask = self.warp.mask
+
+    def known_by_parts(self, clock: Clock, row: int = 0) -> bool:
+        """Whether a clock, from ``row`` on, has what each of these lanes did afterwards, in the
+        parts that they have belonged to since."""
+        parts = self.warp.parts
+        if parts is None or not self.mask:
+            return False
+        return parts.lanes_known(clock, row, self.component, self.tick, self.mask)
 
     def lanes_inside(self, pending: int, tx: int) -> int:
         """How many lanes belong to a phase with ``pending`` arrivals and a balance of ``tx``: all,
@@ -80,12 +91,12 @@ class Wait(NamedTuple):
     op: Op
     mask: int
 
-    def known_by_parts(self, clock: Clock) -> bool:
-        """Whether a clock has what each of these lanes did afterwards, in the parts that they have
-        belonged to since."""
+    def known_by_parts(self, clock: Clock, row: int = 0) -> bool:
+        """Whether a clock, from ``row`` on, has what each of these lanes did afterwards, in the
+        parts that they have belonged to since."""
         parts = self.warp.parts
         return parts is not None and parts.lanes_known(
-            clock, 0, self.component, self.tick, self.mask
+            clock, row, self.component, self.tick, self.mask
         )
 
 
@@ -118,7 +129,9 @@ class PhaseRecord:
         known = clock.item
         for credit in self.credits:
             tick = credit.tick
-            if credit.asynchronous or known(credit.component) < tick:
+            if credit.asynchronous:
+                return credit
+            if known(credit.component) < tick and not credit.known_by_parts(clock):
                 return credit
             if credit.component == component and common < tick < now:
                 return credit

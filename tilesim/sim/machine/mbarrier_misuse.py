@@ -108,7 +108,8 @@ def late_uses(
     mbarrier.inval is an ordinary write (A6). What its warp has waited for on this barrier comes
     before it anyhow.
     """
-    known = clock[GENERIC * barrier.machine.components.size :]
+    row = GENERIC * barrier.machine.components.size
+    known = clock[row:]
     uses: list[Credit | Wait] = [*barrier.looks.values()]
     for record, phase in (
         (barrier.current, barrier.phase + 1),
@@ -119,9 +120,10 @@ def late_uses(
         if not own and known[barrier.component] < barrier.base + phase:
             uses += record.credits
     for use in uses:
-        if getattr(use, "asynchronous", False) or clock[use.component] < use.tick:
+        late = clock[use.component] < use.tick and not use.known_by_parts(clock)
+        if getattr(use, "asynchronous", False) or late:
             yield use, False
-        elif known[use.component] < use.tick:
+        elif known[use.component] < use.tick and not use.known_by_parts(clock, row):
             yield use, True
 
 

@@ -37,7 +37,7 @@ class PeerLog:
             return
         # the instruction's own effect has this position, if it has one: it is not marked here
         now = int(warp.clock[warp.component])
-        access = Access(warp, op, warp.component, now, False, False)
+        access = Access(warp, op, warp.component, now, False, False, lanes=warp.mask)
         self.note(cta, access)
         if self._first(warp, cta):
             self._machine.report(
@@ -84,6 +84,8 @@ class PeerLog:
             warps = self._ctas[cta.index].warps
             if any(w.knows_to(access.component) >= access.tick for w in warps):
                 continue
+            if any(_knows_by_parts(w, access) for w in warps):
+                continue
             op, warp = access.op, access.warp
             what = "land" if access.asynchronous else "execute"
             self._machine.report(
@@ -94,6 +96,18 @@ class PeerLog:
                 fix="end the kernel with a cluster barrier after the last remote access, or let "
                 f"CTA {cta.number} wait for it before it exits",
             )
+
+
+def _knows_by_parts(warp: Agent, access: Access) -> bool:
+    """Whether lanes of a warp know what each lane did after an access, in parts of its warp."""
+    parts = access.warp.parts
+    if parts is None or access.asynchronous or access.engine:
+        return False
+    leaves = () if warp.parts is None else warp.parts.leaves
+    return any(
+        parts.lanes_known(clock, 0, access.component, access.tick, access.lanes)
+        for clock in (warp.clock, *(part.clock for part in leaves))
+    )
 
 
 _PAST = {"land": "landed", "execute": "executed"}
