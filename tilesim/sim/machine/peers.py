@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class PeerLog:
-    """The latest access per target CTA, agent and source line: it implies the earlier ones."""
+    """The latest access per target CTA, agent, lanes and source line: it implies those before."""
 
     def __init__(self, machine: Core, ctas: Sequence[Cta]) -> None:
         self._machine = machine
         self._ctas = ctas
         self._started: set[tuple[int, int]] = set()
-        self._latest: dict[tuple[int, int, Loc], tuple[Place, Access]] = {}
+        self._latest: dict[tuple[int, int, int, Loc], tuple[Place, Access]] = {}
 
     def touch(self, warp: Agent, cta: Place) -> None:
         """``warp`` executes an instruction on ``cta``'s shared memory."""
@@ -76,7 +76,7 @@ class PeerLog:
 
     def note(self, cta: Place, access: Access) -> None:
         """An access that may still be under way after its instruction (a copy that lands)."""
-        self._latest[cta.index, access.component, access.op.loc] = (cta, access)
+        self._latest[cta.index, access.component, access.lanes, access.op.loc] = (cta, access)
 
     def report_exits(self) -> None:
         """At the end of a run: accesses that the end of their target CTA does not wait for."""
