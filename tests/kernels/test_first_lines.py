@@ -129,7 +129,7 @@ MISTAKES = (
         (("second", ("k.tcgen05.fence_after", 7)), ("first", "k.mbarrier.arrive(turn)")),
     ),
     Mistake(
-        blackwell.answers_ahead, {"wraps": False}, "launch-control", "this wait passes at once",
+        blackwell.answers_ahead, {"wraps": False}, "race", "this wait passes at once",
         (("warp 0", "# BUG: per use of the slot"),),
     ),
     Mistake(

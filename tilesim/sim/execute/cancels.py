@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, unknown_in
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.unknown import UnknownSteers
+from tilesim.sim.machine.unwritten import is_written
 
 #: the words of a response: the first CTA's x, y, z, and whether a cluster was cancelled
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -74,23 +75,31 @@ def _require_more(w: Warp, op: Op) -> None:
         )
 
 
-#: the words of a response for a warp
-Response = Callable[[Warp, Op], NDArray[Any]]
+class Answer(NamedTuple):
+    """The words of a response for a warp; not ``came``: they are what the memory held before
+    anything was written there."""
+
+    words: NDArray[Any]
+    came: bool = True
+
+
+Response = Callable[[Warp, Op], Answer]
 
 
 def _in_memory(c: Operands, view: View) -> Response:
     """Loads a response from shared memory."""
     access: ViewAccess = c.view(view)
 
-    def load(w: Warp, op: Op) -> NDArray[Any]:
+    def load(w: Warp, op: Op) -> Answer:
         memory, footprint = access.memory(w), access.footprint(w)
+        came = is_written(memory, footprint)
         reading = Access(w, op, w.component, w.tick, False, False)
         w.machine.races.read(memory, footprint, reading, w.clock)
         lost = unknown_in(memory, footprint, op)
         if lost is not None:
             raise UnknownSteers(lost)
         values = np.ascontiguousarray(read_elements(memory, footprint, view.dtype))
-        return values.reshape(-1).view(np.uint32)
+        return Answer(values.reshape(-1).view(np.uint32), came)
 
     return load
 
@@ -99,9 +108,9 @@ def _in_registers(c: Operands, registers: tuple[Expr, Expr]) -> Response:
     """Takes a response from two registers of 64 bits."""
     parts = [c.expr(register) for register in registers]
 
-    def take(w: Warp, op: Op) -> NDArray[Any]:
+    def take(w: Warp, op: Op) -> Answer:
         values = [uniform(part(w), w) & _HALF for part in parts]
-        return np.array(values, dtype=np.uint64).view(np.uint32)
+        return Answer(np.array(values, dtype=np.uint64).view(np.uint32))
 
     return take
 
@@ -131,14 +140,15 @@ def _query(c: Operands, op: Op, effects: Effects) -> Step:
             raise TypeError(f"{op.mnemonic}: a query reads a response and sets a register")
 
     def canceled(w: Warp) -> None:
-        found = int(response(w, op)[_CANCELED])
-        if not found:
+        answer = response(w, op)
+        found = int(answer.words[_CANCELED])
+        if not found and answer.came:  # what nobody has written is a race or worse, and no failure
             _see_failure(w, op)
         assign(w, slot, found)
 
     def coordinate(w: Warp) -> None:
-        words = response(w, op)
-        if not words[_CANCELED]:
+        words, came = response(w, op)
+        if came and not words[_CANCELED]:
             raise BarrierError(
                 "launch-control",
                 f"{op.mnemonic} of {w} on the response of a request that failed (D19)",

@@ -33,6 +33,13 @@ class _Early:
     in_part: bool
 
 
+def is_written(memory: Memory, footprint: Footprint) -> bool:
+    """False for bytes of shared memory that nothing has written."""
+    if memory.mbarriers is None or not memory.tracked or footprint.initialised:
+        return True
+    return memory.table.is_initialised(footprint)
+
+
 class Unwritten:
     """The accesses of one machine that came before anything wrote their bytes."""
 
@@ -48,8 +55,7 @@ class Unwritten:
 
     def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """An access goes on from what is in shared memory; nothing may have written it."""
-        near = memory.mbarriers is not None and memory.tracked
-        if near and not (footprint.initialised or memory.table.is_initialised(footprint)):
+        if not is_written(memory, footprint):
             require_known(access.perhaps, memory.table.perhaps_written(footprint))
             tile = access.write and access.asynchronous
             in_part = tile and any(other.initialised for other in footprint.overlaps)
