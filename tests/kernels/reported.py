@@ -76,7 +76,7 @@ def stored_operand_of_all(k: Builder, *, fault: str = "") -> None:
     with k.one_thread():
         k.mbarrier.arrive_expect_tx(full, v_map.box_bytes)
         k.tma.load(v_map, sV, (0, 0), full)
-    k.mbarrier.wait(full, 0)  # BUG: if no barrier follows
+    k.mbarrier.wait(full, 0)
     k.tile.fill(acc, 0.0)
     k.tile.fill(p, 1.0)
     k.tile.store(sP, p)  # BUG: if no fence follows
@@ -84,7 +84,7 @@ def stored_operand_of_all(k: Builder, *, fault: str = "") -> None:
         k.fence.proxy_async("shared::cta")
     if fault != "barrier":
         k.bar.sync(1, GROUP)
-    multiply_tile(k, acc, sP[:, :], sV[:, :])
+    multiply_tile(k, acc, sP[:, :], sV[:, :])  # BUG: if no barrier precedes
     k.wgmma.wait_group(0)
     k.tile.store(C, acc)
 

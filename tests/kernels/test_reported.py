@@ -42,7 +42,7 @@ FAULTS = (
     Fault(reported.acquires_ahead, "one", "deadlock", "# BUG: if the only stage has yet to be"),
     # pengcuo/FlashMLA-ETAP#3
     Fault(reported.stored_operand_of_all, "fence", "proxy-fence", "# BUG: if no fence follows"),
-    Fault(reported.stored_operand_of_all, "barrier", "race", "# BUG: if no barrier follows"),
+    Fault(reported.stored_operand_of_all, "barrier", "race", "# BUG: if no barrier precedes"),
     # Dao-AILab/flash-attention#2033
     Fault(reported.one_gives_back, "alone", "race", "# BUG: if nobody waits for this warp"),
     # NVIDIA/cudnn-frontend#426

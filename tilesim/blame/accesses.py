@@ -41,6 +41,14 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
         if side.done is None or not {"ld", "st"} & {*kinds}:
             continue
         group = f"tcgen05.{kinds[0]}"
+        next_ = case.sides[0]
+        if next_ is not side and next_.warp is side.warp:
+            return Cause(
+                f"no tcgen05.wait comes between this {side.op.mnemonic} and {next_.op.mnemonic}",
+                (case.who(side.warp, side.done, "is not waited for"),
+                 case.who(next_.warp, next_.done or next_.op, "comes without a wait")),
+                f"tcgen05.wait::{kinds[0]} between the two",
+            )  # fmt: skip
         for done in case.history.between(side.warp, side.at, case.made + 1):
             if any(isinstance(e, fx.WaitsGroup) and e.group == group for e in done.op.effects()):
                 break
@@ -126,7 +134,9 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
         first = link.first
         if group_of(first.op) != "tcgen05" or first.done is None:
             continue
-        made = [c for c in case.history.credits(link.on, first.warp) if c.arrivals > 0]
+        made = [
+            c for c in case.history.credits(link.on, first.warp) if c.arrivals > 0 and c.tx <= 0
+        ]
         after = next((c for c in made if c.issued > first.at), None)
         before = next((c for c in reversed(made) if c.issued < first.at), None)
         for credit in (before, after):
@@ -204,19 +214,47 @@ def _follows_its_wait(case: Case, arrival: Touch) -> bool | None:
     return number_of(passed[-1].on) == number_of(arrival.on)
 
 
+@diagnosis("race", first=True)
+def one_place(case: Case) -> Cause | None:
+    """Two copies that complete one phase of a barrier and fill the same bytes: nothing can order
+    them, one of them is to go elsewhere."""
+    if len(case.sides) < 2 or any(group_of(s.op) != "mbarrier" for s in case.sides[:2]):
+        return None
+    second, first = case.sides[:2]
+    landed = [
+        [
+            (t.on, t.phase) for t in case.history.touches
+            if t.kind == "credit" and t.tx < 0 and t.warp is side.warp and t.op is side.op
+            and t.issued == side.at
+        ] for side in (first, second)
+    ]  # fmt: skip
+    shared = [touched[0] for touched in landed[0] if touched in landed[1]]
+    if first.done is second.done or not shared:
+        return None
+    return Cause(
+        f"two copies that complete the same phase of {shared[0].label} fill the same bytes",
+        tuple(
+            case.who(side.warp, side.done or side.op, "fills bytes that another copy fills")
+            for side in (second, first)
+        ),
+        "let each of the two copies fill its own part",
+    )
+
+
 @diagnosis(*RULES)
 def early_arrival(case: Case) -> Cause | None:
     """An arrival that hands on what its warp still uses: before its access, for the same use."""
     history = case.history
     mir = history.machine.loaded.mir
     nearest: set[int] = set()
-    for link in links(case):
+    for link in links(case, group=True):
         first = link.first
         if first.done is None or group_of(first.op) == "mbarrier" or not _accesses(first.op):
             continue
         if id(first) in nearest:
             continue  # what is waited for before that is about something else
-        if history.credits(link.on, first.warp):
+        if any(c.warp.cta is first.warp.cta and c.warp.role == first.warp.role
+               for c in history.credits(link.on)):  # fmt: skip
             nearest.add(id(first))
         for credit in history.credits(link.on, first.warp):
             op = credit.op
@@ -263,7 +301,10 @@ def completed_before(case: Case) -> Cause | None:
         between = history.between(link.second.warp, link.wait.at, link.second.at)
         if any(isinstance(e, fx.JoinsBarrier) for d in between for e in d.op.effects()):
             continue
-        mine = {op.number for op in history.supplies(first.warp, link.on)}
+        mine = {  # an arrival that expects bytes speaks for the copies that bring them
+            op.number for op in history.supplies(first.warp, link.on)
+            if any(isinstance(e, fx.Arrives) and e.bytes is None for e in op.effects())
+        }  # fmt: skip
         if mine and max(mine) < first.op.number and link.wait.phase >= 0:
             arrival = next(iter(history.credits(link.on, first.warp)), None)
             sides = [] if arrival is None else [case.of(arrival, "arrives before it has written")]
@@ -298,10 +339,23 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
                 and loop_of(mir, p.op) == loop_of(mir, op) is not None
             ]  # fmt: skip
             first = history.executions(other, op.number)[0]
-            if waited and waited[0].at > first.at and op.number < waited[0].op.number:
+            begins = waited and waited[0].at > first.at and op.number < waited[0].op.number
+            if begins or _before_its_slot(case, made[0], waited):
                 return Cause(
                     f"{other} hands {on.label} back before it has waited for what is filled",
                     (case.of(made[0], f"arrives on {on.label} first"),),
                     f"arrive on {on.label} after the wait and the last access of each turn",
                 )
     return None
+
+
+def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
+    """Whether an arrival on a barrier of an array comes before the first wait on the barrier with
+    its number, of another array of as many."""
+    sizes = {
+        touch.on: sum(on.name == touch.on.name and on.cta is touch.on.cta for on in
+                      case.history.objects())
+        for touch in (arrival, *waited) if isinstance(touch.on, Mbarrier)
+    }  # fmt: skip
+    own = [p for p in waited if number_of(p.on) == number_of(arrival.on)]
+    return bool(own) and sizes[own[0].on] == sizes[arrival.on] and arrival.issued < own[0].at

@@ -127,14 +127,20 @@ def _on_another_slot(b: _Balance) -> Cause | None:
 
 def _in_another_cta(b: _Balance) -> Cause | None:
     """The copies name the barrier of another CTA."""
-    others = [] if b.copies else elsewhere(b.case, b.on, bytes_=True)
-    if not others:
-        return None
-    return Cause(
-        f"no copy completes the {b.want} bytes that are expected on {b.on.label}: where there "
-        "is one, it names another barrier",
-        (*b.completing(others), *b.expecting()),
-    )
+    others = elsewhere(b.case, b.on, bytes_=True)
+    if (
+        b.copies
+    ):  # copies of others are astray where nobody expects them, if they are what is missing
+        others = [c for c in others if sum(t.tx for t in b.case.history.credits(c.on)) < 0]
+        if -sum(c.tx for c in others) != b.want - b.have:
+            return None
+        what = f"bytes that are expected on {b.on.label} complete on the barrier of another CTA"
+    else:
+        what = (
+            f"no copy completes the {b.want} bytes that are expected on {b.on.label}: where there "
+            "is one, it names another barrier"
+        )
+    return Cause(what, (*b.completing(others), *b.expecting())) if others else None
 
 
 def _on_another_array(b: _Balance) -> Cause | None:

@@ -191,12 +191,47 @@ def one_each(credits: Iterable[Touch]) -> list[Touch]:
 def no_init(case: Case) -> Cause | None:
     """Barriers are initialised, but not this one: it belongs to the others."""
     history = case.history
+    if _is_coming(case):
+        return None
     inits = [t for t in history.touches if t.kind == "life" and t.at <= case.made]
     if not inits:
         return None
     last = inits[-1]
     return Cause("the barriers that are initialised leave this one out",
                  (case.of(last, f"initialises {last.on.label}"),))  # fmt: skip
+
+
+def _is_coming(case: Case) -> bool:
+    """Whether somebody has begun to initialise barriers, and goes on to the one that was used."""
+    mine = [on for on in about(case) if not on.live]
+    return any(
+        isinstance(e, fx.InitsMbarrier) and case.history.may_name(e.mbar.array, on)
+        and not case.history.ever(number)
+        for on in mine for number, effects in enumerate(case.history.machine.loaded.mir.effects)
+        for e in effects
+    )  # fmt: skip
+
+
+@diagnosis("uninitialised-barrier")
+def used_before_the_init(case: Case) -> Cause | None:
+    """A barrier that another warp has yet to initialise: nothing makes its user wait for that."""
+    if not case.sides or not _is_coming(case):
+        return None
+    side, history = case.sides[0], case.history
+    before = history.between(side.warp, 0, side.at)
+    coming = [
+        (warp, op) for warp in history.machine.warps if warp.cta is side.warp.cta
+        for _, op, effects in history.code_of(warp)
+        if any(isinstance(e, fx.InitsMbarrier) for e in effects) and not history.ever(op.number)
+    ]  # fmt: skip
+    sides = [case.who(warp, op, "initialises barriers") for warp, op in coming[-1:]]
+    if before:
+        sides.append(case.who(side.warp, before[-1], "is the last thing before the use"))
+    return Cause(
+        f"nothing makes {side.warp} wait for the initialisation of the barriers",
+        tuple(sides),
+        "a barrier of threads between the initialisation and the first use",
+    )
 
 
 def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:

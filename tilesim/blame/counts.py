@@ -59,6 +59,13 @@ def _by_all_lanes(
         op = case.sides[0].op
         side = case.who(case.sides[0].warp, op, f"is executed by all {_LANES} lanes")
     init = case.init(on)
+    if init is not None and any(isinstance(e, fx.Arrives) and e.asynchronous for e in op.effects()):
+        return Cause(
+            f"each lane's {op.mnemonic} on {on.label}, which counts {on.expected}, stands for the "
+            "copies of that lane",
+            (init, side),
+            f"count all lanes that execute {op.mnemonic} on {on.label}",
+        )
     return Cause(
         f"all {_LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
         "elect one",
@@ -124,7 +131,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         if lanes is not None:
             return lanes
         total = per_turn if per_turn != on.expected else total
-        if total < on.expected and case.finding.rule != "deadlock":
+        if total < on.expected and (case.finding.rule != "deadlock" or _to_come(case, on, each)):
             continue
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
@@ -175,6 +182,16 @@ def adds_its_own(case: Case) -> Cause | None:
                 f"use .noinc, or let others make the arrivals that {on.label} counts",
             )
     return None
+
+
+def _to_come(case: Case, on: Mbarrier, each: dict[Maker, int]) -> bool:
+    """Whether a warp that has not arrived yet would, once what it waits for itself has come: how
+    many arrivals there are says nothing of the count then."""
+    graph, made = case.history.waits_for, {warp for warp, _ in each}
+    waiters = [s.warp for s in case.history.stuck if s.on is on]
+    return graph is not None and any(
+        warp not in made for waiter in waiters for warp, _ in graph.suppliers(waiter)
+    )
 
 
 def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:

@@ -61,11 +61,20 @@ def explained(
 
 
 def _causes_first(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Of the findings with the first one's rule, one that has a cause comes first."""
-    for place, finding in enumerate(findings):
-        if finding.cause and finding.rule == findings[0].rule:
-            return (finding, *findings[:place], *findings[place + 1 :])
-    return tuple(findings)
+    """Of the findings with the first one's rule, one that has a cause comes first; before one of
+    lanes of a warp another one of the same accesses, by which they have met as well."""
+    known = [f for f in findings if f.cause and f.rule == findings[0].rule]
+    if not known:
+        return tuple(findings)
+    first = known[0]
+    if first.diagnosis == "lanes_of_a_warp":
+        lines = {p.loc for p in first.participants}
+        others = (
+            f for f in known
+            if f.diagnosis != first.diagnosis and {p.loc for p in f.participants} == lines
+        )  # fmt: skip
+        first = next(others, first)
+    return (first, *(f for f in findings if f is not first))
 
 
 def _repeated(finding: Finding, history: History) -> Finding:

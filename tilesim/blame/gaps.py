@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim.blame.barriers import about, inits, label_of
+from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
@@ -114,11 +114,14 @@ def unobserved(case: Case) -> Cause | None:
         lost = [t for t in told if t.on.label.partition("[")[0] not in names]
         if not lost or _waits_for_array(case, second.warp, lost[0].on):
             continue
-        wrong = _waits_with(case, first, second)
+        wrong, again = _waits_with(case, first, second), _waits_again(case, second)
+        if wrong is None and again is not None:
+            wrong, what = again, f"{second.warp} waits on {again.on.label} a second time, and"
+        elif wrong is not None:
+            what = f"{second.warp} waits on {wrong.on.label} as {first.warp} does, and"
         if wrong is not None:
             return Cause(
-                f"{second.warp} waits on {wrong.on.label} as {first.warp} does, which tells it on "
-                f"{lost[0].on.label}",
+                f"{what} {first.warp} tells it on {lost[0].on.label}",
                 (case.of(wrong, f"waits on {wrong.on.label}"),
                  case.of(lost[0], f"arrives on {lost[0].on.label}")),
                 f"let {second.warp} wait for {lost[0].on.label} before its access",
@@ -147,6 +150,19 @@ def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
     if first.warp not in users or {u.role for u in users} != {first.warp.role, second.warp.role}:
         return None
     return wait if loop_of(mir, wait.op) == loop_of(mir, second.op) else None
+
+
+def _waits_again(case: Case, second: Side) -> Touch | None:
+    """The last wait before an access, if its warp has passed the same phase before, by another
+    instruction: it has nothing to wait for there."""
+    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+    if len(passed) < 2:
+        return None
+    wait, mir = passed[-1], case.history.machine.loaded.mir
+    again = any(
+        p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed[:-1]
+    )
+    return wait if again and loop_of(mir, wait.op) == loop_of(mir, second.op) else None
 
 
 def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
@@ -253,6 +269,8 @@ def never_waited_for(case: Case) -> Cause | None:
     second, first = case.sides[:2]
     loop = loop_of(mir, first.op)
     if first.op is not second.op or group_of(first.op) != "mbarrier" or loop is None:
+        return None
+    if first.warp is not second.warp:
         return None
     if first.done is None or second.done is None or not (first.sure and second.sure):
         return None
@@ -375,7 +393,7 @@ def gap(case: Case) -> Cause | None:
         later, earlier = earlier, later
     before = _last(case, later, _SYNCHRONISE)
     if before is None:
-        return None
+        return _no_synchronisation(case, later, earlier)
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number < later.op.number and behind:
         sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
@@ -390,6 +408,17 @@ def gap(case: Case) -> Cause | None:
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),
+        _meet(case, later, earlier),
+    )
+
+
+def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
+    """Neither waits for anything: what stands further down is to wait for the other."""
+    if earlier.op.number > later.op.number:
+        later, earlier = earlier, later
+    return Cause(
+        f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
+        (case.who(later.warp, later.done or later.op, "comes without a wait"),),
         _meet(case, later, earlier),
     )
 
@@ -448,24 +477,3 @@ def _last(case: Case, side: Side, kinds: tuple[type, ...]) -> Done | None:
     """The last instruction with such an effect that a warp has executed before its access."""
     done = reversed(case.history.between(side.warp, 0, side.at))
     return next((d for d in done if any(isinstance(e, kinds) for e in d.op.effects())), None)
-
-
-@diagnosis("async-at-exit")
-def uneven(case: Case) -> Cause | None:
-    """More copies are issued than are waited for: the loops of two roles differ."""
-    history = case.history
-    mir = history.machine.loaded.mir
-    for on in about(case):
-        waiting = [t for t in history.touches if t.kind == "pass" and t.on is on]
-        for side in case.sides:
-            issues = loop_of(mir, side.op)
-            waits = loop_of(mir, waiting[-1].op) if waiting else None
-            if issues is not None and waits is not None and issues != waits:
-                times = len(history.executions(side.warp, side.op.number))
-                return Cause(
-                    f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
-                    (case.who(side.warp, issues, "issues one copy too many"),
-                     case.who(waiting[-1].warp, waits, "waits once too few")),
-                    "let both loops make the same number of trips",
-                )  # fmt: skip
-    return None

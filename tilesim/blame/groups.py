@@ -32,6 +32,19 @@ def _pending(done: Done, group: str) -> int | None:
 _GROUPS = ("wgmma", "bulk", "cp.async")
 
 
+@diagnosis("wgmma-order", first=True)
+def no_fence_of_registers(case: Case) -> Cause | None:
+    """A product without the wgmma.fence behind the last access to its registers."""
+    if "needs a wgmma.fence" not in case.finding.message or not case.sides:
+        return None
+    side = case.sides[0]
+    return Cause(
+        "no wgmma.fence comes between the last access to the registers and this "
+        f"{side.op.mnemonic}",
+        (case.who(side.warp, side.done or side.op, "comes without a fence"),),
+    )
+
+
 @diagnosis(*RULES, "async-at-exit", "bulk-group")
 def unfinished_group(case: Case) -> Cause | None:
     """An asynchronous operation that is handed on while it is under way: the wait_group behind it
@@ -53,7 +66,7 @@ def unfinished_group(case: Case) -> Cause | None:
             release, end = _spoken_for(case, side, 1 << 62 if met is None else met)
             if release is None and met is None:
                 continue
-        cause = _in_flight(case, side, group, release, end)
+        cause = _waits_for_itself(case, side, group) or _in_flight(case, side, group, release, end)
         if cause is not None:
             return cause
     return None
@@ -186,6 +199,39 @@ def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause 
     )
 
 
+def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
+    """The warp of an operation makes the other side's access as well, in the same turn, and has
+    waited for the operation before that: only the other side has not."""
+    other = case.sides[0]
+    if other.warp is side.warp or other.warp.cta is not side.warp.cta or other.done is None:
+        return None
+    own = next(
+        (
+            d for d in case.history.executions(side.warp, other.op.number)
+            if d.at > side.at and d.turns == other.done.turns
+        ),
+        None,
+    )  # fmt: skip
+    committed = 0
+    for done in () if own is None else case.history.between(side.warp, side.at, own.at):
+        committed += _has(done, fx.Commits, group)
+        pending = _pending(done, group)
+        if pending is not None and committed > pending:
+            return _alone(case, side, done)
+    return None
+
+
+def _alone(case: Case, side: Side, waited: Done) -> Cause:
+    """The warp of an operation waits for it, and the other side does not wait for that."""
+    other = case.sides[0]
+    return Cause(
+        f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
+        (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
+         case.who(side.warp, waited, "waits alone")),
+        f"a barrier of threads between this {waited.op.mnemonic} and the access",
+    )  # fmt: skip
+
+
 def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
     """The wait for an operation is there, later, and the other side does not wait for that."""
     mir, other = case.history.machine.loaded.mir, case.sides[0]
@@ -198,12 +244,7 @@ def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
     )  # fmt: skip
     if waited is None or other.warp is side.warp or other.warp.cta is not side.warp.cta:
         return None
-    return Cause(
-        f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
-        (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
-         case.who(side.warp, waited, "waits alone")),
-        f"a barrier of threads between this {waited.op.mnemonic} and the access",
-    )  # fmt: skip
+    return _alone(case, side, waited)
 
 
 def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
@@ -230,6 +271,8 @@ def _too_few(
     if others and loop is not None and loop_of(mir, others[0].op) != loop and others[0].done:
         later = case.history.between(side.warp, waited.at, others[0].done.at)
         outside = [d for d in later if not _inside(mir, d.op, waited.op)]
+        if not outside and not _raced(case):
+            outside = [others[0].done]
         if outside:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
@@ -264,6 +307,12 @@ def _too_few(
         f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
         "group in every turn",
     )
+
+
+def _raced(case: Case) -> bool:
+    """Whether the memory that operations use is overwritten in the run: they are waited for too
+    late in their loop as well."""
+    return any(finding.rule == "race" for finding in case.history.machine.outcome.findings)
 
 
 def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:

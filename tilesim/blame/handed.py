@@ -13,7 +13,7 @@ from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import loop_of, loop_range
-from tilesim.blame.races import RULES, directions, group_of
+from tilesim.blame.races import RULES, directions, group_of, writes
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
@@ -99,6 +99,114 @@ def unpublished(case: Case) -> Cause | None:
                      *(() if other.op is done.op else
                        (case.who(other.warp, other, f"{own} the same word"),))),
                     fix,
+                )  # fmt: skip
+    return None
+
+
+@diagnosis("deadlock")
+def another_value(case: Case) -> Cause | None:
+    """A word that is polled for a value which is not the one that it is left with."""
+    history = case.history
+    for stuck in history.stuck:
+        if not stuck.blocked.polling or stuck.blocked.on is not None:
+            continue
+        done = reversed(history.between(stuck.warp, 0, 1 << 62))
+        asked = next((d for d in done if _strong(d.op, fx.Reads)), None)
+        word = None if asked is None else _word(asked.op)
+        told = [
+            d for w in history.machine.warps for d in history.between(w, 0, 1 << 62)
+            if _strong(d.op, fx.Writes) and _word(d.op) == word
+        ] if word is not None else []  # fmt: skip
+        if asked is None or word is None or not told:
+            continue
+        last = max(told, key=lambda d: d.at)
+        return Cause(
+            f"{stuck.warp} polls {word.name} for another value than it is left with",
+            (case.who(stuck.warp, stuck.blocked.loc, "polls for ever"),
+             case.who(last.warp, last, "is the last to change what it polls")),
+        )  # fmt: skip
+    return None
+
+
+@diagnosis("race", first=True)
+def too_narrow(case: Case) -> Cause | None:
+    """Two strong accesses to one word from different CTAs, one of them with a scope that leaves the
+    other CTA out."""
+    if len(case.sides) < 2 or case.sides[0].warp.cta is case.sides[1].warp.cta:
+        return None
+    near = case.sides[0].warp.cta.cluster is case.sides[1].warp.cta.cluster
+    found = [
+        (side, _strong(side.op, fx.Writes) or _strong(side.op, fx.Reads)) for side in case.sides[:2]
+    ]
+    narrow = [(side, e.scope) for side, e in found if e is not None and _REACH[e.scope] < 2 - near]
+    if any(effect is None for _, effect in found) or not narrow:
+        return None
+    side, scope = narrow[0]
+    others = (other for other in case.sides[:2] if other.op is not side.op)
+    return Cause(
+        f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
+        (case.who(side.warp, side.done or side.op, f"accesses the word with scope {scope}"),
+         *(case.who(o.warp, o.done or o.op, "accesses the same word") for o in others)),
+        f"give this {side.op.mnemonic} a scope that both sides are in",
+    )  # fmt: skip
+
+
+@diagnosis("race", "tcgen05-order")
+def quiet_round(case: Case) -> Cause | None:
+    """A cluster barrier between the two, at which the first side arrives without releasing."""
+    if not any(_QUIET.search(note) for note in case.finding.notes):
+        return None
+    for first, second in directions(case):
+        ctas = first.warp.cta, second.warp.cta
+        if ctas[0] is ctas[1] or ctas[0].cluster is not ctas[1].cluster:
+            continue
+        told = [
+            d for d in case.history.between(first.warp, first.at, case.made)
+            for e in d.op.effects() if isinstance(e, fx.JoinsCluster) and e.arrives
+        ]  # fmt: skip
+        if told and any(e.sem == "relaxed" for e in told[0].op.effects()
+                        if isinstance(e, fx.JoinsCluster)):  # fmt: skip
+            return Cause(
+                f"this {told[0].op.mnemonic} is relaxed: it hands nothing on",
+                (case.who(first.warp, told[0], "arrives at the cluster barrier with .relaxed"),),
+                "let the arrival release (the default)",
+            )
+    return None
+
+
+@diagnosis("race")
+def heard_for(case: Case) -> Cause | None:
+    """One thread waits for a flag for several warps, which do not wait for it: the barrier of
+    threads behind it is missing."""
+    for first, second in directions(case):
+        if not writes(first.op) or writes(second.op) or second.done is None:
+            continue
+        if first.warp.cta is second.warp.cta:
+            continue
+        words = {
+            _word(d.op) for w in case.history.machine.warps if w.cta is first.warp.cta
+            for d in case.history.between(w, 0, 1 << 62) if _strong(d.op, fx.Writes)
+        }  # fmt: skip
+        for warp in case.history.machine.warps:
+            if warp is second.warp or warp.cta is not second.warp.cta:
+                continue
+            for _, op, _ in case.history.code_of(warp):
+                flag = _strong(op, fx.Reads)
+                if flag is None or flag.view.tensor not in words or op.number > second.op.number:
+                    continue
+                asked = case.history.executions(warp, op.number)
+                if not asked or not _same_code(case, second, op):
+                    continue
+                last = max((d for d in asked if d.turns[:1] == second.done.turns[:1]),
+                           key=lambda d: d.at, default=asked[-1])  # fmt: skip
+                if _meet(case, warp, last.at, second.warp, second.at):
+                    continue
+                return Cause(
+                    f"{warp} waits for a flag for {second.warp} as well, and no barrier of threads "
+                    "lies behind that",
+                    (case.who(second.warp, second.done, f"does not wait for {warp}"),
+                     case.who(warp, last, "waits for all of them")),
+                    f"a barrier of the threads for which {warp} waits, behind its {op.mnemonic}",
                 )  # fmt: skip
     return None
 
@@ -208,13 +316,18 @@ def _met(case: Case, side: Side, warp: Agent, at: int) -> bool:
     """Whether a warp has joined a barrier of threads after an access of a side and before it hands
     on; that the side has joined as well is what the barrier is for."""
 
-    def joins(of: Agent) -> set[object]:
-        return {
-            t.on for t in case.history.touches
-            if t.kind == "join" and t.warp is of and side.at < t.issued < at
-        }  # fmt: skip
+    return _meet(case, side.warp, side.at, warp, at)
 
-    return bool(joins(side.warp) & joins(warp))
+
+def _meet(case: Case, first: Agent, after: int, second: Agent, before: int) -> bool:
+    """Whether two warps are in one round of a barrier of threads, to which the first one comes
+    after a time, and the second one before another; who waits there may have come early."""
+    rounds = [
+        {(t.on, t.phase) for t in case.history.touches if t.kind == "join" and t.warp is warp
+         and (t.issued > after if warp is first else t.issued < before)}
+        for warp in (first, second)
+    ]  # fmt: skip
+    return bool(rounds[0] & rounds[1])
 
 
 @diagnosis(*RULES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from tilesim.blame.barriers import about
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done
-from tilesim.blame.places import branch_past, loop_range
+from tilesim.blame.places import branch_past, loop_of, loop_range
 from tilesim.blame.races import group_of
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
@@ -24,6 +25,9 @@ def after_the_init(case: Case) -> Cause | None:
     """The initialisation is not handed on: what is missing stands behind the last one."""
     for side in reversed(case.sides):
         if any(isinstance(e, fx.InitsMbarrier) for e in side.op.effects()):
+            over = _invalidated(case, side)
+            if over is not None:
+                return _unawaited(case, over)
             last = side.op
             for number, op, effects in case.history.code_of(side.warp):
                 near = 0 < number - last.number < _NEAR
@@ -48,6 +52,25 @@ def who_takes(case: Case) -> Cause | None:
             return Cause(f"{stuck.warp} wants registers that nobody gives back",
                          (case.who(stuck.warp, op, "waits for registers"),))  # fmt: skip
     return None
+
+
+_MAP_FENCE = re.compile(r"no (fence\.proxy\.tensormap::generic\.(acquire|release))")
+
+
+@diagnosis("proxy-fence", first=True)
+def fence_of_maps(case: Case) -> Cause | None:
+    """A map in memory that is used without the fence which hands it over, or which takes it."""
+    missing = _MAP_FENCE.search(case.finding.message)
+    if missing is None or len(case.sides) < 2:
+        return None
+    user, writer = case.sides[:2]
+    taken = missing[2] == "acquire"
+    side = user if taken else writer
+    place = "comes before this use of the map" if taken else "follows this write of the map"
+    return Cause(
+        f"no {missing[1]} {place}",
+        (case.who(side.warp, side.done or side.op, f"comes without {missing[1]}"),),
+    )
 
 
 @diagnosis("proxy-fence")
@@ -115,6 +138,27 @@ def _rounds(case: Case, warp: Agent) -> list[Done]:
         d for d in done
         if any(isinstance(e, fx.JoinsCluster) and e.arrives for e in d.op.effects())
     ]  # fmt: skip
+
+
+@diagnosis("async-at-exit")
+def uneven(case: Case) -> Cause | None:
+    """More copies are issued than are waited for: the loops of two roles differ."""
+    history = case.history
+    mir = history.machine.loaded.mir
+    for on in about(case):
+        waiting = [t for t in history.touches if t.kind == "pass" and t.on is on]
+        for side in case.sides:
+            issues = loop_of(mir, side.op)
+            waits = loop_of(mir, waiting[-1].op) if waiting else None
+            if issues is not None and waits is not None and issues != waits:
+                times = len(history.executions(side.warp, side.op.number))
+                return Cause(
+                    f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
+                    (case.who(side.warp, issues, "issues one copy too many"),
+                     case.who(waiting[-1].warp, waits, "waits once too few")),
+                    "let both loops make the same number of trips",
+                )  # fmt: skip
+    return None
 
 
 @diagnosis("peer-exit")
@@ -218,12 +262,58 @@ def before_the_inval(case: Case) -> Cause | None:
                     "a barrier is invalidated twice",
                     (case.who(side.warp, side.op, "names a barrier that is invalid already"),),
                 )
-            for done in reversed(case.history.between(side.warp, 0, side.at)):
-                if not any(
-                    isinstance(e, fx.InvalidatesMbarrier | fx.Elects) for e in done.op.effects()
-                ):
-                    return Cause(
-                        "nothing makes the warp wait for all users before it invalidates",
-                        (case.who(side.warp, done, "is the last thing before mbarrier.inval"),),
-                    )
+            return None if side.done is None else _unawaited(case, side.done)
     return None
+
+
+def _invalidated(case: Case, side: Side) -> Done | None:
+    """The last invalidation of a barrier before the warp of a side has initialised it again."""
+    arrays = [e.mbar.array for e in side.op.effects() if isinstance(e, fx.InitsMbarrier)]
+    done = case.history.between(side.warp, 0, side.at)
+    return next(
+        (
+            d for d in reversed(done) for e in d.op.effects()
+            if isinstance(e, fx.InvalidatesMbarrier) and e.mbar.array in arrays
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _unawaited(case: Case, invalidation: Done) -> Cause | None:
+    """Who invalidates a barrier does not wait for its users: what it does before that."""
+    for done in reversed(case.history.between(invalidation.warp, 0, invalidation.at)):
+        if not any(isinstance(e, fx.InvalidatesMbarrier | fx.Elects) for e in done.op.effects()):
+            return Cause(
+                "nothing makes the warp wait for all users before it invalidates",
+                (case.who(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
+                "let it wait until nobody uses the barrier any more, then invalidate it",
+            )
+    return None
+
+
+@diagnosis("race")
+def before_the_grids(case: Case) -> Cause | None:
+    """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
+    if "griddepcontrol.wait" not in case.finding.message or not case.sides:
+        return None
+    side, history = case.sides[0], case.history
+    waits = [
+        op for _, op, effects in history.code_of(side.warp)
+        if any(isinstance(e, fx.WaitsGrids) for e in effects)
+    ]  # fmt: skip
+    if not waits:
+        elsewhere = any(
+            isinstance(e, fx.WaitsGrids)
+            for effects in history.machine.loaded.mir.effects for e in effects
+        )  # fmt: skip
+        who = str(side.warp.role) if elsewhere else "the kernel"
+        return Cause(
+            f"nothing makes {who} wait for earlier grids",
+            (case.who(side.warp, side.done or side.op, "comes without a wait for them"),),
+        )
+    return Cause(
+        f"this {waits[0].mnemonic} comes after what it is for",
+        (case.who(side.warp, waits[0], "comes too late"),
+         case.who(side.warp, side.done or side.op, "comes before it")),
+        f"{waits[0].mnemonic} before the first use of what earlier grids produce",
+    )  # fmt: skip

@@ -67,11 +67,13 @@ def _guards(case: Case, wait: Touch, side: Side) -> bool:
 
 def directions(case: Case) -> Iterator[tuple[Side, Side]]:
     """The two sides as first and second; one warp is its own second only where its operations are
-    asynchronous."""
+    asynchronous. What frees tensor memory is second."""
     if len(case.sides) < 2:
         return
     later, earlier = case.sides[:2]
     for first, second in ((earlier, later), (later, earlier)):
+        if any(isinstance(e, fx.FreesTmem) for e in first.op.effects()):
+            continue
         if first.warp is not second.warp or group_of(first.op):
             yield first, second
 
@@ -286,11 +288,14 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         )
     if read in slots and waited != read:
         release = _released(case, second, link.on.name)
+        alone = read == tracked and not any(
+            t.kind == "pass" and t.on is landing for t in case.history.touches
+        )
         own = case.who(second.warp, second.op, f"accesses slot {read}")
         its = case.of(wait, f"waits on {link.on.label}")
         return Cause(
             f"slot {read} is accessed after a wait on {link.on.label}",
-            (its, own) if release == read else (own, its),
+            (its, own) if release == read or alone else (own, its),
             f"wait for the barrier of slot {read}, or access slot {waited}",
         )
     return None

@@ -98,6 +98,14 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                      case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")),
                     "arrive on the barrier of the slot that was used, after its use",
                 )  # fmt: skip
+            begun = None if early is None else _begun_at_once(case, stuck, early)
+            if begun is not None:
+                return Cause(
+                    f"this wait passes at once: parity 1 on {begun.on.label}, of which no phase "
+                    f"has completed, although {stuck.warp} has yet to fill what it guards",
+                    (case.of(begun, f"passes {begun.on.label} before any phase has completed"),),
+                    f"wait for parity 0 on {begun.on.label} first: who consumes starts with 0",
+                )
             own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")
             steps = _stepped_twice(case, stuck, op)
             sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
@@ -190,6 +198,15 @@ def _stepped_twice(case: Case, stuck: Stuck, op: Op) -> list[Loc]:
     return [loc for loc in (where, step.loc) if loc is not None]
 
 
+def _begun_at_once(case: Case, stuck: Stuck, arrival: Touch) -> Touch | None:
+    """The wait before an arrival on the barrier of who fills, if it has passed before any phase of
+    a barrier that this one completes."""
+    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
+    if not passed or passed[-1].phase >= 0 or not isinstance(passed[-1].on, Mbarrier):
+        return None
+    return passed[-1] if case.history.supplies(stuck.warp, passed[-1].on) else None
+
+
 def _odd(case: Case, arrival: Touch) -> bool:
     """Whether an arrival names another slot than the wait that comes before it."""
     passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
@@ -228,7 +245,8 @@ def _copies(case: Case, stuck: Stuck) -> bool:
 def _fills(case: Case, stuck: Stuck) -> bool:
     """Whether a warp has the copies or products that others wait for."""
     return _copies(case, stuck) or any(
-        isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp")
+        (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
+        or (isinstance(e, fx.Issues) and e.group == "cp.async")
         for _, _, effects in case.history.code_of(stuck.warp) for e in effects
     )  # fmt: skip
 

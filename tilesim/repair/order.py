@@ -116,6 +116,15 @@ MENDED: dict[str, tuple[str, ...]] = {
     "to_itself": ("slot", "rank"),
     "other_counts": ("threads",),
     "unfenced": ("tcgen05 fence", "move"),
+    "another_value": ("slot", "condition", "trips", "number"),
+    "too_narrow": ("names",),
+    "quiet_round": ("names",),
+    "heard_for": ("meeting",),
+    "one_place": ("data slot", "number", "mask"),
+    "no_fence_of_registers": ("wgmma", "move"),
+    "fence_of_maps": ("proxy fence", "memory fence", "move"),
+    "used_before_the_init": ("meeting", "move"),
+    "before_the_grids": ("grid wait", "move"),
     "used_up": ("phase", "missing arrival", "trips", "move", "arrival too many"),
 }  # fmt: skip
 

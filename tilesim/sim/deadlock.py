@@ -172,6 +172,9 @@ def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
                     f"{on.phase}, or do not wait for that phase"
                 )
             return f"let somebody arrive on {on.label}, or lower its init count"
+    polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
+    if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
+        return f"let somebody store, or add up, the value by which {polls[0]} leaves its loop"
     return (
         "compare each waiter's parity with the phase the barrier is in (producers start with "
         "parity 1, consumers with 0), and the init counts with the arrivals of one phase"
