@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -50,6 +51,10 @@ FAULTS = (
     Fault(variants.behind_a_grid, "none", "race", "makes the kernel wait for earlier grids"),
     Fault(variants.behind_a_grid, "late", "race", "griddepcontrol.wait comes after what it is for"),
     Fault(variants.across_warps, "warp", "race", "nothing that warp 0 executes before its access"),
+    Fault(variants.numbers_drawn, "slot", "race", "is accessed after a wait on CTA 0 full[1]"),
+    Fault(variants.own_state, "wrap", "deadlock", "the slot of who would starts over before it"),
+    Fault(variants.own_state, "always", "deadlock", "has not waited for phase 0"),
+    Fault(variants.query_per_tile, "early", "race", "arrival on q_empty[0] hands on what read"),
     Fault(variants_blackwell.pair_of_ctas, "own", "deadlock", "on the barrier of another CTA"),
     Fault(variants_blackwell.pair_of_ctas, "free", "tmem-lifetime", "wait for epilogue (CTA 0"),
     Fault(variants_blackwell.scores_in_place, "begin", "uninitialised-barrier",
@@ -86,3 +91,24 @@ def test_its_cause_is_the_headline(fault: Fault, monkeypatch: pytest.MonkeyPatch
 def test_without_it_the_kernel_is_proved(kernel: Kernel) -> None:
     report = check(kernel.build())
     assert (report.verdict, report.findings) == ("proved", ()), report
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "repair"),
+    [
+        (variants.persistent, "parity", "phase (n1 // 3) & 1 instead of"),
+        (variants.two_queries, "guard", "barrier v_empty[i % 2] instead of k_empty[i % 2]"),
+        (variants.ring_of_stores, "alone", "barrier.sync before st"),
+        (variants.one_in_flight, "last", "wgmma.wait_group before tile.store"),
+        (variants.maps_by_turns, "acquire", "fence.proxy.tensormap::generic.acquire before"),
+        (variants_blackwell.pair_of_ctas, "own", "barrier full[i % 2].at(0) instead of"),
+        (variants_blackwell.two_answers, "slot", "barrier full[worker_turn % 2] instead of"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kernel) else None,
+)
+def test_the_real_fix_is_suggested_first(kernel: Kernel, fault: str, repair: str) -> None:
+    repairs = check(kernel.build(fault=fault), suggest=timedelta(minutes=10)).repairs
+    assert repairs is not None
+    first = repairs.found[0]
+    assert first.what.startswith(repair), repairs
+    assert check(first.program).verdict == "proved"

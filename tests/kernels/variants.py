@@ -328,3 +328,104 @@ def across_warps(k: Builder, *, fault: str = "") -> None:
         k.sync_threads()
     k.mem.load(x, words[k.thread_id ^ 32])  # @warp
     k.mem.store(Y[k.thread_id], x)
+
+
+@kernel(warps=5)
+def numbers_drawn(k: Builder, *, fault: str = "", tiles: int = 5) -> None:
+    """One warp draws numbers of tiles for the others, in two slots by turns."""
+    k.launch(grid=2)
+    Y, drawn = k.tensor("Y", s32, (tiles, GROUP)), k.tensor("drawn", s32, (1,))
+    number = k.shared("number", s32, (2,))
+    full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
+    open_cta(k, (full, 1), (empty, 4))
+    with k.role("draw", 4), k.elected():
+        tile, n = k.var("tile", 0), k.var("n", 0)
+        with k.while_(tile < tiles):
+            k.mbarrier.wait(empty[n % 2], ((n // 2) & 1) ^ 1)
+            k.mem.atomic(drawn[0], "add", 1, result=tile)
+            k.mem.store(number[n % 2], tile)
+            k.mbarrier.arrive(full[n % 2])
+            k.assign(n, n + 1)
+    with k.role("use", range(4)):
+        mine, m = k.var("mine", 0), k.var("m", 0)
+        with k.while_(mine < tiles):
+            k.mbarrier.wait(full[m % 2], (m // 2) & 1)
+            k.mem.load(mine, number[0 if fault == "slot" else m % 2])  # @slot
+            k.sync_warp()
+            with k.elected():
+                k.mbarrier.arrive(empty[m % 2])
+            with k.if_(mine < tiles):
+                k.mem.store(Y[mine, k.thread_id], mine)
+            k.assign(m, m + 1)
+
+
+@kernel(warps=5)
+def own_state(k: Builder, *, fault: str = "", n: int = 7) -> None:
+    """Three stages; each role keeps its slot and parity in registers."""
+    X, Y = k.tensor("X", f32, (n, GROUP)), k.tensor("Y", f32, (n, GROUP))
+    tile, x = k.shared("tile", f32, (3, GROUP)), k.var("x", dtype=f32)
+    full, empty = k.mbarriers("full", 3), k.mbarriers("empty", 3)
+    open_cta(k, (full, 1), (empty, 4))
+    with k.role("load", 4), k.elected():
+        slot, parity = k.var("slot", 0), k.var("parity", 1)
+        with k.loop(n) as i:
+            k.mbarrier.wait(empty[slot], parity)
+            k.mbarrier.arrive_expect_tx(full[slot], tile[0].nbytes)
+            k.bulk.load(tile[slot], X[i], full[slot])
+            k.assign(slot, slot + 1)
+            with k.if_(slot.eq(2 if fault == "wrap" else 3)):  # @wrap
+                k.assign(slot, 0)
+                k.assign(parity, parity ^ 1)
+    with k.role("read", range(4)):
+        at, phase = k.var("at", 0), k.var("phase", 0)
+        with k.loop(n) as i:
+            k.mbarrier.wait(full[at], phase)
+            k.mem.load(x, tile[at, k.thread_id])
+            k.sync_warp()
+            with k.elected():
+                k.mbarrier.arrive(empty[at])
+            k.mem.store(Y[i, k.thread_id], x)
+            k.assign(at, at + 1)
+            if fault == "always":
+                k.assign(phase, phase ^ 1)  # @always
+            with k.if_(at.eq(3)):
+                k.assign(at, 0)
+                if fault != "always":
+                    k.assign(phase, phase ^ 1)
+
+
+@kernel(warps=5)
+def query_per_tile(k: Builder, *, fault: str = "", tiles: int = 3, keys: int = 3) -> None:
+    """A query stays while its keys pass, and is given back behind them."""
+    Q, K, Y = (
+        k.tensor(name, f32, (n, GROUP)) for name, n in (("Q", tiles), ("K", keys), ("Y", tiles))
+    )
+    query, ring = k.shared("query", f32, (GROUP,)), k.shared("ring", f32, (2, GROUP))
+    q_full, q_empty = k.mbarriers("q_full"), k.mbarriers("q_empty")
+    k_full, k_empty = k.mbarriers("k_full", 2), k.mbarriers("k_empty", 2)
+    open_cta(k, (q_full, 1), (q_empty, GROUP), (k_full, 1), (k_empty, GROUP))
+    with k.role("load", 4), k.elected(), k.loop(tiles) as t:
+        k.mbarrier.wait(q_empty, (t & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(q_full, query.nbytes)
+        k.bulk.load(query, Q[t], q_full)
+        with k.loop(keys) as i:
+            n = t * keys + i
+            k.mbarrier.wait(k_empty[n % 2], ((n // 2) & 1) ^ 1)
+            k.mbarrier.arrive_expect_tx(k_full[n % 2], query.nbytes)
+            k.bulk.load(ring[n % 2], K[i], k_full[n % 2])
+    x, y, total = (k.var(name, dtype=f32) for name in ("x", "y", "total"))
+    with k.role("read", range(4)), k.loop(tiles) as t:
+        k.mbarrier.wait(q_full, t & 1)
+        k.assign(total, 0.0)
+        if fault == "early":
+            k.mbarrier.arrive(q_empty)  # @early
+        with k.loop(keys) as i:
+            n = t * keys + i
+            k.mbarrier.wait(k_full[n % 2], (n // 2) & 1)
+            k.mem.load(x, query[k.thread_id])
+            k.mem.load(y, ring[n % 2, k.thread_id])
+            k.mbarrier.arrive(k_empty[n % 2])
+            k.assign(total, total + x * y)
+        if fault != "early":
+            k.mbarrier.arrive(q_empty)
+        k.mem.store(Y[t, k.thread_id], total)

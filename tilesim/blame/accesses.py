@@ -10,6 +10,7 @@ from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
 from tilesim.blame.races import RULES, Link, directions, group_of, links, number_of, writes
 from tilesim.ir import effects as fx
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -267,7 +268,8 @@ def early_arrival(case: Case) -> Cause | None:
                 for e in d.op.effects()
             ):
                 continue  # they have met since
-            if loop_of(mir, op) == loop_of(mir, first.op) and len(times) == first.done.nth + 1:
+            together = loop_of(mir, op) == loop_of(mir, first.op)
+            if (together and len(times) == first.done.nth + 1) or _around(mir, times, first.done):
                 return Cause(
                     f"this arrival on {link.on.label} hands on what {first.warp} uses only "
                     "afterwards",
@@ -275,6 +277,15 @@ def early_arrival(case: Case) -> Cause | None:
                     f"arrive on {link.on.label} after the last access of this use",
                 )
     return None
+
+
+def _around(mir: Mir, times: list[Done], done: Done) -> bool:
+    """Whether the last of these executions was in the turn of a loop in which another one is, in a
+    loop of its own."""
+    if not times or not times[-1].turns or loop_range(mir, times[-1].op) is None:
+        return False
+    depth = len(times[-1].turns)
+    return depth < len(done.turns) and times[-1].turns == done.turns[:depth]
 
 
 def _arrival_and_condition(case: Case, side: Side, op: Op, label: str) -> tuple[Participant, ...]:

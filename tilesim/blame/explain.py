@@ -8,6 +8,7 @@ from dataclasses import replace
 from simpy import Environment
 
 from tilesim.blame import (
+    absent,
     accesses,
     balance,
     barriers,
@@ -26,7 +27,9 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 
 #: modules whose diagnoses are asked, in this order
-MODULES = (races, groups, accesses, barriers, balance, bars, counts, stuck, handed, gaps, order)
+MODULES = (
+    races, groups, accesses, barriers, balance, bars, counts, absent, stuck, handed, gaps, order
+)  # fmt: skip
 ask_in_order(MODULES)
 
 

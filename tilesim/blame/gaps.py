@@ -112,7 +112,11 @@ def unobserved(case: Case) -> Cause | None:
         waited |= {s.on.label for s in history.stuck if isinstance(s.on, Mbarrier)}
         names = {label.partition("[")[0] for label in waited}
         lost = [t for t in told if t.on.label.partition("[")[0] not in names]
-        if not lost or _waits_for_array(case, second.warp, lost[0].on):
+        if not lost:
+            lost = _of_one_slot(told, first, waited)
+        elif _waits_for_array(case, second.warp, lost[0].on):
+            continue
+        if not lost:
             continue
         wrong, again = _waits_with(case, first, second), _waits_again(case, second)
         if wrong is None and again is not None:
@@ -138,6 +142,15 @@ def unobserved(case: Case) -> Cause | None:
             f"let {second.warp} wait for {lost[0].on.label} before it",
         )  # fmt: skip
     return None
+
+
+def _of_one_slot(told: list[Touch], first: Side, waited: set[str]) -> list[Touch]:
+    """The arrivals by which an access is handed on, if others of their array are waited for, and
+    that one is not."""
+    after = next((t for t in told if t.issued > first.at), None)
+    if after is None or after.on.label in waited or after.tx > 0:
+        return []
+    return [t for t in told if t.on is after.on]
 
 
 def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
@@ -326,23 +339,6 @@ def not_in_this_turn(case: Case) -> Cause | None:
     return None
 
 
-@diagnosis("participation")
-def split_group(case: Case) -> Cause | None:
-    """Warps of one group that execute different instructions: the regions they are in split it."""
-    mir = case.history.machine.loaded.mir
-    if len({side.op.number for side in case.sides}) < 2 or not all(
-        any(isinstance(e, fx.Registers) for e in side.op.effects()) for side in case.sides
-    ):
-        return None
-    found = [(side, branch_past(mir, side.op)) for side in case.sides]
-    sides = tuple(
-        case.who(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
-        for side, where in found if where is not None
-    )  # fmt: skip
-    what = "the warps of one group are led to different instructions"
-    return Cause(what, sides) if sides else None
-
-
 @diagnosis(*RULES)
 def no_wait(case: Case) -> Cause | None:
     """Nothing that the second side waits for is anything that the first one arrives on."""
@@ -434,10 +430,19 @@ def _has_gone_on(case: Case, one: Side, other: Side) -> bool:
     if met[0] is None or met[1] is None or one.done is None or other.done is None:
         return False
     if met[0].op is met[1].op and met[0].turns == met[1].turns:
-        return _turned(one.done, other.done, one.op.number > other.op.number)
+        return _turned(one.done, other.done, _further_down(case, one, other))
     rounds = [case.history.joined(m) for m in met if m is not None]
     turned = _turned(one.done, met[0]), _turned(other.done, met[1])
     return rounds[0] is not None and rounds[0] == rounds[1] and turned == (True, False)
+
+
+def _further_down(case: Case, one: Side, other: Side) -> bool:
+    """Whether an access stands behind another one; where a loop of Python makes the code of both
+    warps, in its lines."""
+    lines = [{op.loc for _, op, _ in case.history.code_of(s.warp)} for s in (one, other)]
+    if other.op.loc in lines[0] and one.op.loc in lines[1] and one.op.loc != other.op.loc:
+        return one.op.loc.line > other.op.loc.line
+    return one.op.number > other.op.number
 
 
 def _turned(done: Done, before: Done, same: bool = False) -> bool:

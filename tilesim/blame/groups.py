@@ -229,6 +229,7 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause:
         (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
          case.who(side.warp, waited, "waits alone")),
         f"a barrier of threads between this {waited.op.mnemonic} and the access",
+        "spoken_for",
     )  # fmt: skip
 
 
@@ -278,6 +279,7 @@ def _too_few(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
                 (case.who(side.warp, outside[0], "comes first behind the loop"), own),
                 f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
+                "no_fence_of_registers" if group == "wgmma" else "",
             )
     mine = case.history.between(side.warp, side.at, 1 << 62)
     since = max((d.at for d in mine if _has(d, fx.Commits, group)), default=side.at)

@@ -13,7 +13,7 @@ from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import loop_of, loop_range
-from tilesim.blame.races import RULES, directions, group_of, writes
+from tilesim.blame.races import RULES, directions, group_of, number_of, slot_of, writes
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
@@ -366,6 +366,32 @@ def not_asked(case: Case) -> Cause | None:
             f"let {first.warp} arrive on {on.label} as well, and count it",
         )  # fmt: skip
     return None
+
+
+@diagnosis("race")
+def slot_of_another_wait(case: Case) -> Cause | None:
+    """An access to a slot behind a wait on the barrier of another one, where the other side
+    accesses the slot of its own."""
+    found = [(side, _last_wait(case, side), slot_of(case, side)) for side in case.sides[:2]]
+    if len(found) < 2 or found[0][0].warp is found[1][0].warp:
+        return None
+    odd = [
+        (side, wait, slot) for side, wait, slot in found
+        if wait is not None and slot is not None and number_of(wait.on) != slot
+    ]  # fmt: skip
+    if len(odd) != 1 or any(wait is None or slot is None for _, wait, slot in found):
+        return None
+    ((side, wait, slot),) = odd
+    sizes = {sum(on.name == w.on.name and on.cta is w.on.cta for on in case.history.objects())
+             for _, w, _ in found if w is not None and isinstance(w.on, Mbarrier)}  # fmt: skip
+    if wait is None or len(sizes) != 1 or group_of(side.op) is not None:
+        return None
+    return Cause(
+        f"slot {slot} is accessed after a wait on {label_of(wait)}",
+        (case.who(side.warp, side.done or side.op, f"accesses slot {slot}"),
+         case.of(wait, f"waits on {label_of(wait)}")),
+        f"wait for the barrier of slot {slot}, or access slot {number_of(wait.on)}",
+    )  # fmt: skip
 
 
 @diagnosis("tmem-lifetime", first=True)

@@ -104,6 +104,23 @@ def _completed(case: Case, side: Side) -> Done | None:
     )  # fmt: skip
 
 
+@diagnosis("participation")
+def split_group(case: Case) -> Cause | None:
+    """Warps of one group that execute different instructions: the regions they are in split it."""
+    mir = case.history.machine.loaded.mir
+    if len({side.op.number for side in case.sides}) < 2 or not all(
+        any(isinstance(e, fx.Registers) for e in side.op.effects()) for side in case.sides
+    ):
+        return None
+    found = [(side, branch_past(mir, side.op)) for side in case.sides]
+    sides = tuple(
+        case.who(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
+        for side, where in found if where is not None
+    )  # fmt: skip
+    what = "the warps of one group are led to different instructions"
+    return Cause(what, sides) if sides else None
+
+
 @diagnosis("peer-exit")
 def uneven_rounds(case: Case) -> Cause | None:
     """The CTAs of a cluster come to its barrier unequally often: the last round of one that can end

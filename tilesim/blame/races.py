@@ -276,7 +276,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
         return None
-    filled, read = (_slot_of(case, side) for side in (first, second))
+    filled, read = (slot_of(case, side) for side in (first, second))
     tracked, waited = number_of(landing), number_of(link.on)
     slots = {number_of(on) for on in case.history.objects() if on.name == landing.name}
     if filled in slots and tracked != filled:
@@ -301,7 +301,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
     return None
 
 
-def _slot_of(case: Case, side: Side) -> int | None:
+def slot_of(case: Case, side: Side) -> int | None:
     """The first index of what a side accesses."""
     for p in case.finding.participants:
         if p.instruction == side.op.number:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
 from tilesim.blame.case import Case, Cause, diagnosis, waits
 from tilesim.blame.history import Done, Stuck, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
@@ -14,68 +13,10 @@ from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant, Turn
+from tilesim.sim.findings import Turn
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
-
-
-@diagnosis("deadlock")
-def nobody_arrives(case: Case) -> Cause | None:
-    """A barrier on which no arrival has ever been made: it is expected of somebody, and where."""
-    history = case.history
-    for on in about(case):
-        credits = history.credits(on)
-        if not on.live or any(c.arrivals > 0 for c in credits) or not on.pending:
-            continue
-        others = elsewhere(case, on)
-        if others:
-            return Cause(
-                f"nobody arrives on {on.label}: who would names another barrier",
-                (*(case.of(c, f"arrives on {label_of(c)}") for c in others), *inits(case, on)),
-                f"let an arrival name {on.label}",
-            )
-        waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
-        if history.waits_for is None or any(map(history.waits_for.suppliers, waiters)):
-            continue
-        bare = one_each(c for c in credits if c.tx > 0)
-        if bare:
-            return Cause(
-                f"nobody arrives on {on.label}: its bytes are expected without an arrival",
-                (*(case.of(c, f"expects {c.tx} bytes and does not arrive") for c in bare),
-                 *inits(case, on)),
-                f"arrive on {on.label} as well: arrive.expect_tx",
-            )  # fmt: skip
-        where = _last_use(case, on)
-        if where is not None:
-            return Cause(
-                f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
-                (where, *inits(case, on)),
-                f"arrive on {on.label} after this, in every turn",
-            )
-    return None
-
-
-def _last_use(case: Case, on: Mbarrier) -> Participant | None:
-    """The last thing that a warp does which those who wait for ``on`` have let go on: it should
-    arrive."""
-    history = case.history
-    waiters = {s.warp for s in history.stuck if s.on is on}
-    for stuck in history.stuck:
-        if stuck.warp in waiters:
-            continue
-        passes = [
-            p for p in history.passes(stuck.warp)
-            if isinstance(p.on, Mbarrier) and any(history.supplies(w, p.on) for w in waiters)
-        ]  # fmt: skip
-        done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
-        begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
-        turn = [d for d in done if begun is not None and d.turns == begun.turns]
-        arrivals = [d for d in turn if any(isinstance(e, fx.Arrives) for e in d.op.effects())]
-        done = arrivals or turn or done
-        if done:
-            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards")
-    return None
 
 
 @diagnosis("deadlock")
@@ -108,6 +49,8 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 )
             own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")
             steps = _stepped_twice(case, stuck, op)
+            if not steps and not seen:
+                steps = _steps_of_parity(case, stuck)
             sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
             return Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "

@@ -18,7 +18,7 @@ from tilesim.ir.program import Program
 from tilesim.repair.edit import Edit
 from tilesim.repair.facts import Facts, names
 from tilesim.repair.focus import Focus
-from tilesim.repair.order import candidates
+from tilesim.repair.order import MENDED, candidates
 from tilesim.sim.findings import Finding
 
 #: repairs that are shown
@@ -91,7 +91,9 @@ class Search:
         except KeyboardInterrupt:
             self.interrupted = monotonic() < self.until
         self.found = self.found or self._idle[:MOST]
-        self.found.sort(key=lambda f: (CERTAIN.index(f.verdict), f.size, f.distance))
+        self.found.sort(
+            key=lambda f: (CERTAIN.index(f.verdict), f.size - self._likely(f), f.distance)
+        )
 
     def _run(self, program: Program | Mir, trial: Trial) -> bool:
         open_: list[tuple[Edit, Program | Mir]] = []
@@ -173,6 +175,12 @@ class Search:
         (self._idle if idle else self.found).append(found)
         if self._left is None:
             self._left = _FURTHER
+
+    def _likely(self, found: Found) -> int:
+        """How much smaller a repair counts: by its two instructions, if it begins with what mends
+        the cause that is named."""
+        diagnosis = getattr(self._findings[0], "diagnosis", "") if self._findings else ""
+        return 2 * (found.edits[0].family in MENDED.get(diagnosis, ())[:1])
 
     def _is_idle(self, edit: Edit, program: Program | Mir, mended: Program | Mir) -> bool:
         """Whether an edit of waits is as good as to take them out: the program would be right

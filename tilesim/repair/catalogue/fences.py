@@ -14,6 +14,7 @@ from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
 from tilesim.ir.ops.fence import Fence, FenceProxyAsync
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit
 from tilesim.ir.ops.tcgen05 import Tcgen05Fence, Tcgen05Wait
+from tilesim.ir.ops.tensormap import FenceProxyTensormapAcquire, FenceProxyTensormapRelease
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
 from tilesim.repair.edit import Edit, after, at, before, family, of_places
 from tilesim.repair.facts import Facts, Place, has
@@ -93,6 +94,27 @@ def _proxy(facts: Facts, focus: Focus) -> Iterator[Edit]:
         yield from inserted(facts, name, fence, filter(_hands_over, close))
         yield from inserted(facts, name, fence, around, late=True)
         yield from inserted(facts, name, fence, around)
+
+
+@family("map fence")
+def _maps(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """fence.proxy.tensormap: the acquire before copies by maps in memory, the release behind what
+    writes these, or before what hands that over."""
+    uses = [
+        (place, effect.view) for place in facts.ops for effect in place.op.effects()
+        if isinstance(effect, fx.Reads) and effect.proxy == "tensormap"
+    ]  # fmt: skip
+    for place, view in uses:
+        yield from inserted(facts, "map fence", (FenceProxyTensormapAcquire(map=view),), [place])
+    maps = {view.tensor.name for _, view in uses}
+    written = [
+        place for place in facts.ops for effect in place.op.effects()
+        if isinstance(effect, fx.Writes) and effect.view.tensor.name in maps
+    ]  # fmt: skip
+    release = (FenceProxyTensormapRelease(),)
+    yield from inserted(facts, "map fence", release, written, late=True)
+    if uses:
+        yield from inserted(facts, "map fence", release, filter(_hands_over, near(facts, focus, 2)))
 
 
 def _generic(place: Place) -> bool:

@@ -9,11 +9,11 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, Expr, binary, constant
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.op import Op
-from tilesim.ir.sites import Site
+from tilesim.ir.sites import Site, sites
 from tilesim.repair.catalogue.operands import Value, changes, each, places_of, to
 from tilesim.repair.edit import Edit, family
 from tilesim.repair.expressions import simple
-from tilesim.repair.facts import Facts, Place
+from tilesim.repair.facts import Facts, Place, has
 from tilesim.repair.focus import Focus
 
 # ------------------------------------------------------------------ clusters
@@ -28,6 +28,21 @@ def _rank(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for group in places_of(facts, "barrier"):
         values = [_ranked(Const(n)) for n in range(min(size, 8))]
         yield from each(facts, "rank", group, [*values, _ranked(None)])
+    for group in _copies_of_one_barrier(facts):
+        for n in range(min(size, 8)):
+            yield from changes(facts, "rank", group, _ranked(Const(n)), alike=True)
+
+
+def _copies_of_one_barrier(facts: Facts) -> Iterator[list[tuple[Place, Site]]]:
+    """The barriers of copies in one block that complete their bytes on the same one."""
+    for block in facts.blocks:
+        found: dict[str, list[tuple[Place, Site]]] = {}
+        for place in block:
+            if has(place, fx.Completes):
+                for site in sites(place.op):
+                    if isinstance(site.value, Mbar):
+                        found.setdefault(repr(site.value), []).append((place, site))
+        yield from (group for group in found.values() if len({p.loc for p, _ in group}) > 1)
 
 
 def _ranked(cta: Expr | None) -> Value:

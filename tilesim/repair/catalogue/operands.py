@@ -198,8 +198,23 @@ def _phase(facts: Facts, focus: Focus) -> Iterator[Edit]:
         parity = [(p, s) for p, s in group if getattr(p.op, "parity", True)]
         if parity:
             values = [lambda p, s: flipped(s.value), to(Const(0)), to(Const(1))]
+            values += [_of_its_slot(which) for which in range(2)]
             values += _phases(facts, parity[0][0])
             yield from each(facts, "phase", parity, values)
+
+
+def _of_its_slot(which: int) -> Value:
+    """The parity of the use whose number a wait's own slot is made of, or the other one: waits of
+    one line have registers of their own."""
+
+    def value(place: Place, site: Site) -> Expr | None:
+        for mbar in mbars(place.op):
+            number = numerator(mbar.index)
+            if number is not None and isinstance(mbar.array, Mbarriers):
+                return tuple(parities(number, mbar.array.count))[which]
+        return None
+
+    return value
 
 
 def _phases(facts: Facts, place: Place) -> list[Value]:
@@ -243,10 +258,13 @@ def in_scope(facts: Facts, expr: Expr, place: Place) -> bool:
 def _slot(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The barrier: of another slot, of another array, as the instructions around have it."""
     for group in places_of(facts, "barrier"):
-        values = [_indexed(index) for index in _indices(facts, group[0][0])]
+        values = [_indexed(facts, index) for index in _indices(facts, group[0][0])]
         values += [_moved(-1), _moved(1)]
         values += [_in(array) for array in _arrays(facts)]
         yield from each(facts, "slot", group, values)
+        for place, site in group[1:_ALONE]:  # in another role the same line has other registers
+            for index in _indices(facts, place):
+                yield from changes(facts, "slot", [(place, site)], _indexed(facts, index), 2)
 
 
 def _indices(facts: Facts, place: Place) -> tuple[Expr, ...]:
@@ -266,10 +284,12 @@ def _indices(facts: Facts, place: Place) -> tuple[Expr, ...]:
     return tuple(e for e in found if e not in own)
 
 
-def _indexed(index: Expr) -> Value:
+def _indexed(facts: Facts, index: Expr) -> Value:
     def value(place: Place, site: Site) -> Mbar | None:
         mbar = site.value
         if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
+            return None
+        if not in_scope(facts, index, place):
             return None
         known = constant(index)
         if mbar.array.count < 2 or (known is not None and not 0 <= known < mbar.array.count):

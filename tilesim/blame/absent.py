@@ -1,0 +1,107 @@
+"""A barrier on which nobody has arrived: of whom that is expected, and where."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
+from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.places import branch_past, loop_range
+from tilesim.blame.races import number_of
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Var, walk
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
+
+
+@diagnosis("deadlock")
+def nobody_arrives(case: Case) -> Cause | None:
+    """A barrier on which no arrival has ever been made: it is expected of somebody, and where."""
+    history = case.history
+    for on in about(case):
+        credits = history.credits(on)
+        if not on.live or any(c.arrivals > 0 for c in credits) or not on.pending:
+            continue
+        others = elsewhere(case, on)
+        if others:
+            return Cause(
+                f"nobody arrives on {on.label}: who would names another barrier",
+                (*(case.of(c, f"arrives on {label_of(c)}") for c in others), *inits(case, on)),
+                f"let an arrival name {on.label}",
+            )
+        waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
+        if history.waits_for is None or any(map(history.waits_for.suppliers, waiters)):
+            continue
+        bare = one_each(c for c in credits if c.tx > 0)
+        if bare:
+            return Cause(
+                f"nobody arrives on {on.label}: its bytes are expected without an arrival",
+                (*(case.of(c, f"expects {c.tx} bytes and does not arrive") for c in bare),
+                 *inits(case, on)),
+                f"arrive on {on.label} as well: arrive.expect_tx",
+            )  # fmt: skip
+        starts = _starts_over(case, on)
+        if starts is not None:
+            return Cause(
+                f"nobody arrives on {on.label}: the slot of who would starts over before it",
+                (*starts, *inits(case, on)),
+                "let the slot go through all that there are",
+            )
+        where = _last_use(case, on)
+        if where is not None:
+            return Cause(
+                f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
+                (where, *inits(case, on)),
+                f"arrive on {on.label} after this, in every turn",
+            )
+    return None
+
+
+def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
+    """Where a register with the slot is set of arrivals on a barrier's array that have gone back to
+    the first slot without a use of this one."""
+    history, mir = case.history, case.history.machine.loaded.mir
+    for warp in history.machine.warps:
+        for op in history.supplies(warp, on):
+            made = [number_of(t.on) or 0 for t in history.touches if t.kind == "credit"
+                    and t.warp is warp and t.op is op and t.arrivals > 0]  # fmt: skip
+            back = any(b < a < (number_of(on) or 0) for a, b in pairwise(made))
+            indices = [e.mbar.index for e in op.effects() if isinstance(e, fx.Arrives)]
+            names = {p.name for index in indices for p in walk(index) if isinstance(p, Var)}
+            loop = loop_range(mir, op)
+            steps = [
+                mir.code[n] for name in names for n in mir.setters.get(name, ())
+                if loop is not None and loop[0] <= n <= loop[1] and not mir.code[n].counts
+            ]  # fmt: skip
+            if back and steps and isinstance(steps[-1].what, Op):
+                last = steps[-1].what
+                where = branch_past(mir, last)
+                return tuple(
+                    case.who(warp, loc, "lets its slot start over")
+                    for loc in (where, last.loc) if loc is not None
+                )  # fmt: skip
+    return None
+
+
+def _last_use(case: Case, on: Mbarrier) -> Participant | None:
+    """The last thing that a warp does which those who wait for ``on`` have let go on: it should
+    arrive."""
+    history = case.history
+    waiters = {s.warp for s in history.stuck if s.on is on}
+    for stuck in history.stuck:
+        if stuck.warp in waiters:
+            continue
+        passes = [
+            p for p in history.passes(stuck.warp)
+            if isinstance(p.on, Mbarrier) and any(history.supplies(w, p.on) for w in waiters)
+        ]  # fmt: skip
+        done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
+        begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
+        turn = [d for d in done if begun is not None and d.turns == begun.turns]
+        arrivals = [d for d in turn if any(isinstance(e, fx.Arrives) for e in d.op.effects())]
+        done = arrivals or turn or done
+        if done:
+            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards")
+    return None
