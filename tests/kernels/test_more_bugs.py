@@ -87,7 +87,7 @@ PAIRS = (
     Pair(blackwell.foreign_commit, {"fault": "other warp"}, "tcgen05-order"),
     Pair(blackwell.foreign_commit, {"fault": "whole warp"}, "deadlock"),
     Pair(blackwell.two_mma_warps, {"ordered": False}, "tcgen05-order"),
-    Pair(blackwell.answers_ahead, {"wraps": False}, "launch-control"),
+    Pair(blackwell.answers_ahead, {"wraps": False}, "race"),
 )  # fmt: skip
 CHECKS = [(pair, strict) for pair in PAIRS for strict in pair.strict]
 

@@ -369,4 +369,12 @@ def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
         for touch in (arrival, *waited) if isinstance(touch.on, Mbarrier)
     }  # fmt: skip
     own = [p for p in waited if number_of(p.on) == number_of(arrival.on)]
+    before = [p for p in waited if p.at < arrival.issued]
+    turns = [
+        None if done is None else done.turns for done in (
+            case.history.at(t.warp, t.op.number, t.issued) for t in (arrival, *before[-1:])
+        )
+    ]  # fmt: skip
+    if len(turns) < 2 or turns[0] != turns[1]:
+        return False  # it has waited for nothing in this turn
     return bool(own) and sizes[own[0].on] == sizes[arrival.on] and arrival.issued < own[0].at

@@ -111,7 +111,28 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
         if not balance.is_fine:
             found = (ask(balance) for ask in _REASONS)
             return next(cause for cause in found if cause is not None)
-    return None
+    return next(filter(None, (_of_this_phase(case, on) for on in about(case))), None)
+
+
+def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
+    """Bytes that do not balance in the phase that is open, though they usually do, and everybody
+    has made his part of it."""
+    if case.finding.rule != "deadlock" or on.pending or not on.tx:
+        return None
+    every = case.history.credits(on)
+    credits = [c for c in every if c.phase == on.phase]
+    if {(c.warp, c.op.number) for c in credits} != {(c.warp, c.op.number) for c in every}:
+        return None
+    expects, copies = ([c for c in credits if c.tx * sign > 0] for sign in (1, -1))
+    want, have = sum(c.tx for c in expects), -sum(c.tx for c in copies)
+    if not expects or not copies:
+        return None
+    return Cause(
+        f"{want} bytes are expected on {on.label} in phase {on.phase} and {have} completed",
+        (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects)),
+         *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in one_each(copies))),
+        f"expect on {on.label} as many bytes as its copies complete in every phase",
+    )  # fmt: skip
 
 
 def _on_another_slot(b: _Balance) -> Cause | None:

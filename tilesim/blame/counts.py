@@ -146,8 +146,11 @@ def count_of_arrivals(case: Case) -> Cause | None:
             if where is not None:
                 warps = len({warp for warp, _ in each})
                 sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
+        some = _some_lanes(case, credits, each) if total < on.expected else None
         if absent is not None:
             sides.insert(0, absent)
+        elif some is not None:
+            sides.insert(0, some)
         elif total < on.expected and _leaves_out(case, on, credits):
             sides = [*sides[1:], init]
         elif total * case.history.machine.program.cluster_size == on.expected != total:
@@ -261,6 +264,21 @@ def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | Non
             where = branch_past(case.history.machine.loaded.mir, op)
             if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
                 return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+    return None
+
+
+def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Participant | None:
+    """Where lanes of a warp end, or part from those that arrive, of which there are others."""
+    for (warp, number), made in each.items():
+        if not 1 < made < _LANES:
+            continue
+        first = next(c for c in credits if c.warp is warp and c.op.number == number)
+        for done in case.history.between(warp, 0, first.issued):
+            if any(isinstance(e, fx.Exits) for e in done.op.effects()):
+                return case.who(warp, done, "ends lanes that do not arrive")
+        where = branch_past(case.history.machine.loaded.mir, first.op)
+        if where is not None:
+            return case.who(warp, where, f"lets {made} lanes of it arrive")
     return None
 
 

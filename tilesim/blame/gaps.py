@@ -113,6 +113,9 @@ def unobserved(case: Case) -> Cause | None:
         names = {label.partition("[")[0] for label in waited}
         lost = [t for t in told if t.on.label.partition("[")[0] not in names]
         if not lost:
+            spoken = _by_its_group(case, first)
+            lost = [t for t in spoken if t.on.label.partition("[")[0] not in names]
+        if not lost:
             lost = _of_one_slot(told, first, waited)
         elif _waits_for_array(case, second.warp, lost[0].on):
             continue
@@ -136,12 +139,22 @@ def unobserved(case: Case) -> Cause | None:
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
         where = before or begin
         return Cause(
-            f"{first.warp} arrives on {lost[0].on.label}, and nobody waits for it",
+            f"{lost[0].warp} arrives on {lost[0].on.label}, and nobody waits for it",
             (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}"),
              case.of(lost[0], f"arrives on {lost[0].on.label}")),
             f"let {second.warp} wait for {lost[0].on.label} before it",
         )  # fmt: skip
     return None
+
+
+def _by_its_group(case: Case, first: Side) -> list[Touch]:
+    """The arrivals after an access by others of its role, which speak for its warp."""
+    return [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.arrivals > 0 and not t.tx and t.issued > first.at
+        and t.warp.cta is first.warp.cta and t.warp.role == first.warp.role
+        and isinstance(t.on, Mbarrier)
+    ]  # fmt: skip
 
 
 def _of_one_slot(told: list[Touch], first: Side, waited: set[str]) -> list[Touch]:

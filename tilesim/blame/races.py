@@ -276,6 +276,8 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
         return None
+    if _in_an_earlier_turn(case, link):
+        return None
     filled, read = (slot_of(case, side) for side in (first, second))
     tracked, waited = number_of(landing), number_of(link.on)
     slots = {number_of(on) for on in case.history.objects() if on.name == landing.name}
@@ -299,6 +301,18 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
             f"wait for the barrier of slot {read}, or access slot {waited}",
         )
     return None
+
+
+def _in_an_earlier_turn(case: Case, link: Link) -> bool:
+    """Whether the wait was in an earlier turn of the loop that the access is in as well: the one of
+    this turn has not been made, whatever it asks for."""
+    waited = case.history.at(link.second.warp, link.wait.op.number, link.wait.issued)
+    mine = link.second.done
+    if waited is None or mine is None or not waited.turns or not mine.turns:
+        return False
+    mir = case.history.machine.loaded.mir
+    same = loop_range(mir, link.wait.op) == loop_range(mir, link.second.op)
+    return same and waited.turns[-1] != mine.turns[-1]
 
 
 def slot_of(case: Case, side: Side) -> int | None:
