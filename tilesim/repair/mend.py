@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import combinations
 from time import monotonic
 
 from simpy import Environment
@@ -83,9 +84,14 @@ class Repair:
 
     @property
     def patches(self) -> tuple[Patch, ...]:
-        """Its patches, if they are all of it: every line that changes can be changed as text."""
+        """Its patches, if they are all of it: every change is one of text, each of other lines."""
         found = tuple(dict.fromkeys(c.patch for c in self.changes if c.patch is not None))
-        return found if len(found) == len({change.loc for change in self.changes}) else ()
+        if any(change.patch is None for change in self.changes) or any(
+            one.file == other.file and one.first <= other.last and other.first <= one.last
+            for one, other in combinations(found, 2)
+        ):
+            return ()
+        return found
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.common import Namespace, recorded
 from tilesim.ir.dsl.methods import call_of
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, Expr, Var, walk
+from tilesim.ir.expr import Const, Expr, Var, constant, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar
+from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
-from tilesim.ir.program import For, Stmt
+from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.repair.expressions import flipped
 
 
@@ -33,6 +33,12 @@ class Patch:
     last: int
     old: tuple[str, ...]
     new: tuple[str, ...]
+
+
+#: by kind of region, the methods of the builder that begin with one
+_REGIONS: dict[type[object], tuple[str, ...]] = {
+    Role: ("role", "warpgroup", "one_thread"), For: ("loop",), If: ("if_",), While: ("while_",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,16 +58,20 @@ def patched(old: Stmt | Control, new: Instead) -> Patch | None:
     first = old
     if isinstance(first, For) and len(new) == 1 and isinstance(new[0], For):
         return source.loop(first, new[0])
+    here = [n for n, what in enumerate(new) if what is first]
+    beside = [what for what in new if what is not first]
+    if len(here) == 1 and beside and all(isinstance(what, Op) for what in beside):
+        if here[0] not in (0, len(beside)):
+            return None
+        if isinstance(first, Op):
+            return source.inserted(first, beside, late=not here[0])
+        return source.around(first, beside, late=not here[0])
     if not isinstance(first, Op):
         return None
     if not new:
         return source.without(first)
     if len(new) == 1 and isinstance(new[0], Op):
         return source.exchanged(first, new[0])
-    here = [n for n, what in enumerate(new) if what is first]
-    if len(here) == 1 and all(isinstance(what, Op) for what in new):
-        before, after = new[: here[0]], new[here[0] + 1 :]
-        return source.inserted(first, before or after, late=not before)
     return None
 
 
@@ -166,16 +176,30 @@ class _Source:
         found = None if call is None else self._statement(call)
         if found is None or call is None:
             return None
-        stmt, _ = found
+        return self._further(found[0], new, self._builder(call), late=late)
+
+    def around(self, region: object, new: Sequence[object], *, late: bool) -> Patch | None:
+        """Further lines before or after the ``with`` statement whose first region this one is."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.With) and node.lineno == self.loc.line:
+                call = node.items[0].context_expr
+                names = _REGIONS.get(type(region), ())
+                if isinstance(call, ast.Call) and any(_ends(call.func, name) for name in names):
+                    return self._further(node, new, self._builder(call), late=late)
+        return None
+
+    def _further(
+        self, stmt: ast.stmt, new: Sequence[object], builder: str, *, late: bool
+    ) -> Patch | None:
+        """Lines that make instructions, before or after a statement."""
         indent = " " * stmt.col_offset
-        lines = [self._spelled(what, self._builder(call)) for what in new]
-        own = self.lines[stmt.lineno - 1].rstrip("\n")
+        lines = [self._spelled(what, builder) for what in new]
         further = [f"{indent}{line}" for line in lines if line is not None]
         if len(further) < len(lines):
             return None
-        return self._patch(
-            stmt.lineno, stmt.lineno, tuple([own, *further] if late else [*further, own])
-        )
+        at = (stmt.end_lineno or stmt.lineno) if late else stmt.lineno
+        own = self.lines[at - 1].rstrip("\n")
+        return self._patch(at, at, tuple([own, *further] if late else [*further, own]))
 
     def exchanged(self, old: Op, new: Op) -> Patch | None:
         """Other arguments, or another method with those that both have."""
@@ -187,7 +211,7 @@ class _Source:
             if len(changed) != 1:
                 return None
             return self._argument(call, changed[0], old, new)
-        text = self._spelled(new, self._builder(call), like=call)
+        text = self._spelled(new, self._builder(call), like=(call, old))
         return None if text is None else self._with(call, text)
 
     def _argument(self, call: ast.Call, name: str, old: Op, new: Op) -> Patch | None:
@@ -277,8 +301,10 @@ class _Source:
             node = node.value
         return self._text(node)
 
-    def _spelled(self, what: object, builder: str, like: ast.Call | None = None) -> str | None:
-        """The call that makes an instruction; its barrier as ``like`` has it."""
+    def _spelled(
+        self, what: object, builder: str, like: tuple[ast.Call, Op] | None = None
+    ) -> str | None:
+        """The call that makes an instruction; its barrier as ``like`` has it, if it is the same."""
         if not isinstance(what, Op):
             return None
         method = next((m for m in _methods(type(what)) if _says(m, what)), None)
@@ -290,7 +316,9 @@ class _Source:
             if not _differ(value, p.default):
                 continue
             if isinstance(value, Mbar):
-                text = self._text(like.args[0]) if like and like.args else self._named(value)
+                text = self._as_before(value, like) or self._named(value)
+            elif isinstance(value, View):
+                text = self._whole(value)
             else:
                 text = self._expression(value) if isinstance(value, Expr) else self._literal(value)
             if text is None:
@@ -298,14 +326,41 @@ class _Source:
             given.append(f"{p.name}={text}" if p.kind is p.KEYWORD_ONLY else text)
         return f"{builder}.{method.name}({', '.join(given)})"
 
-    def _named(self, mbar: Mbar) -> str | None:
-        """A barrier whose array goes by its own name in the file."""
-        name = mbar.array.name
-        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
-        index = self._expression(mbar.index)
-        if name not in names or index is None:
+    def _as_before(self, mbar: Mbar, like: tuple[ast.Call, Op] | None) -> str | None:
+        """The text of the first argument of a call, if that is this barrier."""
+        if like is None or not like[0].args or getattr(like[1], "mbar", None) != mbar:
             return None
-        return f"{name}[{index}]"
+        method = next((m for m in _methods(type(like[1])) if _ends(like[0].func, m.name)), None)
+        if method is None or method.parameters[0].name != "mbar":
+            return None
+        return self._text(like[0].args[0])
+
+    def _named(self, mbar: Mbar) -> str | None:
+        """A barrier whose array goes by its own name at the line."""
+        name, index = mbar.array.name, self._expression(mbar.index)
+        rank = None if mbar.cta is None else self._expression(mbar.cta)
+        if name not in self._assigned() or index is None or (rank is None) != (mbar.cta is None):
+            return None
+        return f"{name}[{index}]" if rank is None else f"{name}[{index}].at({rank})"
+
+    def _whole(self, view: View) -> str | None:
+        """A tensor that goes by its own name at the line, if a view is all of it."""
+        name = view.tensor.name
+        begins = all(constant(offset) == 0 for offset in view.offsets)
+        whole = begins and tuple(view.extents) == tuple(view.tensor.shape)
+        return name if whole and view.cta is None and name in self._assigned() else None
+
+    def _assigned(self) -> frozenset[str]:
+        """The names that the functions around the line assign."""
+        around = [
+            node for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef)
+            and node.lineno <= self.loc.line <= (node.end_lineno or 0)
+        ]  # fmt: skip
+        return frozenset(
+            name.id for node in around for name in ast.walk(node)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        )  # fmt: skip
 
 
 def _says(method: _Method, op: Op) -> bool:
