@@ -21,7 +21,7 @@ from tilesim.ir.text.statement import statement_lines, statement_text
 from tilesim.repair.edit import Edit
 from tilesim.repair.ptx import Lines
 from tilesim.repair.search import CERTAIN, Found, Search, Trial
-from tilesim.repair.source import Patch, patched
+from tilesim.repair.source import Patch, counters_of, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
@@ -247,6 +247,7 @@ def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Itera
     """What an edit changes, instructions of one line and of equal text once."""
     kernel, after = kernel_of(program), kernel_of(mended)
     before = statements(program)
+    counters = counters_of(before)
     lines: dict[tuple[Loc, type], list[int]] = {}
     for number in edit.numbers:
         lines.setdefault((before[number].loc, type(before[number])), []).append(number)
@@ -255,7 +256,7 @@ def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Itera
         new = [edit.instead[n] for n in numbers]
         patch = None
         if len(same) == len(numbers):
-            patches = [patched(before[n], edit.instead[n]) for n in numbers]
+            patches = [patched(before[n], edit.instead[n], counters) for n in numbers]
             patch = patches[0] if all(p == patches[0] for p in patches) else None
         old = [(_folded(statement_text(kernel, before[n])),) for n in numbers]
         now = [

@@ -17,8 +17,8 @@ from tilesim.repair.focus import Focus
 _ARRIVALS = (
     "repeated", "count", "bytes", "phase", "arrival", "slot", "rank", "arrivals", "mask", "threads",
     "id",
-    "arrival too many", "meeting too many", "missing step", "number", "one lane", "trips",
-    "condition", "participants",
+    "arrival too many", "meeting too many", "missing step", "step too many", "number", "one lane",
+    "trips", "condition", "participants",
 )  # fmt: skip
 _HAND_OVER = (
     "phase", "count", "bytes", "arrival", "pending", "read", "group", "threads", "slot", "number",
@@ -110,7 +110,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "early_wait": ("phase", "slot"),
     "other_slot": ("slot", "data slot", "number"),
     "nobody_arrives": ("slot", "arrival", "missing arrival", "rank", "condition"),
-    "parity_of_a_wait": ("phase", "missing step", "number", "slot"),
+    "parity_of_a_wait": ("phase", "missing step", "step too many", "number", "slot"),
     "trips": ("trips", "condition", "missing arrival", "number"),
     "left_out": ("arrival", "other arm", "move", "missing arrival"),
     "to_itself": ("slot", "rank"),

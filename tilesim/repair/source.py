@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -49,10 +51,27 @@ class _Method:
     parameters: tuple[inspect.Parameter, ...]
 
 
-def patched(old: Stmt | Control, new: Instead) -> Patch | None:
+_WORD = re.compile(r"%?[A-Za-z_]\w*")
+#: by counter of a loop: the loop's line, and which of the loops made at that line it is
+Counters = Mapping[str, tuple[int, int]]
+
+
+def counters_of(program: Iterable[object]) -> Counters:
+    """The counters of the loops among these statements, which are in order."""
+    made: Counter[int] = Counter()
+    found: dict[str, tuple[int, int]] = {}
+    for what in program:
+        if isinstance(what, For):
+            line = what.loc.line
+            found[what.var.name] = (line, made[line])
+            made[line] += 1
+    return found
+
+
+def patched(old: Stmt | Control, new: Instead, counters: Counters) -> Patch | None:
     """The source line that makes a statement, changed so that it makes ``new`` in its place; None
     if that takes more than another literal or name in the line, or further lines."""
-    source = _Source.of(old.loc)
+    source = _Source.of(old.loc, counters)
     if source is None:
         return None
     first = old
@@ -82,15 +101,16 @@ class _Source:
     loc: Loc
     lines: tuple[str, ...]
     tree: ast.Module
+    counters: Counters
 
     @classmethod
-    def of(cls, loc: Loc) -> _Source | None:
+    def of(cls, loc: Loc, counters: Counters) -> _Source | None:
         """None if the file cannot be read, or is no Python."""
         if not loc.file.endswith(".py"):
             return None
         lines = tuple(f"{line}\n" for line in source_lines(loc.file))
         try:
-            return cls(loc, lines, ast.parse("".join(lines))) if lines else None
+            return cls(loc, lines, ast.parse("".join(lines)), counters) if lines else None
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
@@ -118,17 +138,22 @@ class _Source:
                         return stmt, len(block)
         return None
 
-    def _bound(self) -> frozenset[str]:
-        """Names that ``with ... as`` around the line binds."""
-        names = set()
+    def _counter(self, name: str) -> str | None:
+        """What the line calls the counter of a loop that is around it."""
+        line, which = self.counters.get(name, (0, 0))
         for node in ast.walk(self.tree):
             if isinstance(node, ast.With) and node.lineno <= self.loc.line <= (
                 node.end_lineno or 0
             ):
-                for item in node.items:
-                    if isinstance(item.optional_vars, ast.Name):
-                        names.add(item.optional_vars.id)
-        return frozenset(names)
+                loops = [
+                    item.optional_vars for item in node.items
+                    if item.context_expr.lineno == line and isinstance(item.context_expr, ast.Call)
+                    and (_ends(item.context_expr.func, "loop") or len(node.items) == 1)
+                ]  # fmt: skip
+                bound = loops[which % len(loops)] if loops else None
+                if isinstance(bound, ast.Name):
+                    return bound.id
+        return None
 
     def _text(self, node: ast.expr) -> str:
         return ast.get_source_segment("".join(self.lines), node) or ""
@@ -256,9 +281,10 @@ class _Source:
         return f"{self._text(node)} ^ 1" if simple else f"({self._text(node)}) ^ 1"
 
     def _barrier(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
-        if worth.array != was.array:
-            return None
         base = self._text(node)
+        if worth.array != was.array:
+            renamed = self._renamed(node, was.array.name, worth.array.name)
+            return renamed if (worth.index, worth.cta) == (was.index, was.cta) else None
         if worth.index == was.index and was.cta is None and worth.cta is not None:
             rank = self._expression(worth.cta)
             return None if rank is None else f"{base}.at({rank})"
@@ -266,6 +292,15 @@ class _Source:
             index = self._expression(worth.index)
             return None if index is None else f"{self._text(node.value)}[{index}]"
         return None
+
+    def _renamed(self, node: ast.expr, was: str, worth: str) -> str | None:
+        """The text of a barrier, ``a[i].at(0)``, with another array in the place of ``a``."""
+        base = node
+        while isinstance(base, ast.Subscript | ast.Attribute | ast.Call):
+            base = base.func if isinstance(base, ast.Call) else base.value
+        named = isinstance(base, ast.Name) and base.id == was
+        known = {was, worth} <= self._assigned()
+        return f"{worth}{self._text(node).removeprefix(was)}" if named and known else None
 
     # ------------------------------------------------------------------ text
 
@@ -282,16 +317,16 @@ class _Source:
 
     def _expression(self, expr: Expr) -> str | None:
         """An expression of literals and of counters that loops around the line bind."""
-        bound = self._bound()
-        text = str(expr)
+        names: dict[str, str] = {}
         for part in walk(expr):
             if isinstance(part, Var):
-                name = part.name if part.name in bound else part.name.rpartition("_")[0]
-                if name not in bound:
+                name = self._counter(part.name)
+                if name is None:
                     return None
-                text = text.replace(str(part), name)
+                names[str(part)] = name
             elif not isinstance(part, Const) and not list(walk(part))[1:]:
                 return None
+        text = _WORD.sub(lambda found: names.get(found[0], found[0]), str(expr))
         return text[1:-1] if text.startswith("(") else text
 
     def _builder(self, call: ast.Call) -> str:
@@ -323,7 +358,8 @@ class _Source:
                 text = self._expression(value) if isinstance(value, Expr) else self._literal(value)
             if text is None:
                 return None
-            given.append(f"{p.name}={text}" if p.kind is p.KEYWORD_ONLY else text)
+            named = p.kind is p.KEYWORD_ONLY or len(given) < method.parameters.index(p)
+            given.append(f"{p.name}={text}" if named else text)
         return f"{builder}.{method.name}({', '.join(given)})"
 
     def _as_before(self, mbar: Mbar, like: tuple[ast.Call, Op] | None) -> str | None:

@@ -156,7 +156,7 @@ def _names(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Qualifiers: release and acquire where an operation is relaxed, the scope of the cluster."""
     for group in places_of(facts, "sem"):
         if group[0][1].value == "relaxed":
-            yield from each(facts, "names", group, [to(_strong(group[0][0].op))])
+            yield from each(facts, "names", group, [to(sem) for sem in _strong(group[0][0].op)])
     for group in places_of(facts, "scope"):
         for scope in ("cluster", "gpu", "cta") if facts.kernel.cluster_size > 1 else ("gpu", "cta"):
             yield from each(facts, "names", group, [to(scope)])
@@ -164,9 +164,13 @@ def _names(facts: Facts, focus: Focus) -> Iterator[Edit]:
         yield from each(facts, "names", group, [lambda p, s: not s.value])
 
 
-def _strong(op: Op) -> str:
-    waits = any(isinstance(e, fx.Waits) for e in op.effects())
-    return "acquire" if waits else "release"
+def _strong(op: Op) -> tuple[str, ...]:
+    """What an operation may be that is relaxed: it takes, hands over, or both."""
+    takes = any(isinstance(e, fx.Waits | fx.Reads) for e in op.effects())
+    gives = any(isinstance(e, fx.Writes | fx.Arrives | fx.JoinsCluster) for e in op.effects())
+    if takes and gives:
+        return ("acq_rel", "release", "acquire")
+    return ("acquire",) if takes else ("release",)
 
 
 @family("registers")

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.sites import sites
 from tilesim.repair.edit import Edit, family, of_places
-from tilesim.repair.facts import DATA, Facts, Place, has
+from tilesim.repair.facts import DATA, Facts, Place, has, variables
 from tilesim.repair.focus import Focus
 
 _ARRIVES = (fx.Arrives, fx.Expects)
@@ -50,6 +54,26 @@ def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """A barrier that not everybody comes to."""
     yield from _taken_out(facts, "meeting too many", _MEETS, 2)
+
+
+@family("step too many")
+def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """What sets a register anew, in a loop, of which slots or parities are made."""
+    used = {
+        name for place in facts.ops for site in sites(place.op)
+        if site.kind in ("phase", "barrier") for name in _registers(site.value)
+    }  # fmt: skip
+    for place in facts.ops:
+        sets = [e.var.name for e in place.op.effects() if isinstance(e, fx.Defines)]
+        if isinstance(place.op, Assign) and place.loops and used.intersection(sets):
+            what = f"{sets[0]} not set to {facts.shown(place.op.value)}"
+            yield of_places("step too many", what, [(place, ())], 1)
+
+
+def _registers(value: object) -> set[str]:
+    """The registers that a parity, or the slot of a barrier, is made of."""
+    expr = value.index if isinstance(value, Mbar) else value
+    return variables([expr]) if isinstance(expr, Expr) else set()
 
 
 @family("end too many")
