@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import tilesim as ts
+from tests.kernels.variants import numbers_drawn
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.lower import lower
 from tilesim.ir.program import Role
 from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
-from tilesim.repair.work import Work
+from tilesim.repair.work import Work, without_waits
+from tilesim.sim.record import record
 
 #: enough for all of these many times over: the first repair does not depend on it
 TIME = timedelta(minutes=10)
@@ -276,3 +278,10 @@ def test_the_wait_for_the_grid_before_is_suggested() -> None:
     assert change.patch is not None
     added = [line.strip() for line in change.patch.new if line not in change.patch.old]
     assert added == ["k.griddep.wait()"]
+
+
+def test_what_does_not_end_without_its_waits_is_cut_off() -> None:
+    """The readers poll one slot, in which the last number may never come."""
+    program = numbers_drawn.build(fault="slot")
+    recording = record(without_waits(program), steps=1_000)
+    assert "step limit" in recording.run.outcomes[0].cut_off

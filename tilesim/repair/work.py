@@ -37,6 +37,8 @@ _CLUSTERS = 4
 _FILLS = ((0, False), (0, True), (1, False))
 #: edits that change how often work is done, if only it is done and what is stored stays
 _REPEATS = frozenset({"trips", "condition"})
+#: scheduling points of a run without waits: a loop that nobody ends may go on for ever
+_STEPS = 20_000
 #: CTA, warp, mnemonic, line, and whether it writes global memory
 _Key = tuple[int, int, str, Loc, bool]
 
@@ -77,12 +79,14 @@ class Work:
 
     @cached_property
     def _executions(self) -> Counter[_Key]:
-        return self._executed(without_waits(self.program))
+        return self._executed(without_waits(self.program), steps=_STEPS)
 
-    def _executed(self, program: Program | Mir) -> Counter[_Key]:
+    def _executed(self, program: Program | Mir, steps: int | None = None) -> Counter[_Key]:
         """How often each warp executes what moves data."""
         try:
-            recording = record(program, self.inputs, strict=self.strict, clusters=_CLUSTERS)
+            recording = record(
+                program, self.inputs, strict=self.strict, clusters=_CLUSTERS, steps=steps
+            )
         except InvalidProgram:
             return Counter()
         moving = {
@@ -97,6 +101,8 @@ class Work:
                 if piece.kind == "run" and stores is not None and piece.track.warp is not None:
                     where = (piece.track.cta, piece.track.warp, piece.name, piece.loc)
                     found[(*where, stores)] += 1
+        if any(outcome.cut_off for outcome in recording.run.outcomes):
+            return Counter(found.keys())  # how often, nobody knows
         return found
 
     @cached_property
@@ -115,10 +121,12 @@ class Work:
     @cached_property
     def _stored(self) -> Stores:
         """The bytes that it stores to, also where it fails before it comes to it."""
-        unblocked = self._stores(without_waits(self.program))
+        unblocked = self._stores(without_waits(self.program), steps=_STEPS)
         return self._stores(self.program) | unblocked
 
-    def _stores(self, program: Program | Mir, wanted: Stores | None = None) -> Stores:
+    def _stores(
+        self, program: Program | Mir, wanted: Stores | None = None, steps: int | None = None
+    ) -> Stores:
         """The elements that a program stores to; of ``wanted`` ones, as far as one run shows it.
 
         What is not stored to keeps the bytes that it is filled with.
@@ -128,18 +136,22 @@ class Work:
         for seed, other in _FILLS:
             given = {**_numbers(kernel, seed, written if other else ()), **self.inputs}
             before = {**_told(kernel), **given}
-            run = self._run(program, given, _CLUSTERS)
+            run = self._run(program, given, _CLUSTERS, steps)
             if run is not None:
                 found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
             if wanted is not None and wanted.issubset(found):
                 break
         return found
 
-    def _run(self, program: Program | Mir, inputs: Arrays, most: int | None) -> Run | None:
+    def _run(
+        self, program: Program | Mir, inputs: Arrays, most: int | None, steps: int | None = None
+    ) -> Run | None:
         try:
             simulation = Simulation(program, numbers=True, strict=self.strict)
         except InvalidProgram:
             return None
+        if steps is not None:
+            simulation.cut_off_at(steps)
         groups = list(range(simulation.groups))
         chosen = (
             groups if most is None or len(groups) <= most else [*groups[: most - 1], groups[-1]]

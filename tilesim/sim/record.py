@@ -39,8 +39,11 @@ def record(
     numbers: bool = False,
     clusters: int = 1,
     limit: int = LIMIT,
+    steps: int | None = None,
 ) -> Recording:
     """Runs the first ``clusters`` clusters under the timed policy and records them.
+
+    ``steps``: scheduling points at which each is cut off, if not where checks are.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -48,6 +51,8 @@ def record(
     """
     checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
+    if steps is not None:
+        simulation.cut_off_at(steps)
     count = min(clusters, simulation.groups)
     environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
     run = simulation.run_on(checked, [*environments])

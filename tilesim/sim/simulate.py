@@ -200,6 +200,10 @@ class Simulation:
         """Interrupts runs at a time of `time.monotonic`; None: never."""
         self.options = replace(self.options, deadline=deadline)
 
+    def cut_off_at(self, steps: int) -> None:
+        """Ends runs at so many scheduling points, for callers that run what need not end."""
+        self.options = replace(self.options, max_steps=steps)
+
     def stop_after(self, findings: int) -> None:
         """Ends runs after so many different findings, for callers that want no more of them."""
         self.options = replace(self.options, most_findings=findings)

@@ -15,7 +15,7 @@ from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInval
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
 from tilesim.repair.catalogue.fences import inserted, near
 from tilesim.repair.edit import Edit, after, at, before, family, of_places
-from tilesim.repair.facts import Facts, Place, has
+from tilesim.repair.facts import Facts, Place, has, shared
 from tilesim.repair.focus import Focus
 
 
@@ -164,20 +164,21 @@ def _allocation(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for place in facts.ops:
         for effect in place.op.effects():
             if isinstance(effect, fx.AllocatesTmem) and effect.columns not in freed:
-                yield from _freed(facts, effect)
+                yield from _freed(facts, place, effect)
 
 
-def _freed(facts: Facts, effect: fx.AllocatesTmem) -> Iterator[Edit]:
-    """The columns of an allocation given back where its address is known, at the end of a role."""
+def _freed(facts: Facts, owner: Place, effect: fx.AllocatesTmem) -> Iterator[Edit]:
+    """The columns of an allocation given back by a register that has been loaded from where their
+    address is, at the end of a block of the role that has allocated them or has that register."""
+    slots = {v.tensor.name for _, v in shared(owner.op)}
     known = [
         (p, e.var)
-        for p in facts.ops
-        for e in p.op.effects()
-        if isinstance(e, fx.Defines) and "tmem" in e.var.name.lower()
-    ]
+        for p in facts.ops if slots.intersection(v.tensor.name for _, v in shared(p.op))
+        for e in p.op.effects() if isinstance(e, fx.Defines)
+    ]  # fmt: skip
     for first, var in known:
         for block in facts.blocks:
-            if not block or block[-1].role != first.role or block[-1].one:
+            if not block or block[-1].role not in (first.role, owner.role) or block[-1].one:
                 continue
             last = block[-1]
             op = Tcgen05Dealloc(

@@ -335,15 +335,18 @@ def _data(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for place in facts.ops:
         for name, view in shared(place.op):
             tensor = view.tensor
-            if not isinstance(tensor, SharedTensor) or len(tensor.shape) < 2:
+            if not isinstance(tensor, SharedTensor) or view.extents[0] != 1:
                 continue
-            slots = tensor.shape[0]
-            if view.extents[0] != 1 or slots < 2:
+            slots, words = tensor.shape[0], len(tensor.shape) == 1
+            if slots < 2:
                 continue
             first = view.offsets[0]
             near = facts.block_of.get(place.number, ())
-            found = {m.index: None for p in near if isinstance(p.what, Op) for m in mbars(p.what)}
-            found |= {shifted(first, by, slots): None for by in (-1, 1)}
+            found = {
+                m.index: None for p in near if isinstance(p.what, Op) for m in mbars(p.what)
+                if not words or (isinstance(m.array, Mbarriers) and m.array.count == slots)
+            }  # fmt: skip
+            found |= {shifted(first, by, slots): None for by in (() if words else (-1, 1))}
             for index in found:
                 if index == first or (constant(index) or 0) >= slots:
                     continue
