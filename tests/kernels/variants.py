@@ -210,8 +210,11 @@ def in_order(k: Builder, *, fault: str = "") -> None:
     if fault != "behind":
         k.sync_threads()
     with k.one_thread():
-        scope, step = "cta" if fault == "scope" else "gpu", 2 if fault == "skip" else 1
-        k.mem.store(turn[0], k.cta_x + step, sem="release", scope=scope)  # @scope
+        after = k.cta_x + (2 if fault == "skip" else 1)
+        if fault == "scope":
+            k.mem.store(turn[0], after, sem="release", scope="cta")  # @scope
+        else:
+            k.mem.store(turn[0], after, sem="release", scope="gpu")
 
 
 @kernel(warps=5)

@@ -44,8 +44,8 @@ def pair_of_ctas(k: Builder, *, fault: str = "", steps: int = 3) -> None:
             at = full[s] if fault == "own" else full[s].at(0)
             k.tma.load(a_map, a[s], (rank * M, i * DEPTH), at, cta_group=2)
             k.tma.load(b_map, b[s], (rank * half, i * DEPTH), at, cta_group=2)  # @own
-        for i in range(steps, steps + 2):
-            k.mbarrier.wait(empty[i % 2], (i // 2 + 1) & 1, scope="cluster")
+        for n in range(steps, steps + 2):
+            k.mbarrier.wait(empty[n % 2], (n // 2 + 1) & 1, scope="cluster")
     with k.role("multiply", 5), k.elected(), k.if_(rank.eq(0)):
         with k.loop(steps) as i:
             k.mbarrier.wait(full[i % 2], (i // 2) & 1, scope="cluster")
@@ -77,10 +77,8 @@ def scores_in_place(k: Builder, *, fault: str = "", blocks: int = 3) -> None:
     q = k.shared("q", bf16, (M, DEPTH), swizzle=32)
     keys = k.shared("keys", bf16, (N, DEPTH), swizzle=32)
     values = k.shared("values", bf16, (DEPTH, N), swizzle=64)
-    maps = [
-        k.tensor_map(t, tile.shape, swizzle=w)
-        for t, tile, w in ((Q, q, 32), (K, keys, 32), (V, values, 64))
-    ]  # fmt: skip
+    maps = [k.tensor_map(t, tile.shape, swizzle=32) for t, tile in ((Q, q), (K, keys))]
+    maps.append(k.tensor_map(V, values.shape, swizzle=64))
     names = ("loaded", "scored", "stored", "summed", "read")
     loaded, scored, stored, summed, read = (k.mbarriers(name) for name in names)
     slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
@@ -149,9 +147,9 @@ def two_answers(k: Builder, *, fault: str = "", tiles: int = 6) -> None:
     answers = k.shared("answers", u32, (2, 4))
     full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
     with k.one_thread():
-        for s in range(2):
-            k.mbarrier.init(full[s], 1)
-            k.mbarrier.init(empty[s], 5)
+        for slot in range(2):
+            k.mbarrier.init(full[slot], 1)
+            k.mbarrier.init(empty[slot], 5)
     k.sync_threads()
     for name, warps in (("scheduler", range(4, 5)), ("worker", range(4))):
         with k.role(name, warps):

@@ -363,11 +363,14 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
 def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
     """Whether an arrival on a barrier of an array comes before the first wait on the barrier with
     its number, of another array of as many."""
-    sizes = {
-        touch.on: sum(on.name == touch.on.name and on.cta is touch.on.cta for on in
-                      case.history.objects())
-        for touch in (arrival, *waited) if isinstance(touch.on, Mbarrier)
-    }  # fmt: skip
+
+    def size(touch: Touch) -> int:
+        every, mine = case.history.objects(), touch.on
+        return sum(
+            isinstance(mine, Mbarrier) and on.name == mine.name and on.cta is mine.cta
+            for on in every
+        )
+
     own = [p for p in waited if number_of(p.on) == number_of(arrival.on)]
     before = [p for p in waited if p.at < arrival.issued]
     turns = [
@@ -377,4 +380,4 @@ def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
     ]  # fmt: skip
     if len(turns) < 2 or turns[0] != turns[1]:
         return False  # it has waited for nothing in this turn
-    return bool(own) and sizes[own[0].on] == sizes[arrival.on] and arrival.issued < own[0].at
+    return bool(own) and size(own[0]) == size(arrival) and arrival.issued < own[0].at

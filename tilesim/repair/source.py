@@ -345,7 +345,7 @@ class _Source:
         method = next((m for m in _methods(type(what)) if _says(m, what)), None)
         if method is None:
             return None
-        given = []
+        given: list[str] = []
         for p in method.parameters:
             value = getattr(what, "phase" if p.name == "parity" else p.name, p.default)
             if not _differ(value, p.default):

@@ -9,7 +9,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.sites import sites
 from tilesim.repair.edit import Edit, family, of_places
 from tilesim.repair.facts import DATA, Facts, Place, has, variables
@@ -65,15 +64,17 @@ def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
     }  # fmt: skip
     for place in facts.ops:
         sets = [e.var.name for e in place.op.effects() if isinstance(e, fx.Defines)]
-        if isinstance(place.op, Assign) and place.loops and used.intersection(sets):
-            what = f"{sets[0]} not set to {facts.shown(place.op.value)}"
+        value = getattr(place.op, "value", None)
+        alone = len(sets) == len(place.op.effects()) == 1 and isinstance(value, Expr)
+        if alone and place.loops and sets[0] in used:
+            what = f"{sets[0]} not set to {facts.shown(value)}"
             yield of_places("step too many", what, [(place, ())], 1)
 
 
-def _registers(value: object) -> set[str]:
+def _registers(value: object) -> frozenset[str]:
     """The registers that a parity, or the slot of a barrier, is made of."""
     expr = value.index if isinstance(value, Mbar) else value
-    return variables([expr]) if isinstance(expr, Expr) else set()
+    return variables([expr]) if isinstance(expr, Expr) else frozenset()
 
 
 @family("end too many")
