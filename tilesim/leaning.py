@@ -41,6 +41,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "in-bounds": "addresses that are taken from tensors which were not given are in bounds",
     "loops-end": "loops end whose turns are decided by data that was not given",
     "no-trap": "the kernel does not trap where data that was not given decides whether it does",
+    "no-timeout": "no wait takes so long that the kernel gives it up and traps",
     "contents": "the contents of tensors that steer the kernel are those given",
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",

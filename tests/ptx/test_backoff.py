@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import report
+from tests.ptx.test_check import FIRST, report
 from tilesim.checker import Report
 
 #: warp 0 stores and arrives; warp 1 waits and loads
@@ -81,3 +81,63 @@ def test_who_uses_how_often_it_polled_decides_by_that(loop: str) -> None:
 )
 def test_a_loop_that_does_more_is_none(loop: str, what: str) -> None:
     assert check(loop).verdict in ("bounded", "failed"), what
+
+
+#: what a loop does that gives up, by what it looks at: how often it has polled, or the time
+GIVES_UP = {
+    "turns": "add.s32 %r6, %r6, 1; setp.lt.s32 %p4, %r6, 1000; @%p4 bra ON;",
+    "time": "mov.u64 %rd2, %globaltimer; sub.s64 %rd3, %rd2, %rd1; setp.lt.s64 %p4, %rd3, 40000; "
+    "@%p4 bra ON;",
+}
+#: a poll before the loop, which tests at its end; and a loop that a jump in the middle leaves
+TRAPS = [
+    f"{POLL} @%p1 bra DONE;\nAGAIN: {{asks}}\n{{ends}}\nON: {POLL} @!%p1 bra AGAIN;\n",
+    f"AGAIN: {POLL} @%p1 bra DONE;\n{{asks}}\n{{ends}}\nON: bra.uni AGAIN;\n",
+    f"AGAIN: {POLL} @%p1 bra DONE;\n{{asks}}\nbra.uni END;\nON: bra.uni AGAIN;\nEND: {{ends}}\n",
+]
+#: what comes behind, up to the trap, is not looked at
+PRINTS = "st.shared.u32 [%r3-64], 7; setp.eq.u32 %p5, %r4, 40; @%p5 trap; st.global.u32 [%rd1], 1;"
+
+
+@pytest.mark.parametrize("ends", ["trap;", f"{PRINTS} trap;"], ids=["traps", "tells"])
+@pytest.mark.parametrize("asks", GIVES_UP.values(), ids=GIVES_UP)
+@pytest.mark.parametrize("loop", TRAPS, ids=["poll last", "poll first", "trap outside"])
+def test_a_wait_that_traps_when_it_takes_too_long(loop: str, asks: str, ends: str) -> None:
+    right = loop.format(asks=asks, ends=ends)
+    found = check(right)
+    assert found.verdict == "proved", found
+    assert "no-timeout" in {one.name for one in found.leanings}
+    assert "if no wait takes so long that the kernel traps" in found.covers
+    wrong = check(right, arrive="")
+    assert wrong.rules == {"deadlock"}
+    (waiting,) = wrong.findings[0].participants
+    text = AROUND.format(loop=right.strip(), arrive="", behind="").strip().splitlines()
+    assert "try_wait" in text[waiting.loc.line - FIRST]
+
+
+@pytest.mark.parametrize(
+    ("loop", "what"),
+    [
+        (TRAPS[0].format(asks=GIVES_UP["turns"], ends="bra.uni DONE;"), "goes on without"),
+        (TRAPS[0].format(asks=GIVES_UP["turns"], ends="exit;"), "ends"),
+        (TRAPS[0].format(asks=GIVES_UP["turns"], ends="@%p4 trap;"), "does not trap then"),
+        (TRAPS[0].format(asks="st.shared.u32 [%r3], 1;" + GIVES_UP["turns"], ends="trap;"),
+         "stores in each turn"),
+        (TRAPS[0].format(asks="setp.ne.u32 %p4, %r4, 33; @%p4 bra ON;", ends="trap;"),
+         "one lane always traps"),
+    ],
+)  # fmt: skip
+def test_other_ways_to_give_up(loop: str, what: str) -> None:
+    found = check(loop)
+    assert "no-timeout" not in {one.name for one in found.leanings}, what
+    assert found.verdict != "proved" or what == "does not trap then", what
+
+
+@pytest.mark.parametrize("asks", GIVES_UP.values(), ids=GIVES_UP)
+def test_a_race_behind_such_a_wait(asks: str) -> None:
+    """The wait is for an arrival that comes before the store."""
+    right = TRAPS[0].format(asks=asks, ends="trap;")
+    body = AROUND.format(loop=right.strip(), arrive=ARRIVES, behind="")
+    store = "st.shared.u32 [%r3+64], 1;"
+    early = body.replace(store, "").replace(ARRIVES, f"{ARRIVES} {store}")
+    assert report(early.strip(), warps=2).rules == {"race"}

@@ -155,3 +155,50 @@ def test_a_wait_that_others_need_not_wait_for_may_miss_its_value() -> None:
     assert run(STORE + once + LOAD).verdict == "proved"
     twice = everybody(ADD, equal.replace("{goal}", str(CTAS)), ADD)
     assert run(STORE + twice + LOAD).verdict != "proved"
+
+
+#: CTA 0 stores for the others, and exchanges the word; these poll
+TELLS = (
+    f"setp.ne.u32 %p3, %r0, 0; @%p3 bra READ;\n{STORE}bar.sync 0;\n@%p0 bra END;\n"
+    "{fence}atom.global.exch.b32 %r9, [%rd2], 1;\nbra.uni END;\nREAD: @%p0 bra BEHIND;\n"
+    "{poll}BEHIND: bar.sync 0;\nmul.wide.u32 %rd7, %r1, 4; add.u64 %rd8, %rd1, %rd7;\n"
+    "ld.global.u32 %r7, [%rd8];\nEND:\n"
+)
+KEEPS = (
+    "L: atom.global.cas.b32 %r10, [%rd2], 1, 1;\nsetp.ne.u32 %p2, %r10, 1; @%p2 bra L;\n"
+    "fence.acq_rel.gpu;\n"
+)
+ACQUIRES = "L: ld.acquire.gpu.global.u32 %r10, [%rd2];\nsetp.eq.u32 %p2, %r10, 0; @%p2 bra L;\n"
+NOTHING = KEEPS.replace("cas.b32 %r10, [%rd2], 1, 1", "or.b32 %r10, [%rd2], 0")
+
+
+def tells(poll: str, fence: str = FENCE) -> str:
+    return TELLS.format(poll=poll, fence=fence)
+
+
+@pytest.mark.parametrize("poll", [KEEPS, ACQUIRES, NOTHING], ids=["cas", "ld", "or"])
+def test_a_word_that_is_exchanged_is_one_that_is_stored(poll: str) -> None:
+    """As ``atomicExch(flag, 1)`` tells: nobody looks at what was there."""
+    assert run(tells(poll)).verdict == "proved"
+    wrong = tells(poll, fence="")
+    found = run(wrong)
+    assert found.rules == {"race"}
+    assert told(found, wrong) == {STORE.strip(), "ld.global.u32 %r7, [%rd8];"}
+
+
+def test_an_exchange_hands_on_what_was_released_before() -> None:
+    """Thread 0 releases with the first store, and exchanges with nothing in between."""
+    body = tells(ACQUIRES, fence="st.release.gpu.global.u32 [%rd2], 1;\n")
+    wants = body.replace("exch.b32 %r9, [%rd2], 1", "exch.b32 %r9, [%rd2], 2").replace(
+        "setp.eq.u32 %p2, %r10, 0", "setp.lt.u32 %p2, %r10, 2"
+    )
+    assert run(wants).verdict == "proved"
+    store = "st.relaxed.gpu.global.u32 [%rd2], 2"
+    stored = wants.replace("atom.global.exch.b32 %r9, [%rd2], 2", store)
+    assert run(stored).rules == {"race"}
+
+
+def test_an_exchange_whose_result_decides_draws() -> None:
+    """Who finds 0 goes on: that is up to the schedule."""
+    body = tells(ACQUIRES).replace("bra.uni END;", "setp.eq.u32 %p4, %r9, 0; @%p4 bra END;")
+    assert run(body).verdict != "proved"

@@ -36,10 +36,10 @@ def _poll_alone(
 ) -> dict[int, tuple[Instruction, ...]]:
     """What stands for the instructions of a loop that does nothing but poll, of which only the
     block of the poll is left; nothing if it has another form, or does something that matters."""
-    code, effects = graph.mir.code, graph.mir.effects
+    code = graph.mir.code
     inside = sorted(n for block in blocks for n in graph.blocks[block])
     polls = [n for n in inside if isinstance(code[n].what, Poll)]
-    if len(polls) != 1 or len(blocks) == 1:
+    if len(polls) != 1:
         return {}
     own = graph.block_of[polls[0]]
     test, first = graph.blocks[own][-1], graph.blocks[head][0]
@@ -48,24 +48,60 @@ def _poll_alone(
         return {}
     sets: set[str] = set()
     for n in idle:
-        what = code[n].what
-        if isinstance(what, Op) and (sets_only(what) or not effects[n]):
-            sets |= {var.name for var in registers_set(what)}
-        elif not isinstance(what, Branch):
+        if _alone(graph.mir, n):
+            sets |= {var.name for var in _sets(graph.mir, n)}
+        elif not isinstance(code[n].what, Branch):
             return {}
+    idle += _beside(graph, own, idle)
     kept = [n for n in range(len(code)) if n not in idle]
-    if sets & set(_read(graph.mir, kept)):
+    if not idle or sets & set(_read(graph.mir, kept)):
         return {}
     instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(idle, ())
+    if len(blocks) == 1:
+        return instead
     if own != head:
         # who enters the loop comes to the poll behind what is left out, whatever it did there
         alone = all(loop.tail == own for loop in graph.loops if loop.head == head)
         return instead if alone and inside == [*range(first, test + 1)] else {}
     back = code[test].what
-    if not isinstance(back, Branch) or graph.block_of[back.target] not in blocks:
+    if not isinstance(back, Branch):
         return {}
-    instead[test] = (replace(code[test], what=replace(back, target=first)),)
+    again = replace(back, target=first)
+    if graph.block_of[back.target] in blocks:
+        instead[test] = (code[test].doing(again),)
+    else:
+        past = Branch(target=back.target, loc=back.loc)
+        again = replace(again, sense=not back.sense)
+        instead[test] = (code[test].doing(again), code[test].doing(past))
     return instead
+
+
+def _beside(graph: FlowGraph, own: int, idle: list[int]) -> list[int]:
+    """What the block of the poll does that only itself and what is ``idle`` needs."""
+    mir = graph.mir
+    found = {n for n in graph.blocks[own] if _alone(mir, n)}
+    while True:
+        kept = [n for n in range(len(mir.code)) if n not in found and n not in idle]
+        read = {*_read(mir, kept)}
+        needed = {n for n in found if read & {e.name for e in _sets(mir, n)}}
+        if not needed:
+            return sorted(found)
+        found -= needed
+
+
+def _alone(mir: Mir, number: int) -> bool:
+    """Whether an instruction sets registers, or does nothing that anybody sees."""
+    what = mir.code[number].what
+    return (
+        isinstance(what, Op)
+        and not isinstance(what, Poll)
+        and (sets_only(what) or not mir.effects[number])
+    )
+
+
+def _sets(mir: Mir, number: int) -> tuple[Var, ...]:
+    what = mir.code[number].what
+    return registers_set(what) if isinstance(what, Op) else ()
 
 
 def _leaves(graph: FlowGraph, blocks: set[int], number: int) -> bool:

@@ -125,7 +125,8 @@ class Mir(Keeper):
     ``kernel`` has the launch and all declarations, hidden registers of loops among them; its body
     is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
     warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
-    they hold in lanes that are not in the loop does not matter.
+    they hold in lanes that are not in the loop does not matter. ``gives_up``: where it would trap
+    if it had to wait too long, which is left out (`tilesim.ir.patience`).
     """
 
     kernel: Program
@@ -133,6 +134,7 @@ class Mir(Keeper):
     roles: tuple[str, ...] = field(compare=False)
     typing: Typing = field(compare=False, repr=False)
     local: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    gives_up: tuple[Loc, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def effects(self) -> tuple[tuple[Effect, ...], ...]:

@@ -118,6 +118,8 @@ def assumptions(
     traps = dict.fromkeys(loc for o in run.outcomes for loc in o.data_traps)
     if traps:
         yield assumed("no-trap", "if the kernel does not trap where data decides that", traps)
+    if mir.gives_up:
+        yield assumed("no-timeout", "if no wait takes so long that the kernel traps", mir.gives_up)
     ends = dict.fromkeys(mir.code[n].loc for o in run.outcomes for n, _ in o.leaves.values())
     if ends and not certain:
         text = f"if the threads go on at {', '.join(map(str, ends))}, where data may end them"

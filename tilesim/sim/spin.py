@@ -1,9 +1,9 @@
 """Loops that do nothing but wait for a word of memory to reach a value, and words that only count.
 
 ``while reg < t: reg = ld x`` is a wait if nothing else uses what it loads; so is a loop that polls
-before its test. The words of a tensor
-are counters if every access to them is such a wait, a reduction by add, or a scalar store. Whether
-one run proves what they order is for `tilesim.sim.machine.counter` to say.
+before its test. The words of a tensor are counters if every access to them is such a wait, a
+reduction by add, or a scalar store (or an exchange, if nobody looks at what was there). Whether one
+run proves what they order is for `tilesim.sim.machine.counter` to say.
 """
 
 from __future__ import annotations
@@ -154,7 +154,10 @@ def only_drawn(mir: Mir, name: str) -> bool:
 
 def _counts(effects: tuple[Effect, ...]) -> bool:
     access = word_access(effects)
-    return access is not None and (access.stores or access.combine == "add")
+    if access is None:
+        return False
+    replaces = access.combine == "exch" and access.result is None
+    return access.stores or replaces or access.combine == "add"
 
 
 def _incremented(effects: tuple[Effect, ...]) -> set[str]:

@@ -14,7 +14,7 @@ from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.lanes import mask_array
-from tilesim.sim.machine.release import Released
+from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.spin import Spin, only_drawn
@@ -222,6 +222,21 @@ def stored(
             counter.store(w, lanes, None if own is None else own[address])
         doubtful(w, op, counter)
     w.apart = 0
+
+
+def replaced(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any], own: Released,
+    dtype: DType,
+) -> None:  # fmt: skip
+    """A word is about to be exchanged for another one, and nobody looks at what was there: it is a
+    store that hands on what was released there before (H4)."""
+    handed = {key: clock.copy() for key, clock in own.items()}
+    different = {*addresses.tolist()}
+    if len(different) == 1:
+        before = w.machine.released.get((id(memory), different.pop()), {})
+        for key, clock in before.items():
+            add(handed, key, clock)
+    stored(w, op, memory, addresses, values, handed, dtype, element=False)
 
 
 def _past(w: Warp, spin: Spin) -> Clock:

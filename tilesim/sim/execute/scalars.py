@@ -20,6 +20,7 @@ from tilesim.sim.execute.counting import (
     drawn_in_turns,
     draws_in_turns,
     look,
+    replaced,
     stored,
 )
 from tilesim.sim.execute.handing import observe_value, publish_value, released_at, released_by
@@ -405,7 +406,11 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             poll(w, memory, addresses)
         elif counting and timed:
             own = released_by(w, memory, scope, releases=releases)
-            added(w, op, memory, addresses, how, per_lane(w, value(w)), own, dtype)
+            new = per_lane(w, value(w))
+            if how == "exch":
+                replaced(w, op, memory, addresses, new, own, dtype)
+            else:
+                added(w, op, memory, addresses, how, new, own, dtype)
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
