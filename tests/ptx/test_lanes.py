@@ -91,3 +91,60 @@ def test_a_policy_may_be_moved() -> None:
     )
     found = report(body, params=(".param .u64 a",), values=(Pointer("a", 64),))
     assert found.verdict == "proved"
+
+
+#: each lane names the eight of its own tile, as cooperative groups do
+TILES = (
+    "mov.u32 %r2, %tid.x; and.b32 %r5, %r2, 24; mov.u32 %r6, 255; shl.b32 %r7, %r6, %r5;\n"
+    "and.b32 %r8, %r2, 7; shr.u32 %r9, %r2, 3; setp.eq.u32 %p4, %r8, 2;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "wrong"),
+    [
+        ("shfl.sync.down.b32 %r10, %r2, 4, 0x181f, %r7; setp.lt.u32 %p5, %r8, 4; "
+         "sub.u32 %r11, %r10, %r2; selp.b32 %r3, %r11, 4, %p5;", 4, 5),
+        ("shfl.sync.idx.b32 %r10|%p5, %r2, 3, 0x181f, %r7; sub.u32 %r3, %r10, %r5;", 3, 4),
+        ("vote.sync.ballot.b32 %r10, %p4, %r7; shr.u32 %r3, %r10, %r5;", 4, 0x04040404),
+        ("vote.sync.any.pred %p5, %p4, %r7; selp.b32 %r3, 1, 0, %p5;", 1, 0),
+        ("redux.sync.add.u32 %r10, %r9, %r7; shl.b32 %r11, %r9, 3; sub.u32 %r3, %r10, %r11;",
+         0, 48),
+        ("match.any.sync.b32 %r10, %r8, %r7; popc.b32 %r3, %r10;", 1, 4),
+        ("match.all.sync.b32 %r10|%p5, %r9, %r7; popc.b32 %r3, %r10;", 8, 0),
+    ],
+)  # fmt: skip
+def test_lanes_that_name_different_ones_exchange_among_these(
+    text: str, number: int, wrong: int
+) -> None:
+    assert report(TILES + text + ENDS.replace("NUMBER", str(number))).verdict == "proved"
+    assert report(TILES + text + ENDS.replace("NUMBER", str(wrong))).rules == {"deadlock"}
+
+
+def test_a_lane_of_another_tile_is_none_to_exchange_with() -> None:
+    body = TILES + "shfl.sync.idx.b32 %r3, %r2, LANE, 0x181f, MASK;\n"
+    assert report(body.replace("LANE", "3").replace("MASK", "%r7")).verdict == "proved"
+    wide = body.replace("0x181f", "31").replace("MASK", "%r7")
+    wrong = report(wide.replace("LANE", "3"))
+    assert wrong.rules == {"participation"}
+    assert lines(wrong) == [2]
+    beside = "not.b32 %r10, %r7;\n" + body.replace("LANE", "3").replace("MASK", "%r10")
+    assert report(beside.replace("not.b32 %r10, %r7;\n", "").replace("%r10;", "0xff;")).rules == {
+        "participation"
+    }
+
+
+def test_lanes_of_a_tile_do_not_wait_for_those_of_another() -> None:
+    """A shuffle orders no memory: what lanes tell each other they need a barrier for."""
+    body = (
+        TILES + "mov.u32 %r1, smem; shl.b32 %r10, %r2, 2; add.u32 %r10, %r10, %r1;\n"
+        "st.shared.u32 [%r10+64], %r2;\n{meets}\nxor.b32 %r11, %r2, OTHER; shl.b32 %r11, %r11, 2; "
+        "add.u32 %r11, %r11, %r1;\nld.shared.u32 %r12, [%r11+64];"
+    )
+    right = body.format(meets="bar.warp.sync %r7;")
+    assert report(right.replace("OTHER", "4")).verdict == "proved"
+    other = report(right.replace("OTHER", "8"))
+    assert other.rules == {"race"}
+    assert lines(other) == [3, 6]
+    shuffles = body.format(meets="shfl.sync.idx.b32 %r13, %r2, 0, 0x181f, %r7;")
+    assert report(shuffles.replace("OTHER", "4")).rules == {"race"}

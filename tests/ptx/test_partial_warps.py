@@ -77,3 +77,41 @@ def test_what_a_whole_warp_has_to_execute() -> None:
     """``setmaxnreg`` takes every thread of a warpgroup; of one warp there is a part only."""
     assert run("setmaxnreg.dec.sync.aligned.u32 24;\n", (128, 1, 1)).verdict == "proved"
     assert run("setmaxnreg.dec.sync.aligned.u32 24;\n", (120, 1, 1)).verdict != "proved"
+
+
+#: threads from 36 on leave, before the others store and meet
+RETURNS = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r4, %r1, %r3;\n"
+    "setp.ge.u32 %p2, %r2, 36; @%p2 bra OUT;\n"
+    "st.shared.u32 [%r4], %r2;\n{meet}\nsetp.eq.u32 %p1, %r2, 0;\n"
+    "@%p1 ld.shared.u32 %r5, [%r1+140];\nOUT:\n"
+)
+
+
+@pytest.mark.parametrize("leaves", ["@%p2 bra OUT;", "@%p2 exit;", "@%p2 ret;"])
+def test_threads_that_return_before_a_barrier(leaves: str) -> None:
+    """The one ``ret`` of a kernel is where they go, and all that they do there (E2, E9)."""
+    body = RETURNS.replace("@%p2 bra OUT;", leaves)
+    assert run(body.format(meet="bar.sync 0;")).verdict == "proved"
+    wrong = run(body.format(meet=""))
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [2, 5]
+
+
+def test_threads_that_do_more_before_they_return() -> None:
+    """Whichever arm stands first: its lanes have ended when the others wait for them."""
+    arms = (
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r4, %r1, %r3;\n"
+        "setp.lt.u32 %p2, %r2, 36; @%p2 bra MEET;\n"
+        "st.shared.u32 [%r4], 7;{last}\nbra.uni OUT;\n"
+        "MEET: bar.sync 0;\nst.shared.u32 [%r4], %r2;\nOUT:\n"
+    )
+    assert run(arms.format(last="")).verdict == "proved"
+    wrong = run(arms.format(last=" bar.sync 0;"))
+    assert wrong.rules == {"participation"}
+
+
+def test_threads_that_wait_elsewhere_have_not_returned() -> None:
+    """Behind the branch all go on: a barrier in one arm is executed by part of a warp."""
+    body = RETURNS.replace("OUT:", "OUT: st.shared.u32 [%r4], 1;").format(meet="bar.sync 0;")
+    assert run(body).rules == {"participation"}

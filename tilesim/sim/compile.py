@@ -35,6 +35,7 @@ from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
+from tilesim.sim.execute.lanes import by_masks
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
 from tilesim.sim.execute.registers import assign, exchanged, idle, idle_row
@@ -296,7 +297,7 @@ class Compiler:
         if poll is not None and poll[1].name in self.peek_flags:
             step = peek(self, op, *poll)
         else:
-            step = self.quotients.around(op, execute(self, op))
+            step = by_masks(self.quotients.around(op, execute(self, op)), op, self.expr)
             if self.code.forgets and accessing(op.effects()) is not None:
                 step = where_nobody_knows(step, Anywhere(self, op))
         return self._by_parts(step, op)
@@ -315,13 +316,13 @@ class Compiler:
     def _control(self, number: int, what: Control) -> Step:
         match what:
             case Join():
-                return control.join(number, syncs=what.syncs)
+                return control.join(number, syncs=what.syncs, ends=self._end(number) == number)
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what)
             case Switch(index=index):
                 meet = self.code.graph.meetings.get(number, len(self.mir.code))
                 arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
-                return control.switch(what, self.expr(index), meet, len(self.mir.code), arms=arms)
+                return control.switch(what, self.expr(index), meet, self._end(meet), arms=arms)
             case Branch(polls=True):
                 memory = any(map(polls_memory, self._turn(number, what.target)))
                 self.code.polls_memory |= memory
@@ -339,7 +340,7 @@ class Compiler:
         apart = meet not in sides and self._goes_apart(number, what.target, meet)
         parts = apart and all(self._synchronises(side, meet) for side in sides)
         return control.branch(
-            what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
+            what, self.expr(what.cond), meet, self._end(meet), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
             perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
@@ -347,6 +348,14 @@ class Compiler:
             leaving=partial(leaving, self.code.graph, number, what.target),
             divides=not as_predicates(self.code.graph, number, what.target, meet),
         )  # fmt: skip
+
+    def _end(self, meet: int) -> int:
+        """Where lanes have ended that come there: the end of the program, or where they meet, if
+        they do nothing there but ``exit``, as at the one ``ret`` of a kernel."""
+        code = self.mir.code
+        first = next((i for i in code[meet:] if not isinstance(i.what, Join)), None)
+        exits = first is not None and first.guard is None and isinstance(first.what, Op)
+        return meet if exits and _ends_lanes(first.what) else len(code)
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
         """What may be executed from ``targets`` on, where instruction ``number`` leads, before

@@ -100,9 +100,10 @@ def resume(w: Warp) -> None:
     w.pc = frame.meet
 
 
-def join(number: int, *, syncs: bool) -> Step:
+def join(number: int, *, syncs: bool, ends: bool = False) -> Step:
     """Lanes that come to instruction ``number`` go on with those that wait there, after those that
-    may still come; all of them, if it is where they meet. ``syncs``: see `Join`."""
+    may still come; all of them, if it is where they meet. ``syncs``: see `Join`; ``ends``: all that
+    they do there is to end."""
 
     def step(w: Warp) -> bool | None:
         if not w.frames:
@@ -111,6 +112,8 @@ def join(number: int, *, syncs: bool) -> Step:
             return None
         frame = w.frames[-1]
         if frame.meet == number:
+            if ends and frame.pending:
+                forks.lanes_exit(w, w.mask)
             return _meet(w, frame, syncs=syncs)
         if frame.pending:
             _gather(w, frame, number)

@@ -86,7 +86,8 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
         def wait(w: Warp) -> None:
             if w.mask != named:
                 gather(w, op, mask_of(w), rule)
-            w.gather()
+            if _whole_parts(w):
+                w.gather()
 
         return Act(wait)
 
@@ -97,17 +98,20 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
             w.machine.lean("H3", op)
         w.meet()
 
-    if named is not None or effect.mask is None:
-        return Act(meet)
-    return Act(_by_masks(meet, c.expr(effect.mask), op))
+    return Act(meet)
 
 
-def _by_masks(meet: Step, mask: Evaluate, op: Op) -> Step:
-    """``meet`` of all active lanes, or of those that name the same lanes, each group for itself."""
+def by_masks(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
+    """``step`` of all active lanes, or of those that name the same lanes, each group for itself, as
+    the tiles of a warp do (E11, E19 to E21); ``value``: what an operand says."""
+    named = [e for e in op.effects() if isinstance(e, fx.Gathers) and e.mask is not None]
+    if not named or named[0].mask is None or constant(named[0].mask) is not None:
+        return step
+    mask, orders = value(named[0].mask), named[0].orders
 
     def groups(w: Warp) -> None:
         try:
-            meet(w)
+            step(w)
         except NotUniform:
             active = w.mask
             own = np.where(mask_array(active), plain(mask(w)) & FULL, -1)
@@ -123,13 +127,25 @@ def _by_masks(meet: Step, mask: Evaluate, op: Op) -> Step:
             try:
                 for number in different:
                     w.mask = mask_bits(own == number)
-                    w.regroup()
-                    meet(w)
+                    if orders:
+                        w.regroup()
+                    step(w)
             finally:
-                w.mask, w.met = active, -1
-            w.regroup()
+                w.mask = active
+            if orders:
+                w.met = -1
+                w.regroup()
 
     return groups
+
+
+def _whole_parts(w: Warp) -> bool:
+    """Whether the active lanes are parts of their warp, and not some of one: only then may others
+    come after what all of a part have done, as these lanes do that have waited for each other."""
+    own = None if w.part is None else [w.part]
+    parts = own if w.spread is None else w.spread
+    lanes = FULL if parts is None else sum(part.mask for part in parts)
+    return w.mask == lanes & w.live_mask
 
 
 @executor(fx.Agrees)
