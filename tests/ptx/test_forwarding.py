@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.ptx.test_check import lines, program, report
+from tests.ptx.test_check import FIRST, HEAD, lines, program, report
 from tests.sim.sites import BOTH
 from tilesim.checker import check
 from tilesim.ir.arithmetic import Typing
@@ -18,7 +18,9 @@ from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ptx import simple
 from tilesim.ptx.compute import Compute
-from tilesim.ptx.launch import Pointer
+from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 from tilesim.sim.simulate import simulate
 
 OUT = (".param .u64 out",)
@@ -199,3 +201,22 @@ def test_what_is_set_again_before_anybody_reads_it_is_left_out(text: str, left: 
     stores = "st.shared.u8 [%r1], %r2; st.shared.u8 [%r1+64], %r2;"
     mir = program(f"{start}{text}\n{stores}")
     assert len(mir.setters["r2"]) == left
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_a_number_beyond_those_with_a_sign_is_compared_as_it_is(beside: int) -> None:
+    """In place of the register stands what it was made of, which is computed with a sign."""
+    step = 0x123456789ABCDEF
+    given = Contents("u64", tuple((lane * step << 2) + beside for lane in range(32)))
+    text = HEAD.format(params=".param .u64 x") + (
+        "ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 8; "
+        f"add.u64 %rd3, %rd1, %rd2; cvt.u64.u32 %rd4, %r1; mul.lo.u64 %rd5, %rd4, {step}; "
+        "shl.b64 %rd6, %rd5, 2;\nld.global.u64 %rd7, [%rd3]; setp.ne.u64 %p1, %rd6, %rd7;\n"
+        "@%p1 trap;\nret;\n}\n"
+    )
+    module = read(text, "k.ptx")
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), params=(Pointer("x", 256, 0, given),))
+    found = check(lower(module, module.entries[0], launch))
+    assert found.verdict == ("unsupported" if beside else "proved")
+    if beside:
+        assert [p.loc.line - FIRST for p in found.findings[0].participants] == [2]

@@ -354,8 +354,8 @@ class Compiler:
         they do nothing there but ``exit``, as at the one ``ret`` of a kernel."""
         code = self.mir.code
         first = next((i for i in code[meet:] if not isinstance(i.what, Join)), None)
-        exits = first is not None and first.guard is None and isinstance(first.what, Op)
-        return meet if exits and _ends_lanes(first.what) else len(code)
+        what = None if first is None or first.guard is not None else first.what
+        return meet if isinstance(what, Op) and _ends_lanes(what) else len(code)
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
         """What may be executed from ``targets`` on, where instruction ``number`` leads, before
