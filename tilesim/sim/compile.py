@@ -51,7 +51,7 @@ from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
-from tilesim.sim.skipped import computed, skipped, spared
+from tilesim.sim.skipped import computed, ends_at, skipped, spared
 from tilesim.sim.spin import counters, polls_memory, spins
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
@@ -316,13 +316,15 @@ class Compiler:
     def _control(self, number: int, what: Control) -> Step:
         match what:
             case Join():
-                return control.join(number, syncs=what.syncs, ends=self._end(number) == number)
+                ends = ends_at(self.mir, number) == number
+                return control.join(number, syncs=what.syncs, ends=ends)
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what)
             case Switch(index=index):
                 meet = self.code.graph.meetings.get(number, len(self.mir.code))
                 arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
-                return control.switch(what, self.expr(index), meet, self._end(meet), arms=arms)
+                end = ends_at(self.mir, meet)
+                return control.switch(what, self.expr(index), meet, end, arms=arms)
             case Branch(polls=True):
                 memory = any(map(polls_memory, self._turn(number, what.target)))
                 self.code.polls_memory |= memory
@@ -340,7 +342,7 @@ class Compiler:
         apart = meet not in sides and self._goes_apart(number, what.target, meet)
         parts = apart and all(self._synchronises(side, meet) for side in sides)
         return control.branch(
-            what, self.expr(what.cond), meet, self._end(meet), alone=alone, parts=parts,
+            what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
             perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
@@ -348,14 +350,6 @@ class Compiler:
             leaving=partial(leaving, self.code.graph, number, what.target),
             divides=not as_predicates(self.code.graph, number, what.target, meet),
         )  # fmt: skip
-
-    def _end(self, meet: int) -> int:
-        """Where lanes have ended that come there: the end of the program, or where they meet, if
-        they do nothing there but ``exit``, as at the one ``ret`` of a kernel."""
-        code = self.mir.code
-        first = next((i for i in code[meet:] if not isinstance(i.what, Join)), None)
-        what = None if first is None or first.guard is not None else first.what
-        return meet if isinstance(what, Op) and _ends_lanes(what) else len(code)
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
         """What may be executed from ``targets`` on, where instruction ``number`` leads, before
