@@ -89,3 +89,22 @@ def test_two_instructions_are_not_looked_at() -> None:
 def test_lanes_that_change_places() -> None:
     """Data of other lanes counts as the same if the whole warps agree."""
     assert run(SAME, COMPUTE, SPARED.replace("%f3, %r21", "%f6, %r21"), STORE).verdict == "proved"
+
+
+#: a register that has decided something, and then holds data
+AGAIN = "add.u32 %r9, %r2, 1; setp.gt.u32 %p1, %r9, 100; @%p1 ret;\n"
+REUSED = [
+    "ex2.approx.f32 %f2, %f1; mov.b32 %r10, %f2; xor.b32 %r9, %r10, 5;\n",
+    "ex2.approx.f32 %f2, %f1; mov.b32 %r10, %f2; not.b32 %r9, %r10;\n",
+    "mov.b32 %r10, %f1; shfl.sync.bfly.b32 %r9, %r10, 1, 31, -1;\n",
+]
+
+
+@pytest.mark.parametrize("made", REUSED)
+def test_a_register_that_has_decided_before(made: str) -> None:
+    """What it holds then is not computed: it was taken for a number that all warps have."""
+    store = STORE.replace("%f3", "%r9")
+    assert run(SAME, AGAIN, made, store).verdict == "proved"
+    wrong = run(OWN, AGAIN, made, store)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [4]

@@ -27,6 +27,13 @@ def sets_only(op: Op) -> bool:
     return bool(effects) and all(isinstance(effect, fx.Defines) for effect in effects)
 
 
+def only_computes(op: Op) -> bool:
+    """Whether all that an instruction does is to set registers to what its operands say."""
+    return sets_only(op) and not any(
+        isinstance(e, fx.Defines) and (e.chance or e.elsewhere or e.unknown) for e in op.effects()
+    )
+
+
 @kept
 def registers_set(op: Op) -> tuple[Var, ...]:
     """The registers that an instruction sets."""
@@ -202,8 +209,17 @@ class Dataflow:
     @cached_property
     def deciding(self) -> frozenset[str]:
         """Registers of which some value may reach control flow, a barrier or any address."""
-        nodes = self.steering | self._closure(self._address)
-        return frozenset(n[1:].rpartition("@")[0] for n in nodes if n.startswith(_VARIABLE))
+        return frozenset(
+            n[1:].rpartition("@")[0] for n in self._deciding_nodes if n.startswith(_VARIABLE)
+        )
+
+    @cached_property
+    def _deciding_nodes(self) -> frozenset[str]:
+        return self.steering | self._closure(self._address)
+
+    def decides(self, name: str, setter: int) -> bool:
+        """The same of the value that one instruction gives a register: others need not."""
+        return _register(name, setter) in self._deciding_nodes
 
     def setters(self, number: int, name: str) -> tuple[int, ...]:
         """The instructions that may have set a register for the instruction of this number."""

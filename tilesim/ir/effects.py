@@ -146,7 +146,8 @@ class UsesFragment:
     move of a constant or a register into them. ``asynchronous``: it may happen after the
     instruction. ``product``: the (M, N, K) of an asynchronous product that accumulates in it; those
     of one shape may follow each other (F6). ``keeps``: whether what was there is added. ``value``:
-    what is written, as another effect has read it; None: what the instruction computes."""
+    what is written, as another effect has read it; None: what the instruction computes.
+    ``variable``: the name of the one that stands for what the registers hold, if one does."""
 
     fragment: Fragment
     write: bool = False
@@ -156,6 +157,7 @@ class UsesFragment:
     product: tuple[int, int, int] | None = None
     keeps: Expr | None = None
     value: View | TmemView | None = None
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

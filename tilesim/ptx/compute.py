@@ -163,7 +163,8 @@ class Encode(Computation):
 class Data(Op):
     """Arithmetic on elements of tensors, and other things that nobody knows: the results are
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
-    if it is no arithmetic. ``warp``: its lanes compute them together."""
+    if it is no arithmetic. ``warp``: its lanes compute them together. ``partly``: the variables
+    stand for several registers, of which others keep what they hold (`tilesim.ptx.tiles`)."""
 
     mnemonic = "ptx.data"
     data = frozenset({"sources"})
@@ -173,6 +174,7 @@ class Data(Op):
     sources: tuple[Expr, ...]
     why: str = ""
     warp: bool = False
+    partly: bool = False
 
     def effects(self) -> tuple[Effect, ...]:
         why = self.why or f"the result of {self.opcode}, which is not computed"

@@ -158,7 +158,7 @@ class _Forwarding:
     def _note(self, op: Op, block: int, held: _Held) -> None:
         """An instruction has set registers."""
         if isinstance(op, Data | Computation):
-            for result in registers_set(op):
+            for result in () if isinstance(op, Data) and op.partly else registers_set(op):
                 held.note_data(result.name, operand_expressions(op))
         elif isinstance(op, Assign) and op.var.name not in self._given:
             name, value, parts = op.var.name, self._value(op), [*walk(op.value)]

@@ -66,10 +66,16 @@ _NONE = _Masks(0, 0, 0, 0)
 
 class Interference:
     """Per register of ``names``, as bits, those that hold a value which is still used when it is
-    set, otherwise than by a move from them: it cannot be one with these, nor they with it."""
+    set, otherwise than by a move from them: it cannot be one with these, nor they with it.
+
+    A product of wgmma reads registers of A while it runs, so each wait for products uses them."""
 
     def __init__(self, kernel: Kernel, names: Collection[str]) -> None:
         self.bit = {name: 1 << i for i, name in enumerate(names)}
+        self._read_late = 0
+        for step in kernel.code:
+            if step.opcode.startswith("wgmma.mma_async") and isinstance(step.operands[1], Items):
+                self._read_late |= self._bits(registers(step.operands[1]))
         masks = [self._masks(step) for step in kernel.code]
         after = _live_after(kernel, masks)
         self.of = dict.fromkeys(self.bit, 0)
@@ -94,6 +100,8 @@ class Interference:
                 uses |= self._bits(found if position else [r for r in found if r.name not in first])
         if step.base == "wgmma":
             uses |= sets
+        if step.opcode.startswith("wgmma.wait_group"):
+            uses |= self._read_late
         moves = step.base == "mov" and isinstance(step.operands[1], Register)
         kills = sets if step.guard is None else 0
         return _Masks(sets, uses, uses if moves else 0, kills)

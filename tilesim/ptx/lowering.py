@@ -68,6 +68,8 @@ class Lowering:
         declared = (*program.tensors, *program.maps, *program.shared)
         #: tiles whose registers have been read, or written, since they may have become others'
         self.accessed: set[tuple[str, bool, bool]] = set()
+        #: the variables each of which stands for the registers of a tile
+        self.of_tiles: set[str] = set()
         self._names = {item.name for item in declared}
         self.loc = Loc(file, 0)
         self.step: Step | None = None
@@ -135,6 +137,8 @@ class Lowering:
             if dtype is None:
                 raise self.unsupported(f"registers of {WIDTH[kind]} bits are not modelled here")
             found = self.variables[name] = Var(self._free(name), dtype)
+            if name.endswith(":"):
+                self.of_tiles.add(found.name)
         self._of_registers[register] = found
         return found
 
@@ -213,8 +217,9 @@ class Lowering:
                 if step.guard is None:
                     self.accessed.add((tile, write, moved))
                 yield AccessTile(
-                    fragment=self.fragments[tile], write=write, moved=moved, loc=self.loc
-                )
+                    fragment=self.fragments[tile], write=write, moved=moved,
+                    variable=self._variable(tile, "b32").name, loc=self.loc,
+                )  # fmt: skip
 
     # ------------------------------------------------------------------ operands
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from tilesim.errors import TilesimError
 from tilesim.ir.blocking import blocking
+from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
 from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
@@ -47,6 +49,8 @@ FAMILIES = (
 )  # fmt: skip
 
 
+_What: TypeAlias = Op | Branch | Switch | Trap
+
 #: what ends the kernel wherever a lane executes it; without a debugger `brkpt` is an error as well
 _TRAPS = ("trap", "brkpt")
 
@@ -83,7 +87,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             continue
         spin = found is not None
         guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
-        lowered = [*low.accesses(step), *_lowered(low, step, spin=spin)]
+        lowered = [*low.accesses(step), *_in_tiles(low, _lowered(low, step, spin=spin))]
         code += (Instruction(what, guard, "", warps) for what in lowered)
     starts.append(len(code))
     program = replace(
@@ -146,7 +150,27 @@ def _guard(low: Lowering, step: Step) -> Expr | None:
             return None
 
 
-def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch | Switch | Trap]:
+def _in_tiles(low: Lowering, ops: Iterable[_What]) -> Iterator[_What]:
+    """What sets one of the registers for which a variable stands leaves the others as they are: of
+    none of them is it known what it holds, but what that is made of."""
+    for op in ops:
+        results = registers_set(op) if isinstance(op, Op) and low.of_tiles else ()
+        tiled = tuple(var for var in results if var.name in low.of_tiles)
+        if not tiled or not isinstance(op, Op):
+            yield op
+        elif isinstance(op, Data):
+            yield replace(op, partly=True)
+        elif only_computes(op):
+            sources = operand_expressions(op)
+            yield Data(
+                opcode=op.mnemonic, results=results, sources=sources, partly=True, loc=op.loc
+            )
+        else:
+            yield op
+            yield Data(opcode=op.mnemonic, results=tiled, sources=tiled, partly=True, loc=op.loc)
+
+
+def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
     """What an instruction becomes; targets are numbers of instructions of the kernel.
 
     Raises:
@@ -160,7 +184,7 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch |
         raise low.malformed(f"{len(step.operands)} operands are none of this form") from error
 
 
-def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch | Switch | Trap]:
+def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
     """As `_lowered`, of an instruction with the operands that it has."""
     if step.base == "bra":
         return [_branch(low, step)]

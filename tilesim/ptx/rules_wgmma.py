@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.ir.expr import Const
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import K_OF, WgmmaMmaAsync
@@ -53,8 +54,13 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
         acc=acc, a=a, b=b, accumulate=low.predicate(operands[3]), a_trans=a_trans,
         b_trans=b_trans, loc=low.loc,
     )  # fmt: skip
-    first = low.items(operands[0])[0]
-    yield Data(opcode="wgmma.mma_async", results=(low.register(first),), sources=(), loc=low.loc)
+    # what the result's registers hold then, the product says; it needs those of A
+    registers = [low.items(operand)[0] for operand in operands[:2] if isinstance(operand, Items)]
+    result, *sources = map(low.register, registers)
+    yield Data(
+        opcode="wgmma.mma_async", results=(result,), sources=tuple(sources) or (Const(0),),
+        partly=True, loc=low.loc,
+    )  # fmt: skip
 
 
 def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]) -> Fragment:

@@ -136,13 +136,24 @@ def _set_again(
         what = instruction.what
         if isinstance(what, Op):
             results = {var.name for var in registers_set(what)}
-            if results and results <= later and _only_computes(what):
+            if results and results <= later and _is_replaced(instruction):
                 yield number
                 continue
             if instruction.guard is None:
                 later |= results
         tested, used, _ = mentions_of(instruction)
         later -= tested | used
+
+
+def _is_replaced(instruction: Instruction) -> bool:
+    """Whether what an instruction computes is as if it had not been once its registers are set
+    again: not if it sets one of several for which a variable stands, which tells what that is made
+    of; constants say nothing of that."""
+    what = instruction.what
+    if not isinstance(what, Data) or not what.partly:
+        return _only_computes(what)
+    plain = instruction.guard is None and sets_only(what) and not what.warp
+    return plain and all(isinstance(source, Const) for source in what.sources)
 
 
 def _only_computes(what: Op | Control) -> bool:

@@ -23,7 +23,8 @@ from tilesim.ptx.syntax import Float, Integer
 class AccessTile(Op):
     """Registers of a tile of wgmma are read, or written, by an instruction that follows.
 
-    ``moved``: it moves a constant or another register there.
+    ``moved``: it moves a constant or another register there. ``variable``: the name of the one that
+    stands for all of them.
     """
 
     mnemonic = "ptx.access_tile"
@@ -32,10 +33,14 @@ class AccessTile(Op):
     fragment: Fragment
     write: bool
     moved: bool = False
+    variable: str = ""
 
     def effects(self) -> tuple[Effect, ...]:
         return (
-            UsesFragment(self.fragment, write=self.write, partly=True, moved=self.moved),
+            UsesFragment(
+                self.fragment, write=self.write, partly=True, moved=self.moved,
+                variable=self.variable,
+            ),
         )  # fmt: skip
 
 

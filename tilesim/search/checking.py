@@ -85,7 +85,8 @@ class Checking:
         self.simulation.stop_at(self.timer.first_until(budget))
         tried, first = self.tried, self._first()
         if first.findings and self.simulation.name(self._unnamed(first)):
-            self.tried = tried  # the same schedules
+            self.tried = tried  # the same schedules, of all clusters
+            self.clusters, self.simulation.followers = list(range(self.simulation.groups)), {}
             first = self._first()
         self.timer.first_ended()
         self.simulation.stop_at(self.timer.until)

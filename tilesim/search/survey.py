@@ -136,8 +136,7 @@ class Survey:
         cheap = sum(run.stats.instructions for run in self._runs.values()) < _INSTRUCTIONS
         return self._failure is None and (ran < MANY or (ran < _AT_MOST and cheap))
 
-    def _run(self, clusters: list[int]) -> Run:
-        run = self._run_clusters(clusters)
+    def _judged(self, run: Run, clusters: list[int]) -> Run:
         if run.findings:
             single = "CTA" if self._simulation.program.cluster_size == 1 else "cluster"
             several = f"{single}s" if len(clusters) > 1 else single
@@ -161,8 +160,12 @@ class Survey:
             self._simulation.followers[first] = told[0]
             return told[0]
         follower = self._simulation.follow(clusters, self._plans)
-        self._classes[first] = follower
-        self._runs[first] = run = self._run([first])
+        run = self._run_clusters([first])
+        if run.findings and self._simulation.code.named and len(follower.members) < len(clusters):
+            # what stores leave was compared in all that were followed, also in those that differ
+            follower = self._simulation.follow(follower.members, self._plans)
+            run = self._run_clusters([first])
+        self._classes[first], self._runs[first] = follower, self._judged(run, [first])
         others = told_apart(follower)
         if not run.findings and is_plain(run.outcomes[0]):
             self._told |= {int(o.follower.clusters[0]): (o.follower, _as(o, run)) for o in others}
@@ -242,7 +245,7 @@ class Survey:
 
     def _run_together(self, a: int, b: int) -> Run:
         """A run of two clusters, which says what all their accesses to the same bytes mean."""
-        run = self._run([a, b])
+        run = self._judged(self._run_clusters([a, b]), [a, b])
         self._runs[next(iter(self._runs))].outcomes[0].rounds |= any(
             outcome.rounds for outcome in run.outcomes
         )

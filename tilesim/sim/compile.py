@@ -283,13 +283,17 @@ class Compiler:
 
     def told(self, op: Op, expr: Expr) -> bool:
         """Whether the registers in an operand hold what the program computes."""
-        names = {v.name for v in walk(expr) if isinstance(v, Var)} - self.flow.deciding
-        code = self.mir.code
-        for setters in (self.flow.setters(op.number, name) for name in names):
-            known = (isinstance(w := code[n].what, Op) and _from_nothing(w) for n in setters)
-            if not setters or not all(known):
+        flow, names = self.flow, {v.name for v in walk(expr) if isinstance(v, Var)}
+        for name in names:
+            setters = flow.setters(op.number, name)
+            if not setters or not all(flow.decides(name, n) or self._constant(n) for n in setters):
                 return False
         return True
+
+    def _constant(self, number: int) -> bool:
+        """Whether an instruction sets registers to what depends on none."""
+        what = self.mir.code[number].what
+        return isinstance(what, Op) and _from_nothing(what)
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its effects."""

@@ -41,7 +41,7 @@ from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
-from tilesim.sim.made_of import made_of
+from tilesim.sim.made_of import name_stores
 from tilesim.sim.schedule import (
     ChoiceEnvironment,
     Chooser,
@@ -181,9 +181,7 @@ class Simulation:
 
     def name(self, stores: Iterable[int]) -> bool:
         """From now on, looks at what these stores leave; whether that can be said of any."""
-        graph, flow = self.code.graph, self.code.flow
-        made = {number: made_of(graph, flow, number) for number in stores}
-        self.code.named.update((n, what) for n, what in made.items() if what is not None)
+        name_stores(self.code, stores)
         return bool(self.code.named)
 
     @property
@@ -324,7 +322,8 @@ class Simulation:
                 self.watches(machine)
             if self.accessed is not None:
                 self.accessed.watch(machine)
-            if skips and not self._numbers and can_skip(machine):
+            # what repetitions leave is named by all of them
+            if skips and not (self._numbers or self.code.named) and can_skip(machine):
                 self.skipper(machine)
             try:
                 run_machine(machine)

@@ -26,6 +26,7 @@ from tilesim.sim.execute.counting import (
 from tilesim.sim.execute.handing import observe_value, publish_value, released_at, released_by
 from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
+from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine import elements
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
@@ -159,6 +160,11 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
     return _each_peer(view, step)
 
 
+def _is_everywhere(w: Warp, value: Evaluate) -> bool:
+    """Whether a number is the same in all clusters that take the same steps."""
+    return w.elsewhere is None or not w.elsewhere.differs(value)
+
+
 def _require_address(w: Warp, op: Op, slot: str, writers: list[str]) -> None:
     """Where tcgen05.alloc has put an address, nothing else was written since."""
     if writers:
@@ -191,7 +197,9 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
         new = value(w) if real or told else None
         if strong:
             _take_turns(w, footprint, addresses, element)
-        elif told and type(new) is int:
+        elif (
+            told and type(new) is int and memory.mbarriers is not None and _is_everywhere(w, value)
+        ):
             access.stored = new
         if footprint.common and not strong:
             at_one_place(access, footprint, addresses, _of_lanes(w, new))

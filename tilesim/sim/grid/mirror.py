@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
@@ -10,8 +11,10 @@ from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.touches import Mask
-from tilesim.sim.grid.values import Values
+from tilesim.sim.grid.values import Values, differs
+from tilesim.sim.machine.facts import Operand
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.sums import Sums
 
 #: of more clusters what is in registers is kept as `Sums`, and repetitions are not skipped
@@ -92,12 +95,45 @@ class Mirror:
             value = evaluate(cast(Warp, self))
             return value if type(value) is Sums else plain(value)
 
+    def differs(self, evaluate: Evaluate) -> bool:
+        """See `Elsewhere.differs`."""
+        try:
+            value = self.value(evaluate)
+            return differs(value) and _vary(value)
+        except ArithmeticError:
+            return True
+
+    def told(self, operand: Operand) -> list[Hashable] | None:
+        """See `Elsewhere.told`."""
+        if not operand.of_grid and self.registers.differing.keys().isdisjoint(operand.slots):
+            return None
+        assert operand.evaluate is not None
+        try:
+            value = self.value(operand.evaluate)
+        except ArithmeticError:
+            return [object() for _ in range(32)]  # the same as nothing
+        if type(value) is Unknown:
+            return [object() for _ in range(32)]
+        if not differs(value) or not _vary(value):
+            return None
+        if type(value) is Sums:
+            column = value.column.values.tobytes()
+            return [(column, int(number)) for number in np.broadcast_to(value.row, 32)]
+        return [column.tobytes() for column in np.broadcast_to(value, (len(value), 32)).T]
+
     def shrink(self, place: Place, kept: Mask) -> None:
         """Goes on with some of the clusters."""
         self.cta = place
         differing = self.registers.differing
         self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
         self.alike.clear()
+
+
+def _vary(values: Values) -> bool:
+    """Whether not all clusters have the same."""
+    if type(values) is Sums:
+        return not values.alike
+    return bool((values != values[0]).any())
 
 
 def places(program: Program, clusters: Integers) -> dict[int, Place]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -22,6 +22,7 @@ from tilesim.sim.machine.release import Fences
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.facts import Operand
     from tilesim.sim.machine.groups import Issuer
     from tilesim.sim.machine.lane_groups import LaneGroups
     from tilesim.sim.machine.parts import Part, Parts
@@ -56,6 +57,14 @@ class Elsewhere(Protocol):
 
     def restore(self, saved: dict[int, Any]) -> None:
         """Nothing else differs from now on."""
+        ...
+
+    def differs(self, evaluate: Callable[[Any], Any]) -> bool:
+        """Whether an expression may have other values there."""
+        ...
+
+    def told(self, operand: Operand) -> Sequence[Hashable] | None:
+        """For each lane what tells all values of an operand, here and there; None if it has one."""
         ...
 
 

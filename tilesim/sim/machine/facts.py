@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.flowgraph import FlowGraph
@@ -13,16 +16,52 @@ from tilesim.sim.machine.allocations import Allocations
 
 
 @dataclass(frozen=True)
-class MadeOf:
-    """Of what data is made: numbers of instructions that load, and registers that are computed.
-    ``by_lane``: what a lane has is made of what that lane has loaded and computed, whichever lane
-    it is; of neither, it is one constant. ``behind``: what it is made of where nobody knows what
-    ``registers`` hold."""
+class Leaf:
+    """A register or a special one in an operand: the ``slot``, or the name of what is ``special``.
+    ``held``: what the register holds, if the program computes it."""
 
-    loads: tuple[int, ...]
-    registers: tuple[str, ...]
-    by_lane: bool = False
-    behind: MadeOf | None = None
+    slot: int = -1
+    special: str = ""
+    held: Operand | None = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What tells what an operand is: its value, if the program computes it (``evaluate``), else
+    what it is made of (``leaves``). ``of_grid``: it may differ between clusters by itself."""
+
+    evaluate: Callable[[Any], Any] | None
+    leaves: tuple[Leaf, ...]
+    of_grid: bool = False
+
+    @cached_property
+    def slots(self) -> tuple[int, ...]:
+        """The registers in it."""
+        return tuple(leaf.slot for leaf in self.leaves if leaf.slot >= 0)
+
+
+@dataclass(frozen=True)
+class Making:
+    """What an instruction makes the registers in ``slots`` of.
+
+    ``known``: nothing but what ``operands`` say, what it loads, and what the registers hold that
+    stand for several of which it sets one (``partly``). ``loads``: it reads memory, at what the
+    ``places`` say; ``gathers``: what a lane gets is made of what all lanes have; ``moves``: it gets
+    what its operand is. ``product``: of a warpgroup, which adds to what is there if ``keeps``.
+    """
+
+    number: int
+    slots: tuple[int, ...]
+    known: bool
+    operands: tuple[Operand, ...] = ()
+    places: tuple[Operand, ...] = ()
+    guard: Operand | None = None
+    loads: bool = False
+    gathers: bool = False
+    moves: bool = False
+    partly: bool = False
+    product: bool = False
+    keeps: Operand | None = None
 
 
 @dataclass(slots=True)
@@ -100,8 +139,10 @@ class Facts:
     parts: dict[int, int] = field(default_factory=dict)
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
-    #: by number, what stores that would race are made of, where that is looked at
-    named: dict[int, MadeOf] = field(default_factory=dict)
+    #: by number, what stores that would race store, where that is looked at
+    named: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
+    #: by number, what those instructions make registers of that it comes from
+    makings: dict[int, Making] = field(default_factory=dict)
 
     #: by number, which instruction of the user's program it is, where there are two copies of that
     #: (`tilesim.ir.lanes_apart`)

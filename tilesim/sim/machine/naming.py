@@ -10,29 +10,50 @@ from numpy.typing import NDArray
 from tilesim.ir.effects import Gathers
 from tilesim.ir.op import Rearranges
 from tilesim.sim.machine.access import EVERY, ONE_OF_SEVERAL, Left
-from tilesim.sim.machine.lanes import FULL, Lanes, mask_array
+from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.telling import Telling, Told, rows_of
 from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.core import Core
-    from tilesim.sim.machine.facts import MadeOf
+    from tilesim.sim.machine.facts import Leaf, Making, Operand
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.storage import GlobalMemory, Memory
     from tilesim.sim.machine.tickets import Tickets
 
 
+class _Registers(list[Any]):
+    """The registers of a warp, with names of what some of them hold.
+
+    Whoever sets a register takes its name away, so that none outlives what it stands for; the
+    instructions that are followed give it another one.
+    """
+
+    def __init__(self, registers: Sequence[Any]) -> None:
+        super().__init__(registers)
+        self.names: dict[int, Told] = {}
+
+    def __setitem__(self, slot: Any, value: Any) -> None:
+        if type(slot) is int:
+            self.names.pop(slot, None)
+        else:
+            self.names.clear()
+        super().__setitem__(slot, value)
+
+
 class NamingDetector(RaceDetector):
     """Knows besides what the stores in `Facts.named` leave.
 
-    Two stores leave the same where lanes store to one address what they have loaded from the same
-    addresses in the same way, and nothing was written there in between. What is made of what other
-    lanes have is told of whole warps only.
+    The instructions in `Facts.makings` are followed: what they set is named by what they do and by
+    the names of what they do it with, and what they load by where from, and how often anybody has
+    written there. So equal names are of equal data, however often a loop has turned.
     """
 
     def __init__(
@@ -44,102 +65,251 @@ class NamingDetector(RaceDetector):
         tickets: Tickets,
     ) -> None:
         super().__init__(machine, warps, shared, global_, tickets)
-        named = machine.plan.named
-        every = [m for made in named.values() for m in (made, made.behind) if m is not None]
-        self._loads = frozenset(n for made in every for n in made.loads)
+        self._telling = Telling()
+        #: of registers that nothing has set
+        self._unset = self._telling.each(["unset"] * 32)
         #: by bytes: how often some of them have been written
         self._versions: dict[Footprint, int] = {}
         self._written: set[Memory] = set()
-        #: by warp and instruction: what its lanes have loaded the last time
-        self._loaded: dict[tuple[Agent, int], _Loaded] = {}
-        #: what can be told apart, as numbers from 1 on
-        self._numbers: dict[Hashable, int] = {}
+        #: what the instruction that is followed has read so far
+        self._seen: list[_Seen] | None = None
+        #: whether a part of a store is looked at
+        self._inside = False
+        for warp in warps:
+            warp.registers = _Registers(warp.registers)
+
+    # ------------------------------------------------------------------ what is accessed
 
     def read(
         self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
         *, again: bool = False,
     ) -> None:  # fmt: skip
         """See `RaceDetector.read`."""
-        number = access.op.number
-        if number in self._loads:
-            loaded = self._loaded.setdefault((access.warp, number), _Loaded())
-            lanes = mask_array(access.lanes)
-            loaded.contents[lanes] = 0
-            # once addresses stand for any in a tensor, one does not tell what is read there
-            placed = not self.machine.outcome.in_bounds and access.among != EVERY
-            if placed and (memory.mbarriers is not None or not memory.tracked):
-                self._note(loaded, lanes, memory, footprint, access)
+        seen, self._seen = self._seen, None  # parts of it are no reads of their own
+        if seen is not None:
+            seen.append(_Seen(self._contents(memory, footprint, access), footprint, access))
         super().read(memory, footprint, access, clock, again=again)
+        self._seen = seen
 
-    def _note(
-        self, loaded: _Loaded, lanes: NDArray[np.bool_], memory: Memory, footprint: Footprint,
-        access: Access,
-    ) -> None:  # fmt: skip
-        """What each lane loads; of instructions in which lanes load for each other only what all
-        of them load."""
-        starts = _starts(footprint, access)
-        of: Hashable = memory
-        if starts is None or memory in self._written:
-            of = footprint, self._versions.get(footprint, 0)
-        loaded.addresses[lanes] = 0 if starts is None else starts
-        loaded.contents[lanes] = self._numbers.setdefault(of, len(self._numbers) + 1)
+    def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
+        """See `RaceDetector.knows_writes`; here each warp is asked what it reads."""
+        return self._seen is None and super().knows_writes(near, clock)
 
     def write(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """See `RaceDetector.write`."""
-        made = self.machine.plan.named.get(access.op.number)
-        if made is not None and access.stored is None:
-            access.stored = self._name(made, footprint, access)
+        data = self.machine.plan.named.get(access.op.number)
+        if data is not None and access.stored is None and not self._inside:
+            access.stored = self._name(data, footprint, access)
         self._written.add(memory)
         for other in footprint.overlaps:
             self._versions[other] = self._versions.get(other, 0) + 1
+        inside, self._inside = self._inside, True
         super().write(memory, footprint, access, clock)
+        self._inside = inside
 
-    def _name(self, made: MadeOf, footprint: Footprint, access: Access) -> Hashable:
+    def _contents(self, memory: Memory, footprint: Footprint, access: Access) -> int:
+        """A number for what memory holds there now; 0 if that cannot be told."""
+        # once addresses stand for any in a tensor, one does not tell what is read there
+        if self.machine.outcome.in_bounds or access.among == EVERY:
+            return 0
+        if memory.mbarriers is None and memory.tracked:
+            return 0
+        of: Hashable = memory
+        if memory in self._written or memory.mbarriers is not None:
+            of = footprint, self._versions.get(footprint, 0)
+        return self._telling.number(of)
+
+    # ------------------------------------------------------------------ instructions
+
+    def execute(self, making: Making, step: Callable[[Any], bool | None], w: Agent) -> bool | None:
+        """An instruction that is followed: ``step``, and what the registers hold that it sets."""
+        registers = w.registers
+        if not isinstance(registers, _Registers) or w.perhaps is not None or w.ways is not None:
+            stopped = step(w)
+            if isinstance(w.registers, _Registers):
+                for slot in making.slots:
+                    w.registers.names.pop(slot, None)
+            return stopped
+        mask, perhaps = self._executes(making, w) if making.known else (0, None)
+        parts, places = self._parts(making.operands, w), self._places(making, w)
+        before = [self._now(registers, slot) for slot in making.slots]
+        unset = [registers[slot] is None for slot in making.slots]
+        keeps = making.keeps is None or self._keeps(making.keeps, w)
+        self._seen = [] if making.loads else None
+        try:
+            stopped = step(w)
+        finally:
+            seen, self._seen = self._seen or [], None
+        for place, slot in enumerate(() if stopped else making.slots):
+            new, old = self._telling.nothing, before[place]
+            if making.known and perhaps is not None and places is not None:
+                kept = making.partly or (making.product and keeps)
+                sources = [*parts, *places, *[self._unset if unset[place] else old] * kept]
+                new = self._made(making, place, sources, seen, mask, w)
+                if perhaps:
+                    new = self._telling.computed((making.number, "perhaps"), [*perhaps, new, old])
+                new = self._telling.merged(mask, new, old)
+            registers.names[slot] = new
+        return stopped
+
+    def _made(
+        self, making: Making, place: int, parts: list[Told], seen: list[_Seen], mask: int, w: Agent
+    ) -> Told:
+        """What a lane gets in one of the registers that an instruction sets."""
+        telling, what = self._telling, (making.number, place)
+        if making.product:
+            if not all(s.contents for s in seen):
+                return telling.nothing
+            read = tuple((s.contents, s.footprint) for s in seen)
+            return telling.gathered((what, w.number % 4, read), parts, FULL)
+        if making.loads:
+            where, there = self._loaded(seen, mask)
+            if making.gathers:
+                return telling.gathered(what, [*parts, where, there], mask)
+            return telling.computed(what, [*parts, where, there])
+        if making.moves and len(parts) == 1:
+            return parts[0]
+        if making.gathers:
+            return telling.gathered(what, parts, mask)
+        return telling.computed(what, parts)
+
+    def _loaded(self, seen: list[_Seen], mask: int) -> tuple[Told, Told]:
+        """Where from each lane has loaded, and what was there."""
+        addresses, contents = np.zeros(32, dtype=np.int64), np.zeros(32, dtype=np.int64)
+        for one in seen:
+            starts = _starts(one.footprint, one.access)
+            # lanes that load for each other: the bytes that all of them name, in their order
+            together = starts is None and len(seen) == 1
+            lanes = mask_array(FULL if together else one.access.lanes)
+            addresses[lanes] = self._telling.number(one.footprint) if starts is None else starts + 1
+            contents[lanes] = one.contents
+        contents[~mask_array(mask)] = 0
+        return self._telling.of(addresses), self._telling.of(contents)
+
+    def _executes(self, making: Making, w: Agent) -> tuple[int, list[Told] | None]:
+        """The lanes that may execute an instruction, and what tells whether they do, if that is not
+        known; None if it cannot be told either."""
+        guard = making.guard
+        if guard is None:
+            return w.mask, []
+        if guard.evaluate is not None:
+            if self._differs(guard, w) is not None:
+                return w.mask, None
+            held = self._evaluated(guard, w)
+            if type(held) is Lanes:
+                return w.mask & held.bits, []
+            if held is not None and type(held) is not Unknown:
+                return w.mask & mask_bits(np.broadcast_to(np.asarray(held) != 0, 32)), []
+        if making.loads or making.gathers:
+            return w.mask, None
+        return w.mask, [self._leaf(leaf, w) for leaf in guard.leaves]
+
+    def _keeps(self, operand: Operand, w: Agent) -> bool:
+        """Whether a product may add to what is there."""
+        if operand.evaluate is None or self._differs(operand, w) is not None:
+            return True
+        value = self._evaluated(operand, w)
+        return value is None or type(value) is not int or bool(value)
+
+    def _places(self, making: Making, w: Agent) -> list[Told] | None:
+        """What differs between clusters of where an instruction reads: the addresses in this one
+        are told by themselves."""
+        found = []
+        for operand in making.places:
+            if operand.evaluate is None:
+                return None
+            differing = self._differs(operand, w)
+            if differing is not None:
+                found.append(self._telling.each(differing))
+        return found
+
+    # ------------------------------------------------------------------ operands
+
+    def _parts(self, operands: Sequence[Operand], w: Agent) -> list[Told]:
+        """What tells what operands are."""
+        return [told for operand in operands for told in self._operand(operand, w)]
+
+    def _operand(self, operand: Operand, w: Agent) -> list[Told]:
+        if operand.evaluate is not None:
+            told = self._value(operand, w)
+            if told is not None:
+                return [told]
+        return [self._leaf(leaf, w) for leaf in operand.leaves]
+
+    def _leaf(self, leaf: Leaf, w: Agent) -> Told:
+        if leaf.special:
+            return self._special(leaf.special, w)
+        if leaf.held is not None:
+            told = self._value(leaf.held, w)
+            if told is not None:
+                return told
+        return self._now(w.registers, leaf.slot)
+
+    def _now(self, registers: Any, slot: int) -> Told:
+        """The name of what a register holds."""
+        found: Told | None = registers.names.get(slot)
+        return self._telling.nothing if found is None else found
+
+    def _special(self, name: str, w: Agent) -> Told:
+        match name:
+            case "thread_id":
+                return self._telling.value(np.arange(32) + 32 * w.number)
+            case "lane_id":
+                return self._telling.value(np.arange(32))
+            case "warp_id":
+                return self._telling.value(w.number)
+            case _:
+                return self._telling.each([(name, w.cta.rank)] * 32)
+
+    def _value(self, operand: Operand, w: Agent) -> Told | None:
+        """The names of a value that is known, in all clusters that take the same steps."""
+        differing = self._differs(operand, w)
+        if differing is not None:
+            return self._telling.each(differing)
+        value = self._evaluated(operand, w)
+        return None if value is None or type(value) is Unknown else self._telling.value(value)
+
+    def _evaluated(self, operand: Operand, w: Agent) -> Any:
+        assert operand.evaluate is not None
+        try:
+            return operand.evaluate(w)
+        except FAULTS:  # of the instruction, which is about to raise it
+            return None
+
+    def _differs(self, operand: Operand, w: Agent) -> Sequence[Hashable] | None:
+        """What tells the values of an operand in all clusters, for each lane; None if all have
+        what the one that runs has."""
+        return None if w.elsewhere is None else w.elsewhere.told(operand)
+
+    # ------------------------------------------------------------------ stores
+
+    def _name(self, data: Sequence[Operand], footprint: Footprint, access: Access) -> Hashable:
         """What a store leaves; None if that is not known."""
+        w = access.warp
+        if not isinstance(w.registers, _Registers) or w.perhaps is not None or w.ways is not None:
+            return None
         gathers = _gathers(access)
         lanes = mask_array(FULL if gathers else access.lanes)
-        of = self._columns(made, access, lanes)
-        if of is None and made.behind is not None:
-            made = made.behind
-            of = self._columns(made, access, lanes)
-        if of is None or (access.warp.mask != FULL and not gathers and not made.by_lane):
+        of = rows_of(self._parts(data, w))[lanes]
+        if not of.all():
             return None
         starts = _starts(footprint, access)
-        if made.by_lane and starts is not None:
+        if starts is not None:
             return _by_place(footprint, starts, of)
-        if footprint.common and not (made.by_lane and _agree(footprint, access, of)):
+        if footprint.common and not _agree(footprint, access, of):
             return ONE_OF_SEVERAL
         return footprint, of.shape, of.tobytes()
 
-    def _columns(
-        self, made: MadeOf, access: Access, lanes: NDArray[np.bool_]
-    ) -> NDArray[np.int64] | None:
-        """A row for each of these lanes: equal rows, equal data; None if that is not known."""
-        columns: list[NDArray[np.int64]] = [np.full(32, made.behind is None)]
-        for number in made.loads:
-            loaded = self._loaded.get((access.warp, number))
-            if loaded is None or not loaded.contents[lanes].all():
-                return None
-            columns += [loaded.addresses, loaded.contents]
-        for name in made.registers:
-            value = _lanes(access.warp.registers[self.machine.plan.slots[name]])
-            if value is None:
-                return None
-            columns.append(value)
-        if len(columns) == 1 and not made.by_lane:
-            return None
-        return np.stack(columns, axis=1).astype(np.int64)[lanes]
 
+class _Seen:
+    """What an instruction has read: a number for what was there, and where."""
 
-class _Loaded:
-    """What the lanes of a warp have loaded by an instruction: from which address, and a number for
-    what memory held then; 0 if that is not known."""
+    __slots__ = ("access", "contents", "footprint")
 
-    __slots__ = ("addresses", "contents")
-
-    def __init__(self) -> None:
-        self.addresses = np.zeros(32, dtype=np.int64)
-        self.contents = np.zeros(32, dtype=np.int64)
+    def __init__(self, contents: int, footprint: Footprint, access: Access) -> None:
+        self.contents = contents
+        self.footprint = footprint
+        self.access = access
 
 
 def _gathers(access: Access) -> bool:
@@ -183,11 +353,3 @@ def _agree(footprint: Footprint, access: Access, of: NDArray[np.int64]) -> bool:
         first.setdefault(start, row.tobytes()) == row.tobytes()
         for start, row in zip(starts.tolist(), rows, strict=True)
     )
-
-
-def _lanes(value: Any) -> NDArray[np.int64] | None:
-    """What a register holds in each lane; None if that is not known."""
-    if value is None or type(value) is Unknown:
-        return None
-    held = mask_array(value.bits) if type(value) is Lanes else value
-    return np.broadcast_to(held, 32).astype(np.int64)

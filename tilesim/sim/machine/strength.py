@@ -83,7 +83,7 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
     machine = access.warp.machine
     if access.op is not record.op or memory.mbarriers is None or machine.options.ptx:
         return False
-    if access.stored is None:
+    if access.stored is None or record.stored is None:
         if access.write and record.write and access.scope is None:
             machine.outcome.unnamed.add(access.op.number)
         return False
