@@ -65,6 +65,21 @@ def test_a_wait_that_nobody_ends_and_one_that_an_arrival_ends() -> None:
     assert report(INIT + ARRIVE + WAIT).verdict == "proved"
 
 
+@pytest.mark.parametrize(("parity", "odd"), [(2, False), (3, True), (0xFFFFFFFF, True)])
+def test_a_parity_counts_by_its_last_bit_in_practice(parity: int, odd: bool) -> None:
+    """As an H100 has it: Triton's warp-specialised kernels wait for 0 and -1 (A21)."""
+    place = f"mov.u32 %r9, %ctaid.x; add.u32 %r9, %r9, {parity};\n"
+    wait = place + WAIT.replace(", 0;", ", %r9;")
+    right = report(INIT + ("" if odd else ARRIVE) + wait)
+    assert right.verdict == "proved"
+    assert "A21" in {leaning.name for leaning in right.leanings}
+    if not odd:
+        assert report(INIT + wait).rules == {"deadlock"}
+    wrong = report(INIT + ARRIVE + wait, strict="ptx")
+    assert wrong.rules == {"phase-alias"}
+    assert lines(wrong) == [5]
+
+
 def test_a_loop_that_counts_its_turns_is_no_plain_wait() -> None:
     """How often the wait fails, nobody knows: what depends on it is not proved."""
     other = "mov.u32 %r5, %tid.x; setp.ge.u32 %p3, %r5, 32;\n@%p3 bra ARRIVE;\n"

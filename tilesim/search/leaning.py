@@ -27,6 +27,7 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "tcgen05-order": ("U20", "U19"),
     "tmem-lifetime": ("G8", "U20"),
     "phase-ambiguity": ("U1",),
+    "phase-alias": ("A21",),
     "participation": ("U16", "E15"),
     "named-barrier": ("E6",),
     "race": ("H23", "U4", "H3", "E12"),

@@ -54,7 +54,7 @@ class _Unanswered(int):
 
 def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
     """A poll that only decides whether a later wait is made."""
-    mbar, parity_at, result = c.mbar(effect.mbar), parity_of(c, effect), c.slot(flag)
+    mbar, parity_at, result = c.mbar(effect.mbar), parity_of(c, op, effect), c.slot(flag)
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
@@ -94,7 +94,7 @@ def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
 def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) -> Step:
     """``if not flag: wait`` after a peek."""
     wait, holds, slot = wait_step(c, op, effect), c.expr(cond), c.slot(flag)
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
 
     def step(w: Warp) -> bool | None:
         if not condition_lanes(holds(w)) & w.mask:

@@ -21,7 +21,7 @@ from tilesim.sim.machine.tokens import Token
 ParityOf: TypeAlias = Callable[[Warp, Mbarrier], int]
 
 
-def parity_of(c: Operands, effect: fx.Waits) -> ParityOf:
+def parity_of(c: Operands, op: Op, effect: fx.Waits) -> ParityOf:
     """Which parity a wait names, from a parity or a token operand."""
     value_of = c.expr(effect.phase)
 
@@ -34,6 +34,9 @@ def parity_of(c: Operands, effect: fx.Waits) -> ParityOf:
             value = uniform(value, w)
         if value in (0, 1):
             return int(value)
+        if not w.machine.options.ptx:  # hardware looks at the last bit
+            w.machine.lean("A21", op)
+            return int(value) & 1
         raise BarrierError(
             "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
             "a parity is 0 or 1: mask the phase counter with 1",
@@ -128,7 +131,7 @@ def _waits(c: Operands, op: Op, effect: fx.Waits) -> Act | Give:
 
 def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
     """A wait that blocks."""
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
 
     def wait(w: Warp, looked: Clock | None) -> bool:
         barrier = mbar(w)
@@ -238,7 +241,7 @@ def poll_result(
 
 
 def _test(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int]:
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
 
     def read(w: Warp) -> int:
         barrier = mbar(w)
@@ -249,7 +252,7 @@ def _test(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int]:
 
 
 def _try(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
-    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
 
     def read(w: Warp) -> int | None:
         barrier = mbar(w)
