@@ -100,6 +100,35 @@ def test_what_differs_in_one_turn(change: dict[str, str]) -> None:
     assert {p.warp for p in wrong.findings[0].participants} == {0, 1}
 
 
+#: a sum over pairs of lanes, which both of them store to one place
+PAIRS = (
+    "mov.b32 %r24, %f1; shfl.sync.bfly.b32 %r25, %r24, {by}, 31, -1; mov.b32 %f2, %r25;\n"
+    "{op} %f5, {operands}; add.f32 %f3, %f3, %f5;"
+)
+BY_PAIRS = "and.b32 %r11, %r2, 30; shl.b32 %r11, %r11, 2; add.u32 %r5, %r4, %r11;\n"
+
+
+@pytest.mark.parametrize(
+    ("by", "op", "operands", "alike"),
+    [
+        (1, "add.f32", "%f1, %f2", True),
+        (1, "max.f32", "%f2, %f1", True),
+        (1, "sub.f32", "%f1, %f2", False),
+        (1, "fma.rn.f32", "%f1, %f2, %f1", False),
+        (2, "add.f32", "%f1, %f2", False),
+    ],
+)
+def test_lanes_that_add_what_they_get_from_each_other(
+    by: int, op: str, operands: str, *, alike: bool
+) -> None:
+    """Triton's reductions over lanes leave each of these the same sum, and all warps store it."""
+    turn = PAIRS.format(by=by, op=op, operands=operands)
+    found = summed({"turn": turn, "before": BY_PAIRS})
+    assert found.verdict == ("proved" if alike else "failed"), found.reasons
+    if not alike:
+        assert found.rules == {"race"}
+
+
 def test_at_ptx_no_two_stores_are_one() -> None:
     assert summed({}, strict="ptx").rules == {"race"}
 

@@ -226,6 +226,15 @@ class Computation(Op, ABC):
         return self.compute(inputs.lanes)
 
 
+class Symmetric(ABC):
+    """Mixed into instructions that may compute the same of two operands, whichever comes first."""
+
+    @property
+    @abstractmethod
+    def symmetric(self) -> bool:
+        """Whether this one does."""
+
+
 class Rearranges(ABC):
     """Mixed into instructions of which a lane stores what other lanes have in registers."""
 

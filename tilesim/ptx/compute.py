@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.op import Computation, Inputs, Op
+from tilesim.ir.op import Computation, Inputs, Op, Symmetric
 from tilesim.ir.quick import quick
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
@@ -24,9 +25,22 @@ from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 PerLane: TypeAlias = NDArray[Any]
 
 
+#: what has one result of two numbers of one type, whichever comes first
+_SYMMETRIC = re.compile(
+    r"(add|mul|min|max|and|or|xor)"
+    r"(\.(lo|rn|rz|rm|rp|ftz|sat|nan|xorsign|abs|relu))*"
+    # no number has bits of its own, as one of f64 has
+    r"\.([sub]\d+|f32|f32x2|b?f16|b?f16x2|pred)"
+)
+
+
+def _is_symmetric(opcode: str, sources: tuple[Expr, ...]) -> bool:
+    return len(sources) == 2 and _SYMMETRIC.fullmatch(opcode) is not None
+
+
 @quick
 @dataclass(frozen=True, kw_only=True)
-class Compute(Computation):
+class Compute(Computation, Symmetric):
     """Integer and bit arithmetic, predicates, moves, conversions: ``opcode`` with its qualifiers.
 
     ``results`` may be fewer than the opcode has; registers hold unsigned numbers.
@@ -46,6 +60,10 @@ class Compute(Computation):
         if found is None:
             raise ValueError(f"{self.opcode} is not computed")
         return found
+
+    @property
+    def symmetric(self) -> bool:
+        return _is_symmetric(self.opcode, self.sources)
 
     def verify(self) -> Iterator[str]:
         if operation(self.opcode) is None:
@@ -160,11 +178,12 @@ class Encode(Computation):
 
 @quick
 @dataclass(frozen=True, kw_only=True)
-class Data(Op):
+class Data(Op, Symmetric):
     """Arithmetic on elements of tensors, and other things that nobody knows: the results are
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
     if it is no arithmetic. ``warp``: its lanes compute them together. ``partly``: the variables
-    stand for several registers, of which others keep what they hold (`tilesim.ptx.tiles`)."""
+    stand for several registers, of which others keep what they hold (`tilesim.ptx.tiles`).
+    ``composed``: the sources are what the operands are made of, not these."""
 
     mnemonic = "ptx.data"
     data = frozenset({"sources"})
@@ -175,6 +194,11 @@ class Data(Op):
     why: str = ""
     warp: bool = False
     partly: bool = False
+    composed: bool = False
+
+    @property
+    def symmetric(self) -> bool:
+        return not self.composed and _is_symmetric(self.opcode, self.sources)
 
     def effects(self) -> tuple[Effect, ...]:
         why = self.why or f"the result of {self.opcode}, which is not computed"

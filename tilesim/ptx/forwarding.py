@@ -15,7 +15,7 @@ is computed of it, and of that only counts what it is made of. What nobody reads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -42,9 +42,9 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
 from tilesim.ir.op import Computation, Op
-from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tmem import TmemView
-from tilesim.ptx.compute import Compute, Data
+from tilesim.ptx.compute import Compute, Data, Exchange
 
 #: operators and operands of an expression that takes the place of a register
 _MOST = 16
@@ -158,8 +158,11 @@ class _Forwarding:
     def _note(self, op: Op, block: int, held: _Held) -> None:
         """An instruction has set registers."""
         if isinstance(op, Data | Computation):
-            for result in () if isinstance(op, Data) and op.partly else registers_set(op):
-                held.note_data(result.name, operand_expressions(op))
+            operands = operand_expressions(op)
+            if (isinstance(op, Data) and op.partly) or self._of_other_lanes(operands):
+                return
+            for result in registers_set(op):
+                held.note_data(result.name, operands)
         elif isinstance(op, Assign) and op.var.name not in self._given:
             name, value, parts = op.var.name, self._value(op), [*walk(op.value)]
             if value is None or any(map(_divides, parts)):
@@ -169,6 +172,14 @@ class _Forwarding:
             if len(self._setters[name]) == 1 and not any(map(_varies, parts)):
                 self._always[name] = block, value
             held.note(name, value, parts)
+
+    def _of_other_lanes(self, operands: Iterable[Expr]) -> bool:
+        """Whether something is computed of what a lane has got from another one: in what order
+        says whether the two compute the same, so that is not to be lost."""
+        names = (part.name for operand in operands for part in walk(operand)
+                 if isinstance(part, Var))  # fmt: skip
+        setters = (n for name in names for n in self._setters.get(name, ()))
+        return any(isinstance(self._code[n].what, Shuffle | Exchange) for n in setters)
 
     def _value(self, assign: Assign) -> Expr | None:
         """What the register of an assignment holds from then on; None if no expression says it."""
@@ -343,7 +354,7 @@ def _of_sources(data: Data, held: _Held) -> Data:
     sources = tuple(found.values())
     if not sources or len(sources) > _MOST or sources == data.sources:
         return data
-    return replace(data, sources=sources)
+    return replace(data, sources=sources, composed=True)
 
 
 def _is_short(value: Expr) -> bool:

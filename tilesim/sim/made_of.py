@@ -24,7 +24,7 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
-from tilesim.ir.op import Op
+from tilesim.ir.op import Op, Symmetric
 from tilesim.ir.ops.scalar import Assign
 from tilesim.sim.expression import evaluator
 from tilesim.sim.machine.facts import Leaf, Making, Operand
@@ -155,9 +155,19 @@ class _Naming:
                 gathers=gathers, partly=partly,
             )  # fmt: skip
             return making, []
+        match effects:
+            case (Shuffles(value=value, lane=lane, mode=mode), Defines()):
+                making = Making(
+                    number, slots, known=True, operands=(self.operand(number, value),),
+                    guard=guard, gathers=True, shuffles=mode, lane=self.operand(number, lane),
+                )  # fmt: skip
+                return making, [*_variables(sources)]
+            case _:
+                pass
         making = Making(
             number, slots, known=True, operands=operands, guard=guard, gathers=gathers,
             moves=_moves(op) and tiles.isdisjoint(_variables(sources)), partly=partly,
+            symmetric=isinstance(op, Symmetric) and op.symmetric,
         )  # fmt: skip
         guards = () if instruction.guard is None else (instruction.guard,)
         return making, [*_variables((*sources, *guards))]

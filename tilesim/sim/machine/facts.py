@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.flowgraph import FlowGraph
@@ -47,7 +47,9 @@ class Making:
     ``known``: nothing but what ``operands`` say, what it loads, and what the registers hold that
     stand for several of which it sets one (``partly``). ``loads``: it reads memory, at what the
     ``places`` say; ``gathers``: what a lane gets is made of what all lanes have; ``moves``: it gets
-    what its operand is. ``product``: of a warpgroup, which adds to what is there if ``keeps``.
+    what its operand is; ``symmetric``: which of two comes first does not matter; ``shuffles``: how
+    a lane finds the one (``lane``) whose operand it gets. ``product``: of a warpgroup, which adds
+    to what is there if ``keeps``.
     """
 
     number: int
@@ -59,6 +61,9 @@ class Making:
     loads: bool = False
     gathers: bool = False
     moves: bool = False
+    symmetric: bool = False
+    shuffles: Literal["idx", "up", "down", "bfly"] | None = None
+    lane: Operand | None = None
     partly: bool = False
     product: bool = False
     keeps: Operand | None = None

@@ -11,7 +11,7 @@ from tilesim.ir.effects import Gathers
 from tilesim.ir.op import Rearranges
 from tilesim.sim.machine.access import EVERY, ONE_OF_SEVERAL, Left
 from tilesim.sim.machine.errors import FAULTS
-from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
+from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.telling import Telling, Told, rows_of
 from tilesim.sim.machine.unknown import Unknown
@@ -135,6 +135,7 @@ class NamingDetector(RaceDetector):
         before = [self._now(registers, slot) for slot in making.slots]
         unset = [registers[slot] is None for slot in making.slots]
         keeps = making.keeps is None or self._keeps(making.keeps, w)
+        source = self._source(making, w)
         self._seen = [] if making.loads else None
         try:
             stopped = step(w)
@@ -145,7 +146,7 @@ class NamingDetector(RaceDetector):
             if making.known and perhaps is not None and places is not None:
                 kept = making.partly or (making.product and keeps)
                 sources = [*parts, *places, *[self._unset if unset[place] else old] * kept]
-                new = self._made(making, place, sources, seen, mask, w)
+                new = self._made(making, place, sources, seen, mask, source, w.number)
                 if perhaps:
                     new = self._telling.computed((making.number, "perhaps"), [*perhaps, new, old])
                 new = self._telling.merged(mask, new, old)
@@ -153,15 +154,16 @@ class NamingDetector(RaceDetector):
         return stopped
 
     def _made(
-        self, making: Making, place: int, parts: list[Told], seen: list[_Seen], mask: int, w: Agent
-    ) -> Told:
+        self, making: Making, place: int, parts: list[Told], seen: list[_Seen], mask: int,
+        source: NDArray[np.int64] | None, warp: int,
+    ) -> Told:  # fmt: skip
         """What a lane gets in one of the registers that an instruction sets."""
         telling, what = self._telling, (making.number, place)
         if making.product:
             if not all(s.contents for s in seen):
                 return telling.nothing
             read = tuple((s.contents, s.footprint) for s in seen)
-            return telling.gathered((what, w.number % 4, read), parts, FULL)
+            return telling.gathered((what, warp % 4, read), parts, FULL)
         if making.loads:
             where, there = self._loaded(seen, mask)
             if making.gathers:
@@ -169,9 +171,28 @@ class NamingDetector(RaceDetector):
             return telling.computed(what, [*parts, where, there])
         if making.moves and len(parts) == 1:
             return parts[0]
+        if making.shuffles is not None:
+            return self._shuffled(making, parts, mask, source)
         if making.gathers:
             return telling.gathered(what, parts, mask)
-        return telling.computed(what, parts)
+        return telling.computed(what, parts, symmetric=making.symmetric)
+
+    def _source(self, making: Making, w: Agent) -> NDArray[np.int64] | None:
+        """The lane from which each lane gets an operand; None if that is not known."""
+        if making.shuffles is None or making.lane is None or making.lane.evaluate is None:
+            return None
+        by = None if self._differs(making.lane, w) else self._evaluated(making.lane, w)
+        return None if by is None or type(by) is Unknown else shuffled_from(making.shuffles, by)
+
+    def _shuffled(
+        self, making: Making, parts: list[Told], mask: int, source: NDArray[np.int64] | None
+    ) -> Told:
+        """What each lane gets of another one that executes the shuffle."""
+        if source is None:
+            return self._telling.nothing
+        (value,) = parts if len(parts) == 1 else [self._telling.computed(making.number, parts)]
+        there = mask_array(mask)[source]
+        return self._telling.of(np.where(there, value.lanes[source], 0))
 
     def _loaded(self, seen: list[_Seen], mask: int) -> tuple[Told, Told]:
         """Where from each lane has loaded, and what was there."""

@@ -65,12 +65,14 @@ class Telling:
         held = mask_array(value.bits) if type(value) is Lanes else np.asarray(value)
         return self.each([_named(one) for one in np.broadcast_to(held, 32)])
 
-    def computed(self, what: Hashable, parts: Sequence[Told]) -> Told:
-        """The names of what each lane computes of ``parts`` by itself."""
+    def computed(self, what: Hashable, parts: Sequence[Told], *, symmetric: bool = False) -> Told:
+        """The names of what each lane computes of ``parts`` by itself; ``symmetric``: of two,
+        whichever comes first."""
         key = (what, *map(id, parts))
         found = self._made.get(key)
         if found is None:
-            each = [self.number((what, r.tobytes())) if r.all() else 0 for r in rows_of(parts)]
+            rows = np.sort(rows_of(parts)) if symmetric and len(parts) == 2 else rows_of(parts)
+            each = [self.number((what, r.tobytes())) if r.all() else 0 for r in rows]
             found = self._made[key] = self.of(each)
         return found
 
