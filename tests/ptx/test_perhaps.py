@@ -164,3 +164,19 @@ def test_the_last_tile_ends_where_data_says(grid: int) -> None:
     assert check("st.global.u32 [%rd6], 1;", grid=grid, nbytes=256 * grid - 64).rules == {
         "out-of-bounds"
     }
+
+
+#: what an acquiring load has found
+USE = "setp.eq.u32 %p3, %r7, 9; @%p3 st.global.u32 [%rd6 + 65536], 1;\n"
+
+
+@pytest.mark.parametrize("sem", ["release", "acq_rel"])
+@pytest.mark.parametrize("how", ["red.{sem}.gpu.global.max.s32 [%rd6], %r4;",
+                                 "atom.{sem}.gpu.global.max.s32 %r9, [%rd6], %r4;"])  # fmt: skip
+def test_what_an_atomic_releases_matters_if_somebody_looks(how: str, sem: str) -> None:
+    """Triton's atomics release and acquire unless that is turned off, and those on the largest of
+    floating-point numbers are two, each made as the sign has it."""
+    atomic = f"@%p2 {how.format(sem=sem)}\n"
+    assert check(atomic, grid=3).verdict == "proved"
+    found = check(atomic + "ld.acquire.gpu.global.u32 %r7, [%rd5];\n" + USE, grid=3)
+    assert is_open(found, 0)

@@ -22,8 +22,9 @@ _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
 #: an acquire of a value that nobody looks at, nor at any other that threads leave for each other,
-#: comes after nothing for certain
-_WITHOUT_ACQUIRE = {"acq_rel": "release", "acquire": "relaxed"}
+#: comes after nothing for certain, and a release that nobody looks at before nothing
+_WITHOUT_ORDER = {"acq_rel": "relaxed", "acquire": "relaxed", "release": "relaxed"}
+_WITHOUT_RESULT = {"acq_rel": "release", "acquire": "relaxed"}
 _WIDEST = 64
 _WIDE = frozenset({"f32", "f64"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
@@ -31,14 +32,8 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 @rule("atom", "red")
 def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
+    step = _as_seen(low, step)
     names = step.qualifiers
-    acquires = bool(_WITHOUT_ACQUIRE.keys() & set(names))
-    if step.base == "atom" and not (acquires and low.constants.observes):
-        results = [r.name for r in registers(step.operands[0])]
-        if low.constants.read.isdisjoint(results):  # nobody reads what it finds
-            opcode = ".".join((step.base, *(_WITHOUT_ACQUIRE.get(q, q) for q in names)))
-            step = replace(step, opcode=opcode, operands=(Nothing(), *step.operands[1:]))
-            names = step.qualifiers
     kind = next((q for q in reversed(names) if q in WIDTH), "")
     if WIDTH.get(kind, 0) > _WIDEST:
         raise low.unsupported(f"atomics on {kind} are not modelled")
@@ -52,6 +47,23 @@ def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
     if dtype.name not in _FLOATS:
         raise low.unsupported(f"atomics on vectors of {kind} are not modelled")
     yield from _elements(low, step, dtype, packed, kind)
+
+
+def _as_seen(low: Lowering, step: Step) -> Step:
+    """An atomic without what it orders if nobody sees that, nor what it finds."""
+    names, seen = step.qualifiers, low.constants.observes
+    if "async" in names:
+        return step
+    if step.base == "atom":
+        acquires = bool(_WITHOUT_RESULT.keys() & set(names))
+        results = [r.name for r in registers(step.operands[0])]
+        if (acquires and seen) or not low.constants.read.isdisjoint(results):
+            return step
+        step = replace(step, operands=(Nothing(), *step.operands[1:]))
+    elif seen:
+        return step
+    without = _WITHOUT_RESULT if seen else _WITHOUT_ORDER
+    return replace(step, opcode=".".join((step.base, *(without.get(q, q) for q in names))))
 
 
 def _elements(low: Lowering, step: Step, dtype: DType, packed: int, kind: str) -> Iterator[Op]:

@@ -283,17 +283,14 @@ class Compiler:
 
     def told(self, op: Op, expr: Expr) -> bool:
         """Whether the registers in an operand hold what the program computes."""
-        flow, names = self.flow, {v.name for v in walk(expr) if isinstance(v, Var)}
-        for name in names:
-            setters = flow.setters(op.number, name)
-            if not setters or not all(flow.decides(name, n) or self._constant(n) for n in setters):
-                return False
-        return True
+        flow, code = self.flow, self.mir.code
 
-    def _constant(self, number: int) -> bool:
-        """Whether an instruction sets registers to what depends on none."""
-        what = self.mir.code[number].what
-        return isinstance(what, Op) and _from_nothing(what)
+        def is_told(name: str) -> bool:
+            setters = flow.setters(op.number, name)
+            computed = (flow.decides(name, n) or _from_nothing(code[n].what) for n in setters)
+            return bool(setters) and all(computed)
+
+        return all(is_told(v.name) for v in walk(expr) if isinstance(v, Var))
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its effects."""
@@ -485,9 +482,9 @@ def _origin(instruction: Instruction) -> Op | Loc:
     return what if isinstance(what, Op) and not instruction.counts else what.loc
 
 
-def _from_nothing(op: Op) -> bool:
+def _from_nothing(op: Op | Control) -> bool:
     """Whether an instruction computes something that depends on no register."""
-    if not sets_only(op):
+    if not isinstance(op, Op) or not sets_only(op):
         return False
     if any(e.chance or e.unknown for e in op.effects() if isinstance(e, fx.Defines)):
         return False
