@@ -143,11 +143,10 @@ class UsesFragment:
     """Reads (or, if ``write``, overwrites) a register tile.
 
     ``partly``: only the active lanes' registers of it, with whatever they hold; ``moved``: by a
-    move of a constant or a register into them. ``asynchronous``: it may happen after the
-    instruction. ``product``: the (M, N, K) of an asynchronous product that accumulates in it; those
-    of one shape may follow each other (F6). ``keeps``: whether what was there is added. ``value``:
-    what is written, as another effect has read it; None: what the instruction computes.
-    ``variable``: the name of the one that stands for what the registers hold, if one does."""
+    move of a constant or a register into them. ``asynchronous``: maybe after the instruction.
+    ``product``: the (M, N, K) of an asynchronous product that accumulates in it; those of one shape
+    may follow each other (F6). ``keeps``: whether what was there is added. ``value``: what is
+    written, as another effect has read it; None: as computed. ``variable``: its registers' name."""
 
     fragment: Fragment
     write: bool = False

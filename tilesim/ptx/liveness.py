@@ -89,6 +89,8 @@ class Interference:
                 self.of[by_bit[low]] |= others
 
     def _masks(self, step: Step) -> _Masks:
+        if step.opcode.startswith("wgmma.wait_group"):
+            return _Masks(0, self._read_late, 0, 0)
         if self.bit.keys().isdisjoint([r.name for found in operands_named(step) for r in found]):
             return _NONE
         results = set_by(step)
@@ -100,8 +102,6 @@ class Interference:
                 uses |= self._bits(found if position else [r for r in found if r.name not in first])
         if step.base == "wgmma":
             uses |= sets
-        if step.opcode.startswith("wgmma.wait_group"):
-            uses |= self._read_late
         moves = step.base == "mov" and isinstance(step.operands[1], Register)
         kills = sets if step.guard is None else 0
         return _Masks(sets, uses, uses if moves else 0, kills)
