@@ -203,7 +203,9 @@ PLACES = {
 
 KINDS = {
     "releases": Pair(
-        "@%p2 red.relaxed.gpu.global.add.u32 [%rd6], 1;\n", "relaxed", "release", "@%p2 red",
+        "@%p2 red.relaxed.gpu.global.add.u32 [%rd6], 1;\n"
+        "ld.relaxed.gpu.global.u32 %r7, [%rd6];\n",
+        "red.relaxed", "red.release", "@%p2 red",
     ),
     "may be another CTA's": Pair(
         "st.shared.u32 [%r11], 0;\n@%p2 st.shared.u32 [%r11], 1;\n", "@%p2 st.shared.u32",
