@@ -33,6 +33,7 @@ SWITCHES: Mapping[str, str] = {
     "U19": "tensor memory that a product reads is overwritten by a later operation in issue order",
     "U20": "tensor memory is handed on without the tcgen05 fences",
     "U21": "tcgen05.ld or st of a warpgroup with one address, without a quarter of the lanes",
+    "U33": "tcgen05.ld is complete where all of its registers have been stored, without a wait",
 }
 #: what proofs take for granted, by name
 ASSUMPTIONS: Mapping[str, str] = {

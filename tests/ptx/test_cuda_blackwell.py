@@ -47,6 +47,20 @@ def test_right_ones_are_proved(name: str) -> None:
         assert run(name, strict=strict)[0].verdict == "proved"
 
 
+#: the columns are summed without a wait, and freed before the sums are stored
+LOADED = """    loaded();  // columns
+    for (int i = 0; i < 4; i++) sum += __uint_as_float(v[i]);
+  }
+  y[threadIdx.x] = sum;
+  before(); __syncthreads(); after();  // end
+  if (w == 2) dealloc(tmem, 64);
+"""
+FREED = """    for (int i = 0; i < 4; i++) sum += __uint_as_float(v[i]);
+  }
+  before(); __syncthreads(); after();  // end
+  if (w == 2) dealloc(tmem, 64);
+  y[threadIdx.x] = sum;
+"""
 #: by name: the kernel, what is written in it for what, the rule, and a line that is named
 WRONG = {
     "parity": ("product", "wait(empty + i % 2, i / 2 % 2 ^ 1);", "wait(empty + i % 2, i / 2 % 2);",
@@ -55,8 +69,7 @@ WRONG = {
                              "wait(full + i % 2, i / 2 % 2);"),
     "another stage": ("product", "matrix(b[i % 2])", "matrix(b[(i + 1) % 2])", "race",
                       "copy(b[i % 2], x + 1024, 2048, full + i % 2);"),
-    "no wait::ld": ("product", "loaded();  // columns", "", "tmem-lifetime",
-                    "load4(tmem + (w << 21) + c, v);"),
+    "no wait::ld": ("product", LOADED, FREED, "tmem-lifetime", "load4(tmem + (w << 21) + c, v);"),
     "freed early": ("product", "before(); __syncthreads(); after();  // end", "__syncwarp();",
                     "tmem-lifetime", "if (w == 2) dealloc(tmem, 64);"),
     "never freed": ("product", "if (w == 2) dealloc(tmem, 64);", "", "tmem-lifetime",
@@ -110,10 +123,11 @@ def test_wrong_ones_fail_on_their_lines(name: str) -> None:
     ("name", "old", "new", "rule"),
     [
         ("product", "tmem + (w << 21) + c", "tmem + c", "out-of-bounds"),
+        ("product", "loaded();  // columns", "", "tmem-lifetime"),
         ("stealing", 'asm volatile("fence.proxy.async', 'if (0) asm volatile("fence.proxy.async',
          "proxy-fence"),
     ],
-    ids=["a quarter of the lanes", "no proxy fence"],
+    ids=["a quarter of the lanes", "no wait::ld, but a store", "no proxy fence"],
 )  # fmt: skip
 def test_what_practice_accepts(name: str, old: str, new: str, rule: str) -> None:
     assert run(name, old, new)[0].verdict == "proved"

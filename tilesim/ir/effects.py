@@ -128,7 +128,8 @@ class Defines:
     arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
     it may differ between lanes although no operand does. ``chance``: what the value depends on
     besides the operands, so that no run shows all of them; ``elsewhere``: others than this grid
-    decide it. ``unknown``: why it is not computed, and nobody knows what it is."""
+    decide it. ``unknown``: why it is not computed, and nobody knows what it is. ``group``: of the
+    asynchronous operation that sets it."""
 
     var: Var
     value: Expr | View | Effect | None = None
@@ -136,6 +137,7 @@ class Defines:
     chance: str = ""
     elsewhere: bool = False
     unknown: str = ""
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)

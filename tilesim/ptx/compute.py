@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.effects import Defines, Effect, Gathers
+from tilesim.ir.effects import Defines, Effect, Gathers, Group
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Computation, Inputs, Op, Symmetric
 from tilesim.ir.quick import quick
@@ -183,7 +183,8 @@ class Data(Op, Symmetric):
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
     if it is no arithmetic. ``warp``: its lanes compute them together. ``partly``: the variables
     stand for several registers, of which others keep what they hold (`tilesim.ptx.tiles`).
-    ``composed``: the sources are what the operands are made of, not these."""
+    ``composed``: the sources are what the operands are made of, not these. ``group``: of the
+    operation that sets them, which is asynchronous."""
 
     mnemonic = "ptx.data"
     data = frozenset({"sources"})
@@ -195,6 +196,7 @@ class Data(Op, Symmetric):
     warp: bool = False
     partly: bool = False
     composed: bool = False
+    group: Group | None = None
 
     @property
     def symmetric(self) -> bool:
@@ -202,7 +204,9 @@ class Data(Op, Symmetric):
 
     def effects(self) -> tuple[Effect, ...]:
         why = self.why or f"the result of {self.opcode}, which is not computed"
-        results = tuple(Defines(r, divergent=True, unknown=why) for r in self.results)
+        results = tuple(
+            Defines(r, divergent=True, unknown=why, group=self.group) for r in self.results
+        )
         return (Gathers(None, "E24"), *results) if self.warp else results
 
 

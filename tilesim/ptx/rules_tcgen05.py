@@ -268,14 +268,17 @@ def _ld(low: Lowering, step: Step) -> Iterator[Op]:
         half_split=_half(low, step.operands[2:]), loc=low.loc,
     ))  # fmt: skip
     results = tuple(low.register(item) for item in move.items)
-    yield Data(opcode="tcgen05.ld", results=results, sources=(), loc=low.loc)
+    yield Data(
+        opcode="tcgen05.ld", results=results, sources=(), group="tcgen05.ld", loc=low.loc
+    )  # fmt: skip
 
 
 @rule("tcgen05.st")
 def _st(low: Lowering, step: Step) -> Iterator[Op]:
     registers = step.operands[-1]
     move = _Move(low, step, registers, step.operands[0])
-    yield AccessTile(fragment=move.fragment, write=True, loc=low.loc)
+    sources = tuple(low.value(item, 32) for item in move.items)
+    yield AccessTile(fragment=move.fragment, write=True, sources=sources, loc=low.loc)
     yield _checked(low, Tcgen05St(
         dst=move.view, src=move.fragment, shape=move.shape,
         half_split=_half(low, step.operands[1:-1]), loc=low.loc,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilesim.ir.effects import Effect, UsesFragment
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, operands_named, registers, set_by
@@ -24,16 +25,18 @@ class AccessTile(Op):
     """Registers of a tile of wgmma are read, or written, by an instruction that follows.
 
     ``moved``: it moves a constant or another register there. ``variable``: the name of the one that
-    stands for all of them.
+    stands for all of them. ``sources``: of a tile that tcgen05.st stores, all of its registers.
     """
 
     mnemonic = "ptx.access_tile"
     cycles = 0
+    data = frozenset({"sources"})
 
     fragment: Fragment
     write: bool
     moved: bool = False
     variable: str = ""
+    sources: tuple[Expr, ...] = ()
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -24,8 +24,8 @@ Noted = tuple[str, tuple[int, ...]]
 _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "proxy-fence": ("U12", "U14", "H24"),
     "wgmma-order": ("F3",),
-    "tcgen05-order": ("U20", "U19"),
-    "tmem-lifetime": ("G8", "U20"),
+    "tcgen05-order": ("U20", "U19", "U33"),
+    "tmem-lifetime": ("G8", "U20", "U33"),
     "phase-ambiguity": ("U1",),
     "phase-alias": ("A21",),
     "participation": ("U16", "E15"),

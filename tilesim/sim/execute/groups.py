@@ -6,6 +6,8 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.machine.groups import DRAINED
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 
 #: of a bulk group, what has been read and what has been written is known apart (B31)
@@ -97,6 +99,49 @@ def _waits_together(op: Op, pending: int) -> Step:
     return step
 
 
+def draining(step: Step, *, together: bool) -> Step:
+    """``step`` stores the last of what the warp has loaded from tensor memory: for those who come
+    after what its lanes have stored, its loads are complete (U33). ``together``: it is one act of
+    the warp, so each lane comes after what the others have stored."""
+
+    def run(w: Warp) -> bool | None:
+        if step(w):
+            return True
+        if _executed_by_all(w):
+            _note_drained(w, together=together)
+        return None
+
+    return run
+
+
+def giving(step: Step) -> Step:
+    """Behind ``step`` comes a tcgen05.st of what is made of all that has been loaded (U33)."""
+
+    def run(w: Warp) -> bool | None:
+        assert w.tcgen05 is not None
+        if _executed_by_all(w):
+            w.tcgen05.given = w.groups["tcgen05.ld"].opened
+        return step(w)
+
+    return run
+
+
+def _note_drained(w: Warp, *, together: bool) -> None:
+    group, size = w.groups[DRAINED], w.machine.components.size
+    group.done = group.opened = w.groups["tcgen05.ld"].opened
+    known = [(w.clock, w.known_to_all)]
+    if w.spread is not None:
+        known = [(part.clock, part.settled) for part in w.spread]
+    for clock, settled in known:
+        clock[size + group.component] = group.done
+        if together:
+            settled[group.component] = group.done
+
+
+def _executed_by_all(w: Warp) -> bool:
+    return w.mask == FULL and w.perhaps is None and w.ways is None
+
+
 def _waits_of_warp(kind: str) -> Step:
     """A wait for all loads, or all stores, of tensor memory by the warp (G28)."""
 
@@ -105,5 +150,7 @@ def _waits_of_warp(kind: str) -> Step:
         group.done = group.opened
         size = w.machine.components.size
         w.clock[size + group.component] = w.clock[2 * size + group.component] = group.done
+        if kind == "tcgen05.ld" and DRAINED in w.groups:
+            _note_drained(w, together=True)
 
     return step

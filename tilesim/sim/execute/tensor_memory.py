@@ -252,7 +252,10 @@ def _uses(c: Operands, op: Op, effect: fx.UsesTmem) -> Give | Take | Act:
 
     def access(w: Warp) -> tuple[Tmem, At]:
         tmem, at = tmem_of(w.cta), operand.at(w)
-        Operation(w, op, kind).uses(tmem, operand, at)
+        operation = Operation(w, op, kind)
+        operation.uses(tmem, operand, at)
+        if kind == "st":
+            operation.issuer.given = 0
         return tmem, at
 
     def act(w: Warp) -> None:

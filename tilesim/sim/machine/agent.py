@@ -15,7 +15,7 @@ from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.sim.findings import relabelled
 from tilesim.sim.machine.clock import NEVER, limited
-from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
+from tilesim.sim.machine.groups import DRAINED, FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
 
@@ -402,8 +402,11 @@ class Agent(ABC):
 
     @property
     def group_components(self) -> list[int]:
-        """Components that publish which copies of its lanes are complete, and its inits."""
+        """Components that publish which copies of its lanes are complete, and its inits; and up to
+        which load of tensor memory they have stored what was loaded."""
         found = [c for group in self.lane_groups.values() for c in group.components]
+        if DRAINED in self.groups:
+            found.append(self.groups[DRAINED].component)
         return found if self.inits is None else [*found, self.inits.component]
 
     def shared_by_lanes(self, clock: Clock) -> Clock:

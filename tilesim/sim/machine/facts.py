@@ -69,6 +69,18 @@ class Making:
     keeps: Operand | None = None
 
 
+@dataclass(frozen=True)
+class Drained:
+    """Where all is stored that tcgen05.ld has loaded on every way since the last wait for it.
+
+    Numbers of instructions: behind those of ``stored`` it has been stored, by tcgen05.st up to a
+    ``tcgen05.wait::st``; behind those of ``given`` comes a tcgen05.st of what is made of it.
+    """
+
+    stored: frozenset[int] = frozenset()
+    given: frozenset[int] = frozenset()
+
+
 @dataclass(slots=True)
 class Facts:
     """What is known of a loaded program; ``origins``: the instruction or location of each step."""
@@ -111,6 +123,8 @@ class Facts:
     #: copies complete bytes of mbarriers
     tracks_loads: bool = False
     uses_tcgen05: bool = False
+    #: where what tcgen05.ld has loaded has been stored
+    drained: Drained = field(default_factory=Drained)
     has_loose_credits: bool = False
     #: arrivals on mbarriers that wait for copies of the threads which make them (C6)
     tracks_copies: bool = False

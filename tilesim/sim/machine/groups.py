@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import Clock
 
+#: what a warp has stored of all that it loaded from tensor memory (`tilesim.sim.drained`): ``done``
+#: counts loads
+DRAINED = "tcgen05.ld.drained"
+
 
 @dataclass(slots=True)
 class Groups:
@@ -84,13 +88,15 @@ class Issuer:
 
     ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
     its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
-    pending alloc got, ``met``: the partner has carried out what it waits for with it.
+    pending alloc got, ``met``: the partner has carried out what it waits for with it. ``given``:
+    what the next tcgen05.st stores is made of all loads up to this one (U33).
     """
 
     seen: Clock | None = None
     runs: list[tuple[int, int]] = field(default_factory=list)
     granted: int | None = None
     met: bool = False
+    given: int = 0
     finish: float = 0.0
 
     def issued(self, sequence: int, lanes: int) -> None:

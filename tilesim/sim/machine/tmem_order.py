@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.ir.tmem import LANES
 from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.tmem import Allocation, Cells, Tmem, TmemAccess
 
 if TYPE_CHECKING:
@@ -158,7 +159,25 @@ class TmemOrder:
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is warp and old.kind in ("ld", "st")
         known = bool(warp.clock[self._size + old.component] >= old.sequence)
-        return (known and own) or self._accepted(old, new, known)
+        return (known and own) or self._accepted(old, new, known) or self._drained(old, new)
+
+    def _drained(self, old: TmemAccess, new: TmemAccess) -> bool:
+        """Whether all that a load has loaded had been stored, and this was handed over (U33)."""
+        group = old.warp.groups.get(DRAINED)
+        if self._ptx or old.kind != "ld" or group is None:
+            return False
+        warp, component = new.warp, group.component
+        if old.warp is not warp:
+            known = warp.clock[self._size + component]
+        else:
+            # what its own lanes have stored it comes after where all of them have met since
+            assert warp.tcgen05 is not None
+            given = warp.tcgen05.given if new.kind == "st" else 0
+            known = max(warp.known_to_all.get(component, 0), given)
+        if known >= old.sequence:
+            self._machine.lean("U33", new.op, old.op)
+            return True
+        return False
 
     @staticmethod
     def _seen(warp: Agent, component: int, count: int) -> bool:

@@ -24,7 +24,7 @@ from tilesim.sim.machine.conditions import Credit, Wait
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.groups import Groups, Issuer
+from tilesim.sim.machine.groups import DRAINED, Groups, Issuer
 from tilesim.sim.machine.lane_groups import LaneGroups, Promise
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
@@ -123,6 +123,9 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
         return
     out.clock(value.seen)
     out.write((value.granted, value.met))
+    out.token(bool(value.given))
+    if value.given:
+        out.position(warp.groups["tcgen05.ld"].component, value.given)
     out.time(value.finish)
     out.token(tuple([lanes for _, lanes in value.runs]))
     for sequence, _ in value.runs:
@@ -209,6 +212,14 @@ def _generation(out: Writer, barrier: NamedBarrier, value: Generation | None) ->
 
 def _tick(out: Writer, access: TmemAccess, value: int) -> None:
     out.position(access.issuer, value)
+
+
+def _sequence(out: Writer, access: TmemAccess, value: int) -> None:
+    """The number of an operation: of a load, also among those of which all has been stored."""
+    out.position(access.component, value)
+    drained = access.warp.groups.get(DRAINED)
+    if access.kind == "ld" and drained is not None:
+        out.position(drained.component, value)
 
 
 def _order(out: Writer, access: TmemAccess, value: int) -> None:
@@ -393,7 +404,7 @@ FIELDS: Fields = {
         "_released": clocks, "_acquirable": clocks, "_near": clock, "_seen_near": clocks,
         "_gathered": clock, "_of_one": clocks,
     },
-    TmemAccess: {"tick": _tick, "order": _order, "sequence": at_component},
+    TmemAccess: {"tick": _tick, "order": _order, "sequence": _sequence},
     Memory: {"table": _table, "data": _data, "_typed": left_out},
     Cta: {"tensor_core_free": time},
     InFlight: {
