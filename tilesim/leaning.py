@@ -18,7 +18,7 @@ SWITCHES: Mapping[str, str] = {
     "A21": "a wait names a parity that is neither 0 nor 1, of which the last bit counts",
     "E6": "a warp arrives at a named barrier and then waits at it in the same round",
     "E12": "which lane elect.sync chooses matters, and it is taken to be the first active one",
-    "E15": "setmaxnreg without the synchronisation, or the whole warpgroup, that the text asks for",
+    "E15": "setmaxnreg not synchronised, or not the same in the four warps of a warpgroup",
     "F3": "registers of a wgmma are given numbers by moves behind the wgmma.fence",
     "G8": "another warp than the one that allocated frees tensor memory",
     "G9": "tcgen05.relinquish_alloc_permit of a CTA pair is not taken to wait for the other CTA",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import pytest
 from tilesim import Builder, Program, f32
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
+from tilesim.sim.findings import Participant
 from tilesim.sim.machine.registers import RegisterPool
 
 from .sites import BOTH, sites
@@ -92,6 +93,39 @@ def test_by_the_text_a_warpgroup_executes_one_site() -> None:
     ]
     one = build(several_sites, warps=4, registers=168, several=False)
     assert check(one, strict="ptx").verdict == "proved"
+
+
+def single_roles(k: Builder, *, up: int = 0) -> None:
+    """Three warps of a warpgroup give back less than the fourth one, which has nothing to do, or
+    take more than that; another warpgroup takes all that is free."""
+    with k.role("works", range(3)):
+        k.setmaxnreg("inc", up) if up else k.setmaxnreg("dec", 48)  # works
+    with k.role("idle", 3):
+        k.setmaxnreg("dec", 24)  # idle
+    with k.role("takes", range(4, 8)):
+        k.setmaxnreg("inc", 208)  # takes
+
+
+def test_in_practice_warps_of_a_warpgroup_give_back_different_numbers() -> None:
+    """128 x 8 registers are 208 x 4 + 48 x 3 + 24, and 24 that nobody has."""
+    several = build(single_roles, warps=8, registers=128)
+    report = check(several)
+    assert report.verdict == "proved"
+    (leaning,) = (one for one in report.leanings if one.name == "E15")
+    assert {loc.line for loc in leaning.locs} == {p.loc.line for p in _different(several)}
+    sides = {
+        ("works", 'k.setmaxnreg("inc", up) if up else k.setmaxnreg("dec", 48)  # works'),
+        ("idle", 'k.setmaxnreg("dec", 24)  # idle'),
+    }
+    assert ("participation", sides) in sites(check(several, strict="ptx"), single_roles)
+    one_takes = check(build(single_roles, warps=8, registers=128, up=136))
+    assert ("participation", sides) in sites(one_takes, single_roles)
+
+
+def _different(program: Program) -> Sequence[Participant]:
+    """The sides of the finding at `ptx` that warps of a warpgroup give back different numbers."""
+    found = check(program, strict="ptx").findings
+    return next(f.participants for f in found if "different" in f.message)
 
 
 def second_group(k: Builder, *, last: int) -> None:

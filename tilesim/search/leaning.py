@@ -28,7 +28,7 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "tmem-lifetime": ("G8", "U20", "U33"),
     "phase-ambiguity": ("U1",),
     "phase-alias": ("A21",),
-    "participation": ("U16", "E15"),
+    "participation": ("E15", "U16"),
     "named-barrier": ("E6",),
     "race": ("H23", "U4", "H3", "E12"),
     "deadlock": ("G9", "E12"),
