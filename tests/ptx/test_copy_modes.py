@@ -11,7 +11,8 @@ from tests.ptx.test_check import HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
-from tilesim.ptx.launch import Im2col, Launch, Map, Parameter
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
@@ -77,6 +78,29 @@ def test_copies_of_rows_complete_their_bytes(form: str, value: Map, nbytes: int)
     inside = f"ld.shared.u32 %r5, [%r1+{1024 + nbytes - 4}];\n"
     assert copied(form, value, nbytes, inside).verdict == "proved"
     assert copied(form, value, nbytes, again(form)).rules == {"async-at-exit", "race"}
+
+
+#: eight rows of 128 bytes
+LINES = Map("a", "f32", (64, 16), (256,), (32, 8), swizzle=128)
+
+
+def test_a_swizzle_with_larger_atoms_moves_whole_rows() -> None:
+    """CUTLASS's epilogues store 32-bit results so: what is accessed is what other atoms access."""
+    atoms = replace(LINES, atoms=32)
+    for value in (LINES, atoms):
+        assert copied(TILE, value, 1024).verdict == "proved"
+        assert copied(TILE, value, 1152).rules == {"deadlock"}
+        assert copied(TILE, value, 1024, again(TILE)).rules == {"async-at-exit", "race"}
+    for narrow in (replace(atoms, box=(16, 8)), replace(atoms, swizzle=64, box=(16, 8))):
+        with pytest.raises(LaunchError, match="rows of 128 bytes only"):
+            copied(TILE, narrow, 512)
+    head = HEAD.format(params=".param .align 64 .b8 a[128], .param .u64 p")
+    copy = f"@%p0 cp.async.bulk.tensor.{TILE};\n"
+    module = read(f"{head}{INIT}add.u32 %r8, %r1, 1024;\n{copy}ret;\n}}\n", "k.ptx")
+    values = atoms, Pointer("a", 4096, contents=Contents("u32", (1, 2)))
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=values)
+    with pytest.raises(LaunchError, match="contents that are copied with atoms of 32 bytes"):
+        lower(module, module.entries[0], launch)
 
 
 @pytest.mark.parametrize(("form", "value", "rows"), [(TILE, PACKED, 2), (PIXELS, PACKED_PIXELS, 8)])

@@ -8,15 +8,15 @@ from typing import Any
 
 from tilesim.capture.fatbin import Read
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Fill, Im2col, Interleave, Map, Swizzle
+from tilesim.ptx.launch import Fill, Im2col, Interleave, Map
+from tilesim.recording.maps import SWIZZLES
 
-#: by number in ``CUtensorMapDataType``, ``...Interleave``, ``...Swizzle`` and ``...FloatOOBfill``
+#: by number in ``CUtensorMapDataType``, ``...Interleave`` and ``...FloatOOBfill``
 _TYPES = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32.ftz", "tf32",
     "tf32.ftz",
 )  # fmt: skip
 _INTERLEAVES: tuple[Interleave, ...] = (0, 16, 32)
-_SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
 _FILLS: tuple[Fill, ...] = ("zero", "nan")
 _MOST = 5
 
@@ -48,13 +48,14 @@ class _Arguments:
     def map(self, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
             steps: tuple[int, ...], mode: Im2col | None) -> tuple[Map, int, int]:  # fmt: skip
         """The map, the tensor's address and the promotion of cache lines."""
-        interleave, swizzle = self.one_of(_INTERLEAVES), self.one_of(_SWIZZLES)
+        interleave, swizzle = self.one_of(_INTERLEAVES), self.one_of(SWIZZLES)
         promotion, fill = self.number(), self.one_of(_FILLS)
         if self.kind >= len(_TYPES):
             raise LaunchError("maps of elements with less than 8 bits are not modelled")
         made = Map(
-            "", _TYPES[self.kind], shape, strides, box, steps, swizzle, interleave, fill, mode
-        )
+            "", _TYPES[self.kind], shape, strides, box, steps, swizzle[0], interleave, fill, mode,
+            atoms=swizzle[1],
+        )  # fmt: skip
         return made, self.start, promotion
 
 

@@ -14,6 +14,7 @@ from tilesim.ptx.launch import (
     SCALAR_TYPES,
     UNSAID,
     Address,
+    Atoms,
     Contents,
     Field,
     Fill,
@@ -180,7 +181,7 @@ def _map(fields: Fields) -> Map:
     kind = fields.choice("type", tuple(MAP_TYPES))
     return Map(
         name, kind, shape, strides, box, steps, swizzle, interleave, fill, im2col,
-        fields.integer("offset", 0),
+        fields.integer("offset", 0), fields.choice("atoms", get_args(Atoms), 16),
     )  # fmt: skip
 
 
@@ -310,6 +311,8 @@ def _map_to_json(value: Map) -> dict[str, Any]:
         "strides": list(value.strides), "swizzle": value.swizzle, "interleave": value.interleave,
         "fill": value.fill, "offset": value.offset,
     }  # fmt: skip
+    if value.atoms != 16:
+        found["atoms"] = value.atoms
     if value.element_strides:
         found["element_strides"] = list(value.element_strides)
     if value.im2col is None:

@@ -15,6 +15,8 @@ from typing import Literal, TypeAlias
 from tilesim.ptx.syntax import WIDTH
 
 Swizzle = Literal[0, 32, 64, 128]
+#: bytes that a swizzle moves together
+Atoms = Literal[16, 32, 64]
 Interleave = Literal[0, 16, 32]
 Fill = Literal["zero", "nan"]
 #: the mode im2col::w or im2col::w::128, if it is one of these
@@ -89,7 +91,8 @@ class Map:
     """A tensor map (``CUtensorMap``) over a buffer, the innermost dimension first.
 
     ``strides`` in bytes, of all dimensions but the innermost one. ``offset`` is where in the buffer
-    the tensor begins. ``box`` is empty in im2col mode.
+    the tensor begins. ``box`` is empty in im2col mode. ``atoms`` other than of 16 bytes are those
+    of a swizzle of 128 bytes; whether it also swaps 8 bytes in them is not said.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Map:
     fill: Fill = "zero"
     im2col: Im2col | None = None
     offset: int = 0
+    atoms: Atoms = 16
 
     @property
     def bits(self) -> int:

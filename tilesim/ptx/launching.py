@@ -279,6 +279,8 @@ def _tensor(value: Map, launch: Launch, contents: Contents | None) -> GlobalTens
 def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) -> TensorMap:
     if value.interleave or value.offset:
         raise LaunchError(f"{value.name}: maps interleaved or offset are not supported")
+    if value.atoms != 16:
+        _require_whole_rows(value, tensor)
     if (tensor.dtype, tensor.shape, tensor.strides) != (
         declared.dtype, declared.shape, declared.strides,
     ):  # fmt: skip
@@ -297,6 +299,22 @@ def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) ->
         found, box=(corners.pixels, corners.channels), lower=tuple(reversed(corners.lower)),
         upper=tuple(reversed(corners.upper)), wide=corners.wide or None,
     )  # fmt: skip
+
+
+def _require_whole_rows(value: Map, tensor: GlobalTensor) -> None:
+    """Copies move whole rows of the swizzle: which of their bytes is where in the row decides what
+    a tile holds, and not what is accessed."""
+    inner = value.box[0] if value.im2col is None else value.im2col.channels
+    if value.swizzle != 128 or inner * value.bits != 8 * value.swizzle:
+        raise LaunchError(
+            f"{value.name}: a swizzle with atoms of {value.atoms} bytes is supported for rows of "
+            "128 bytes only"
+        )
+    if tensor.contents:
+        raise LaunchError(
+            f"{value.name}: contents that are copied with atoms of {value.atoms} bytes are not "
+            "supported"
+        )
 
 
 # ---------------------------------------------------------------------- contradictions

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from tilesim.ptx.description import NUMBERS
 from tilesim.ptx.description import SCHEMA as VERSION
 from tilesim.ptx.fields import LARGEST, MOST
-from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Fill, Interleave, Swizzle, Wide
+from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Atoms, Fill, Interleave, Swizzle, Wide
 
 Schema = dict[str, Any]
 
@@ -65,6 +65,7 @@ _MAP: Schema = {
     "box": _list(1, 256, 1, 5),
     "element_strides": _list(1, 8, 0, 5),
     "swizzle": {"enum": list(get_args(Swizzle))},
+    "atoms": {"enum": list(get_args(Atoms))},
     "interleave": {"enum": list(get_args(Interleave))},
     "fill": {"enum": list(get_args(Fill))},
     "im2col": _IM2COL,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Im2col, Interleave, Map, Swizzle
+from tilesim.ptx.launch import Atoms, Im2col, Interleave, Map, Swizzle
 
 SIZE = 128
 #: element types by the four bits of a map; those of 32-bit floats have another bit for tf32
@@ -23,12 +23,16 @@ _TF32 = {"f32": "tf32", "f32.ftz": "tf32.ftz"}
 _SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
 _INTERLEAVES: Mapping[int, Interleave] = {0: 0, 1: 16, 2: 32}
 
+_ATOMS: Mapping[int, Atoms] = {0: 16, 1: 32, 2: 64}
+
 _PLAIN = {tf32: plain for plain, tf32 in _TF32.items()}
 
 _IM2COL, _RANK, _TYPE, _INTERLEAVE, _SWIZZLE, _FILL, _IS_TF32 = 64, 68, 71, 75, 77, 79, 80
 _PROMOTION = 81
 _STRIDES, _STRIDES_HIGH, _DIMS, _STEPS, _BOX = 96, 224, 256, 416, 440
 _CHANNELS, _LOWER, _UPPER, _PIXELS = 440, 448, 464, 480
+#: in maps that `encode` made: where the driver puts it is not known, on Hopper it refuses them
+_ATOM = 1022
 #: bits of a corner's number, by dimensions of the tensor
 _CORNER_BITS: Mapping[int, int] = {3: 16, 4: 8, 5: 5}
 
@@ -48,7 +52,8 @@ def decode(data: bytes, name: str, where: str = "the tensor map") -> Map:
 
     rank = bits(_RANK, 3) + 1
     kind, interleave = _TYPES.get(bits(_TYPE, 4)), _INTERLEAVES.get(bits(_INTERLEAVE, 2))
-    if rank > 5 or kind is None or interleave is None or not any(data):
+    atoms = _ATOMS.get(bits(_ATOM, 2))
+    if rank > 5 or kind is None or interleave is None or atoms is None or not any(data):
         raise LaunchError(f"{where}: these bytes are no tensor map of a known kind")
     if bits(_IS_TF32, 1):
         kind = _TF32.get(kind, kind)
@@ -71,7 +76,7 @@ def decode(data: bytes, name: str, where: str = "the tensor map") -> Map:
         )  # fmt: skip
     return Map(
         name, kind, shape, strides, box, () if set(steps) == {1} else steps,
-        _SWIZZLES[bits(_SWIZZLE, 2)], interleave, fill, im2col,
+        _SWIZZLES[bits(_SWIZZLE, 2)], interleave, fill, im2col, atoms=atoms,
     )  # fmt: skip
 
 
@@ -90,6 +95,7 @@ def encode(value: Map, start: int, promotion: int = 0) -> bytes:
         (_TYPE, next(number for number, name in _TYPES.items() if name == kind)),
         (_INTERLEAVE, next(n for n, width in _INTERLEAVES.items() if width == value.interleave)),
         (_SWIZZLE, _SWIZZLES.index(value.swizzle)), (_FILL, value.fill == "nan"),
+        (_ATOM, next(number for number, size in _ATOMS.items() if size == value.atoms)),
     ]  # fmt: skip
     for d, (extent, step) in enumerate(zip(value.shape, value.steps, strict=True)):
         fields += ((_DIMS + 32 * d, extent - 1), (_STEPS + 3 * d, step - 1))

@@ -32,7 +32,7 @@ def tiled_map(
     return Map(
         "", kind, tuple(map(int, reversed(shape))),
         tuple(int(s) * element_bytes for s in reversed(strides[:-1])),
-        tuple(map(int, reversed(box))), swizzle=SWIZZLES[swizzle],
+        tuple(map(int, reversed(box))), swizzle=SWIZZLES[swizzle][0],
         fill="nan" if padding else "zero",
     )  # fmt: skip
 
