@@ -104,6 +104,16 @@ def test_some_of_what_was_loaded_has_not_been_stored(body: str) -> None:
     assert {LOAD.strip(), DEALLOC.strip()} <= lines
 
 
+def test_local_memory_may_be_registers() -> None:
+    local = ".local .align 16 .b8 own[32];\nmov.u64 %rd30, own;\n"
+    kept = STORE.replace("shared", "local").replace("%r11+8448", "%rd30")
+    kept = kept.replace("%r11+8464", "%rd30+16")
+    found, lines = report(local + LOAD + kept)
+    assert found.rules == {"tmem-lifetime"}
+    assert {LOAD.strip(), DEALLOC.strip()} <= lines
+    assert report(local + LOAD + kept + STORE)[0].verdict == "proved"
+
+
 @pytest.mark.parametrize("first", ["stores", "hand-over"])
 def test_the_hand_over_comes_behind_the_stores(first: str) -> None:
     end = f"@!%p1 bra END;\n{DEALLOC}END: "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import expressions_in, mentions_of
 from tilesim.ir.effects import Defines, Effect, UsesFragment, WaitsGroup, Writes
 from tilesim.ir.expr import Var, walk
@@ -87,6 +88,8 @@ class _Flow:
             bits = {name: 1 << place + k for k, name in enumerate(names)}
             place += len(names) + 1
             self._loads[number] = bits, 1 << place - 1
+        #: what the assembler may keep in registers
+        self._private = frozenset(t.name for t in graph.mir.kernel.tensors if t.private)
         self._stored: set[int] = set()
         self._given: set[int] = set()
 
@@ -130,7 +133,7 @@ class _Flow:
             elif any(map(_waits_for_stores, effects)):
                 if left.store(left.holds.pop(_GIVEN, 0)):
                     self._stored.add(number)
-            elif any(map(_stores, effects)):
+            elif any(map(self._stores, effects)):
                 if left.store(left.held_by(_data(op))):
                     self._stored.add(number)
             elif any(map(_gives, effects)):
@@ -144,6 +147,18 @@ class _Flow:
             kept = -1 if instruction.guard is None else left.holds.get(name, 0)
             left.holds[name] = made & kept
 
+    def _stores(self, effect: Effect) -> bool:
+        """Whether it writes what lanes give it, when it is executed, where others may see it."""
+        if not isinstance(effect, Writes) or effect.proxy != "generic" or effect.asynchronous:
+            return False
+        tensor = effect.view.tensor
+        if not isinstance(tensor, AddressedTensor):
+            return tensor.name not in self._private
+        if tensor.space.startswith("shared"):
+            return True
+        places = (tensor.within,) if tensor.within else tensor.among or tuple(self._private)
+        return self._private.isdisjoint(places)
+
 
 def _waits_for_loads(effect: Effect) -> bool:
     return isinstance(effect, WaitsGroup) and effect.group == _LOADS
@@ -151,11 +166,6 @@ def _waits_for_loads(effect: Effect) -> bool:
 
 def _waits_for_stores(effect: Effect) -> bool:
     return isinstance(effect, WaitsGroup) and effect.group == _STORES
-
-
-def _stores(effect: Effect) -> bool:
-    """Whether it writes what lanes give it, when it is executed."""
-    return isinstance(effect, Writes) and effect.proxy == "generic" and not effect.asynchronous
 
 
 def _gives(effect: Effect) -> bool:
