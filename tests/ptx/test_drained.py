@@ -104,6 +104,16 @@ def test_some_of_what_was_loaded_has_not_been_stored(body: str) -> None:
     assert {LOAD.strip(), DEALLOC.strip()} <= lines
 
 
+def test_a_load_that_reduces_is_one() -> None:
+    """tcgen05.ld.red (sm_103a) sets a register more, which may be all that is stored."""
+    reduces = LOAD.replace("ld.", "ld.red.").replace("x8.b32", "x8.max.f32")
+    reduces = reduces.replace("}, [", "}, %r28, [")
+    found, _ = report(reduces + WAIT)
+    assert found.verdict == "proved"
+    assert report(reduces + STORE)[0].rules == {"tmem-lifetime"}
+    assert report(reduces + STORE + ONE)[0].verdict == "proved"
+
+
 def test_local_memory_may_be_registers() -> None:
     local = ".local .align 16 .b8 own[32];\nmov.u64 %rd30, own;\n"
     kept = STORE.replace("shared", "local").replace("%r11+8448", "%rd30")

@@ -23,7 +23,8 @@ _RESULTS = ("f16", "f32", "s32")
 @dataclass(frozen=True)
 class Form:
     """What a descriptor says: (M, N) over both CTAs of a pair, element types by name ("" is none
-    that the kind has), and which scale factors are used. ``selector``: of the sparsity metadata."""
+    that the kind has), and which scale factors are used. ``selector``: of the sparsity metadata.
+    ``long``: K is 96."""
 
     m: int
     n: int
@@ -36,6 +37,7 @@ class Form:
     selector: int = 0
     scale_ids: tuple[int, int] = (0, 0)
     ue8m0: bool = False
+    long: bool = False
 
 
 def decode(bits: int, kind: Kind) -> Form:
@@ -54,6 +56,7 @@ def decode(bits: int, kind: Kind) -> Form:
         selector=bits & 3,
         scale_ids=(bits >> 29 & 3, bits >> 4 & 3) if scaled else (0, 0),
         ue8m0=scaled and bool(bits >> 23 & 1),
+        long=kind in ("mxf4", "mxf4nvf4") and bool(bits >> 31 & 1),
     )
 
 

@@ -375,9 +375,10 @@ def _combined(name: str, sources: list[Bits]) -> Bits:
             return m >> b & field | _ALL & ~field, a >> b & field
         case "add", [(m, a), (n, b)]:
             low, high = a + b, (a | _ALL & ~m) + (b | _ALL & ~n)
-            if high > _ALL:
-                return 0, 0
-            same = _ALL & ~((1 << (low ^ high).bit_length()) - 1)
+            # up to the lowest bit of either that is not known, nothing is carried that is not
+            same = ((m & n) ^ (m & n) + 1) >> 1
+            if high <= _ALL:
+                same |= _ALL & ~((1 << (low ^ high).bit_length()) - 1)
             return same, low & same
         case _:
             return 0, 0

@@ -6,7 +6,7 @@ left to the assembler, which honours the dependency (SEMANTICS G21).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import known_bits
 from tilesim.ptx.descriptor import TCGEN05
 from tilesim.ptx.flat import At, Flat, Items, Step
+from tilesim.ptx.long_products import LongMma, long_rows
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.matrices import matrix
 from tilesim.ptx.spelled import spelled
@@ -81,6 +82,13 @@ def _at(
     return TmemView(low.address(operand), dtype, shape, name, packed)
 
 
+def _scales_at(low: Lowering, operand: Flat, name: str) -> TmemView:
+    """Scale factors. CuTe's addresses of them have in their upper bits, which no lane needs, which
+    bytes of a column they are in; what is accessed is the columns."""
+    found = _at(low, operand, u8, (32, 4), name)
+    return replace(found, address=found.address & _WORD >> 2)
+
+
 # ---------------------------------------------------------------------- products
 
 
@@ -89,6 +97,7 @@ class _Product:
 
     def __init__(self, low: Lowering, step: Step, descriptor: int) -> None:
         self.low = low
+        self.step = step
         self.operands = step.operands
         self.kind = _kind(low, step)
         self.group = _group(step)
@@ -139,6 +148,23 @@ class _Product:
             "loc": low.loc,
         }  # fmt: skip
 
+    def long(self) -> LongMma:
+        """The product with K = 96; which bytes of the second word of scales follow those of the
+        first one is drawn in the text for blocks of 32, and six take of both whatever they are."""
+        low, form, step = self.low, self.form, self.step
+        if "block16" not in step.qualifiers or form.sparse:
+            raise low.unsupported("products with K = 96 and three scale factors are not modelled")
+        a, a_rest = long_rows(low, step.operands[1], self.rows)
+        b, b_rest = long_rows(low, step.operands[2], form.n // self.group)
+        scale_a, scale_b, accumulate = self.rest
+        return LongMma(
+            d=_at(low, step.operands[0], f32, (self.rows, form.n), "d"), a=a, b=b, a_rest=a_rest,
+            b_rest=b_rest, kind=self.kind, cta_group=self.group, scale_vec=4,
+            accumulate=low.predicate(accumulate), loc=low.loc,
+            scale_a=_scales_at(low, scale_a, "scale_a"),
+            scale_b=_scales_at(low, scale_b, "scale_b"),
+        )  # fmt: skip
+
     def _narrow(self, name: str) -> Narrow | None:
         found = next((n for n in _NARROW if n == name), None)
         return found if self.kind in NARROW_KINDS else None
@@ -161,6 +187,9 @@ class _Product:
 @rule("tcgen05.mma")
 def _mma(low: Lowering, step: Step) -> Iterator[Op]:
     product = _Product(low, step, 3)
+    if product.form.long:
+        yield _checked(low, product.long())
+        return
     folds = 2 if product.group == 2 and product.rows == 64 else 1
     matrices = product.matrices(folds)
     if "block_scale" not in step.qualifiers:
@@ -174,8 +203,8 @@ def _mma(low: Lowering, step: Step) -> Iterator[Op]:
     scale_a, scale_b, accumulate = product.rest
     yield _checked(low, Tcgen05Mma(
         **matrices, accumulate=low.predicate(accumulate), scale_vec=vector, scale_id=of_a,
-        scale_a=_at(low, scale_a, u8, (32, 4), "scale_a"),
-        scale_b=_at(low, scale_b, u8, (32, 4), "scale_b"),
+        scale_a=_scales_at(low, scale_a, "scale_a"),
+        scale_b=_scales_at(low, scale_b, "scale_b"),
     ))  # fmt: skip
 
 
@@ -245,7 +274,7 @@ class _Move:
     def __init__(self, low: Lowering, step: Step, registers: Flat, place: Flat) -> None:
         shape: LoadShape | None = next((s for s in LOAD_SHAPES if s in step.qualifiers), None)
         times = [q for q in step.qualifiers if q[0] == "x" and q[1:].isdigit()]
-        if shape is None or not times or "red" in step.qualifiers:
+        if shape is None or not times:
             raise low.unsupported("accesses of this form are not modelled")
         self.shape: LoadShape = shape
         self.items = low.items(registers)
@@ -262,12 +291,15 @@ class _Move:
 
 @rule("tcgen05.ld")
 def _ld(low: Lowering, step: Step) -> Iterator[Op]:
-    move = _Move(low, step, step.operands[0], step.operands[1])
+    registers, *rest = step.operands
+    #: of ``.red``: the least or largest of what a lane loads
+    least = [rest.pop(0)] if "red" in step.qualifiers else []
+    move = _Move(low, step, registers, rest[0])
     yield _checked(low, Tcgen05Ld(
-        dst=move.fragment, src=move.view, shape=move.shape,
-        half_split=_half(low, step.operands[2:]), loc=low.loc,
+        dst=move.fragment, src=move.view, shape=move.shape, half_split=_half(low, rest[1:]),
+        loc=low.loc,
     ))  # fmt: skip
-    results = tuple(low.register(item) for item in move.items)
+    results = tuple(low.register(item) for item in (*move.items, *least))
     yield Data(
         opcode="tcgen05.ld", results=results, sources=(), group="tcgen05.ld", loc=low.loc
     )  # fmt: skip
@@ -285,6 +317,6 @@ def _st(low: Lowering, step: Step) -> Iterator[Op]:
     ))  # fmt: skip
 
 
-def _half(low: Lowering, operands: tuple[Flat, ...]) -> int:
+def _half(low: Lowering, operands: Sequence[Flat]) -> int:
     """The distance of the halves of .16x32bx2, the only operand of these if there is one."""
     return low.constant(operands[0], "the distance of the halves") if operands else 0
