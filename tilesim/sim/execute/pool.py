@@ -66,9 +66,9 @@ def _check_direction(w: Warp, change: Change, held: int) -> None:
 def _check_warpgroup(w: Warp, change: Change) -> None:
     """The n-th setmaxnreg is the same in all warps of a warpgroup (E15).
 
-    In practice each warp gives back what it names, as roles of single warps do: attention of
-    CUTLASS (example 77) and of CuTe DSL has 24 registers for the warp that has none, more for the
-    three that load, multiply and store.
+    In practice each warp gives back what it names, as roles of single warps do: CUTLASS's attention
+    (example 77) and CuTe DSL's product of mixed inputs leave 24 registers to the warp that has no
+    role, and more to those that load, multiply and store.
     """
     group, number = w.warpgroup, w.setmaxnreg_count
     first = group.adjustments.get(number, [None])[0]
