@@ -1,6 +1,7 @@
 """Blackwell kernels in CUDA C++ with inline PTX, as people write them: each one beside its wrong
 twins. A product through a ring of stages, one by a pair of CTAs, one whose operand lies in tensor
-memory, one with scales, and CTAs that take over the tiles of others."""
+memory, one with scales, CTAs that take over the tiles of others, and warps that store one tile in
+two buffers while the next one is computed."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
 
 HEAD = "".join((SOURCES / name).read_text() for name in ("head.cu", "blackwell.cu"))
-#: by kernel, which is a file there, how many CTAs of 128 threads
-CTAS = {"product": 1, "pair": 2, "columns": 1, "scales": 1, "stealing": 2}
+#: by kernel, which is a file there, how many CTAs; how many threads they have, if not 128
+CTAS = {"product": 1, "pair": 2, "columns": 1, "scales": 1, "stealing": 2, "epilogue": 1}
+THREADS = {"epilogue": 192}
 
 
 @cache
@@ -34,9 +36,9 @@ def run(
     assert old in source
     text = HEAD + source.replace(old, new, 1)
     values: tuple[Parameter, ...] = (
-        Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 5),
+        Pointer("x", 1 << 14), Pointer("y", 1 << 14), Scalar("n", "s32", 5),
     )  # fmt: skip
-    launch = Launch("f", (CTAS[name], 1, 1), (128, 1, 1), params=values)
+    launch = Launch("f", (CTAS[name], 1, 1), (THREADS.get(name, 128), 1, 1), params=values)
     return reported(text, ptx(text), launch, strict)
 
 
@@ -103,6 +105,31 @@ WRONG = {
     "answer asked for too early": ("stealing", "__syncthreads();  // read", "", "race", ""),
     "the tile of no answer": ("stealing", '"@p clusterlaunchcontrol', '"clusterlaunchcontrol',
                               "launch-control", ""),
+    "accumulator given back before it is read": (
+        "epilogue", "loaded();  // ld", "", "tcgen05-order",
+        "load4(tmem + t % 2 * 64 + (q << 21), v);"),
+    "accumulator not waited for": ("epilogue", "wait(acce + t % 2, t / 2 % 2 ^ 1);  // free", "",
+                                   "tcgen05-order", "load4(tmem + t % 2 * 64 + (q << 21), v);"),
+    "tile of another stage": ("epilogue", "wait(accf + t % 2, t / 2 % 2);  // tile",
+                              "wait(accf, t % 2);", "deadlock", "wait(accf, t % 2);"),
+    "commit before the last product": (
+        "epilogue", "        mma(tmem + t % 2 * 64",
+        "        if (k == 1) commit(accf + t % 2);\n        mma(tmem + t % 2 * 64",
+        "tcgen05-order", "load4(tmem + t % 2 * 64 + (q << 21), v);"),
+    "stage given back by an arrival": ("epilogue", "commit(empty + i % 2);  // stage",
+                                       "arrive(empty + i % 2);", "race",
+                                       "copy(a[i % 2], x, 4096, full + i % 2);"),
+    "buffer of a store under way": ("epilogue", "wait_group.read 1;", "wait_group.read 2;", "race",
+                                    ""),
+    "another thread waits for the store": ("epilogue", "if (threadIdx.x == 64) asm",
+                                           "if (threadIdx.x == 65) asm", "race", ""),
+    "nobody waits for the thread that waits": ("epilogue", "sync4();  // slot", "", "race", ""),
+    "stored before all have written": ("epilogue", "sync4();  // out", "", "race", ""),
+    "stored without a proxy fence": ("epilogue", "proxy();  // out", "", "proxy-fence", ""),
+    "the last store is not waited for": ("epilogue", "wait_group 0;", "wait_group 1;",
+                                         "async-at-exit", ""),
+    "lanes of another warp": ("epilogue", "int q = w % 4, row", "int q = w - 2, row",
+                              "out-of-bounds", "load4(tmem + t % 2 * 64 + (q << 21), v);"),
     "bytes of an answer": ("stealing", "expect(&full, 16);", "expect(&full, 8);", "deadlock",
                            "wait(&full, round & 1);"),
 }  # fmt: skip
