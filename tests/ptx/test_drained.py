@@ -26,6 +26,10 @@ WAIT = "tcgen05.wait::ld.sync.aligned;\n"
 COLUMNS = "{%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}"
 BACK = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8], {COLUMNS};\n"
 STORED = "tcgen05.wait::st.sync.aligned;\n"
+#: columns behind the product's hold something
+START_OF_SECOND = (
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+8], {%r2,%r2,%r2,%r2,%r2,%r2,%r2,%r2};\n" + STORED
+)
 
 
 def report(body: str, *, strict: Strict = "practice", free: str = FREE) -> tuple[Report, set[str]]:
@@ -164,3 +168,15 @@ def test_a_store_of_what_was_loaded_may_overwrite_it() -> None:
     found, lines = report(LOAD + other + STORED + STORE)
     assert "tcgen05-order" in found.rules
     assert lines == {LOAD.strip(), other.strip()}
+
+
+def test_each_store_overwrites_what_it_is_made_of() -> None:
+    """An attention that scales its result: loads and stores in turns, and one wait for all."""
+    second = LOAD.replace("[%r8]", "[%r8+8]").replace("%r2", "%r4")
+    back = BACK.replace("[%r8]", "[%r8+8]").replace("{%r2", "{%r4").replace(",%r2", ",%r4")
+    full = START_OF_SECOND + LOAD + BACK + second + back + STORED
+    assert report(full)[0].verdict == "proved"
+    crossed = START_OF_SECOND + LOAD + second + BACK.replace("[%r8]", "[%r8+8]") + STORED
+    found, lines = report(crossed)
+    assert "tcgen05-order" in found.rules
+    assert {second.strip(), BACK.replace("[%r8]", "[%r8+8]").strip()} <= lines

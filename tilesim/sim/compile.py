@@ -248,8 +248,8 @@ class Compiler:
             if op.number in self.code.drained.stored:
                 waits = any(isinstance(e, fx.WaitsGroup) for e in op.effects())
                 return draining(step, together=waits)
-            if op.number in self.code.drained.given:
-                return giving(step)
+            if loads := self.code.drained.given.get(op.number):
+                return giving(step, loads)
             if self._is_exchange(op):
                 return exchanged(self, op, step)
             if _ends_lanes(op):

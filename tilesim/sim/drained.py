@@ -3,7 +3,7 @@
 What stores a register has it, so the load that sets the register has read tensor memory. The load
 of a warp is one instruction: it is over where all of its registers have been stored by all lanes,
 and whoever comes after the stores comes after it, as behind ``tcgen05.wait::ld``. So does a
-tcgen05.st whose registers are made of them all.
+tcgen05.st whose registers are made of all that it has loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import expressions_in, mentions_of
-from tilesim.ir.effects import Defines, Effect, UsesFragment, WaitsGroup, Writes
+from tilesim.ir.effects import Defines, Effect, UsesFragment, UsesTmem, WaitsGroup, Writes
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
@@ -91,7 +91,7 @@ class _Flow:
         #: what the assembler may keep in registers
         self._private = frozenset(t.name for t in graph.mir.kernel.tensors if t.private)
         self._stored: set[int] = set()
-        self._given: set[int] = set()
+        self._given: dict[int, frozenset[int]] = {}
 
     @property
     def found(self) -> Drained:
@@ -107,10 +107,10 @@ class _Flow:
                 if joined != before[successor]:
                     before[successor] = joined
                     todo[successor] = None
-        self._stored, self._given = set(), set()
+        self._stored, self._given = set(), {}
         for block, left in before.items():
             self._through(block, left)
-        return Drained(frozenset(self._stored), frozenset(self._given))
+        return Drained(frozenset(self._stored), self._given)
 
     def _through(self, block: int, before: _Left) -> _Left:
         """What is left behind a block."""
@@ -139,13 +139,23 @@ class _Flow:
             elif any(map(_gives, effects)):
                 held = left.held_by(_data(op))
                 left.holds[_GIVEN] = left.holds.get(_GIVEN, 0) | held
-                if not left.bits & ~held:
-                    self._given.add(number)
+                whole = (
+                    n for n, (bits, _) in self._loads.items() if not sum(bits.values()) & ~held
+                )
+                self._given[number] = frozenset(map(self._load_before, whole))
         sets = [e.var.name for e in effects if isinstance(e, Defines)]
         made = left.held_by(mentions_of(instruction).used) if len(sets) == len(effects) else 0
         for name in sets:
             kept = -1 if instruction.guard is None else left.holds.get(name, 0)
             left.holds[name] = made & kept
+
+    def _load_before(self, number: int) -> int:
+        """The load whose registers an instruction sets."""
+        effects = self._graph.mir.effects
+        return next(
+            n for n in range(number, -1, -1)
+            if any(isinstance(e, UsesTmem) and e.kind == "ld" for e in effects[n])
+        )  # fmt: skip
 
     def _stores(self, effect: Effect) -> bool:
         """Whether it writes what lanes give it, when it is executed, where others may see it."""

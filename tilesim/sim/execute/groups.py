@@ -114,13 +114,13 @@ def draining(step: Step, *, together: bool) -> Step:
     return run
 
 
-def giving(step: Step) -> Step:
-    """Behind ``step`` comes a tcgen05.st of what is made of all that has been loaded (U33)."""
+def giving(step: Step, loads: frozenset[int]) -> Step:
+    """Behind ``step`` comes a tcgen05.st of what is made of all that these loads have loaded."""
 
     def run(w: Warp) -> bool | None:
         assert w.tcgen05 is not None
         if _executed_by_all(w):
-            w.tcgen05.given = w.groups["tcgen05.ld"].opened
+            w.tcgen05.given = loads
         return step(w)
 
     return run

@@ -249,13 +249,16 @@ def _uses(c: Operands, op: Op, effect: fx.UsesTmem) -> Give | Take | Act:
     if effect.kind not in ("ld", "st"):
         raise TypeError(f"{op.mnemonic}: such an operation joins the open group of its thread")
     operand, kind = Operand(c, op, effect), effect.kind
+    given = any(op.number in loads for loads in c.code.drained.given.values())
 
     def access(w: Warp) -> tuple[Tmem, At]:
         tmem, at = tmem_of(w.cta), operand.at(w)
         operation = Operation(w, op, kind)
         operation.uses(tmem, operand, at)
+        if given:
+            operation.issuer.loaded[op.number] = operation.sequence
         if kind == "st":
-            operation.issuer.given = 0
+            operation.issuer.given = frozenset()
         return tmem, at
 
     def act(w: Warp) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -74,11 +74,12 @@ class Drained:
     """Where all is stored that tcgen05.ld has loaded on every way since the last wait for it.
 
     Numbers of instructions: behind those of ``stored`` it has been stored, by tcgen05.st up to a
-    ``tcgen05.wait::st``; behind those of ``given`` comes a tcgen05.st of what is made of it.
+    ``tcgen05.wait::st``. Behind those of ``given`` comes a tcgen05.st of what is made of all
+    registers of these loads.
     """
 
     stored: frozenset[int] = frozenset()
-    given: frozenset[int] = frozenset()
+    given: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

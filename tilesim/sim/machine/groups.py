@@ -88,15 +88,17 @@ class Issuer:
 
     ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
     its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
-    pending alloc got, ``met``: the partner has carried out what it waits for with it. ``given``:
-    what the next tcgen05.st stores is made of all loads up to this one (U33).
+    pending alloc got, ``met``: the partner has carried out what it waits for with it. ``loaded``:
+    by number of a tcgen05.ld its last execution; ``given``: those of which the next tcgen05.st
+    stores something that is made of all registers (U33).
     """
 
     seen: Clock | None = None
     runs: list[tuple[int, int]] = field(default_factory=list)
     granted: int | None = None
     met: bool = False
-    given: int = 0
+    loaded: dict[int, int] = field(default_factory=dict)
+    given: frozenset[int] = frozenset()
     finish: float = 0.0
 
     def issued(self, sequence: int, lanes: int) -> None:

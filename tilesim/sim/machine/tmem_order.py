@@ -168,16 +168,22 @@ class TmemOrder:
             return False
         warp, component = new.warp, group.component
         if old.warp is not warp:
-            known = warp.clock[self._size + component]
+            known = bool(warp.clock[self._size + component] >= old.sequence)
         else:
             # what its own lanes have stored it comes after where all of them have met since
-            assert warp.tcgen05 is not None
-            given = warp.tcgen05.given if new.kind == "st" else 0
-            known = max(warp.known_to_all.get(component, 0), given)
-        if known >= old.sequence:
+            known = warp.known_to_all.get(component, 0) >= old.sequence
+            known = known or (new.kind == "st" and self._is_given(old))
+        if known:
             self._machine.lean("U33", new.op, old.op)
-            return True
-        return False
+        return known
+
+    @staticmethod
+    def _is_given(load: TmemAccess) -> bool:
+        """Whether the tcgen05.st that is executed stores what is made of all that was loaded."""
+        issuer = load.warp.tcgen05
+        assert issuer is not None
+        number = load.op.number
+        return number in issuer.given and issuer.loaded.get(number) == load.sequence
 
     @staticmethod
     def _seen(warp: Agent, component: int, count: int) -> bool:

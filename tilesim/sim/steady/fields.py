@@ -123,9 +123,9 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
         return
     out.clock(value.seen)
     out.write((value.granted, value.met))
-    out.token(bool(value.given))
-    if value.given:
-        out.position(warp.groups["tcgen05.ld"].component, value.given)
+    out.token((value.given, tuple(value.loaded)))
+    for sequence in value.loaded.values():
+        out.position(warp.groups["tcgen05.ld"].component, sequence)
     out.time(value.finish)
     out.token(tuple([lanes for _, lanes in value.runs]))
     for sequence, _ in value.runs:
