@@ -33,10 +33,8 @@ from tilesim.ir.splitting import meets_at, met_before, parts_of
 from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
-from tilesim.sim.drained import drained
-from tilesim.sim.execute import execute
+from tilesim.sim.execute import execute, groups
 from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
-from tilesim.sim.execute.groups import draining, giving
 from tilesim.sim.execute.lanes import by_masks
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
@@ -98,7 +96,6 @@ class Compiler:
         self.spins = spins(graph)
         self.code.counters = counters(mir, self.spins)
         self.code.somebody_looks = somebody_looks(mir)
-        self.code.drained = drained(graph)
 
     # ------------------------------------------------------------------ operands, for rules
 
@@ -244,12 +241,7 @@ class Compiler:
                 return step
             return control.guarded(step, self.expr(guard), self._slots(names))
         if guard is None:
-            step = self._step(op)
-            if op.number in self.code.drained.stored:
-                waits = any(isinstance(e, fx.WaitsGroup) for e in op.effects())
-                return draining(step, together=waits)
-            if loads := self.code.drained.given.get(op.number):
-                return giving(step, loads)
+            step = groups.storing(self._step(op), op, self.code.drained)
             if self._is_exchange(op):
                 return exchanged(self, op, step)
             if _ends_lanes(op):

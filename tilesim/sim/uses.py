@@ -13,6 +13,7 @@ from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.relaxed import fencing, stores_relaxed
+from tilesim.sim.drained import drained
 from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.machine import Code
 
@@ -26,6 +27,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     kernel = mir.kernel
     kinds = [(i.warps, _group_kinds(i.what)) for i in mir.code if isinstance(i.what, Op)]
     code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
+    code.drained = drained(code.graph)
     if code.drained.stored or code.drained.given:
         code.group_kinds += (DRAINED,)
     code.group_warps = frozenset((w, kind) for warps, own in kinds for w in warps for kind in own)

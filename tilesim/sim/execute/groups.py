@@ -6,6 +6,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.machine.facts import Drained
 from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
@@ -99,9 +100,17 @@ def _waits_together(op: Op, pending: int) -> Step:
     return step
 
 
-def draining(step: Step, *, together: bool) -> Step:
-    """``step`` stores the last of what the warp has loaded from tensor memory: for those who come
-    after what its lanes have stored, its loads are complete (U33). ``together``: it is one act of
+def storing(step: Step, op: Op, drained: Drained) -> Step:
+    """The step of an instruction that may store what has been loaded from tensor memory (U33)."""
+    if op.number in drained.stored:
+        return _draining(step, together=any(isinstance(e, fx.WaitsGroup) for e in op.effects()))
+    loads = drained.given.get(op.number)
+    return _giving(step, loads) if loads else step
+
+
+def _draining(step: Step, *, together: bool) -> Step:
+    """``step`` stores the last of what the warp has loaded: for those who come after what its lanes
+    have stored, its loads are complete. ``together``: it is one act of
     the warp, so each lane comes after what the others have stored."""
 
     def run(w: Warp) -> bool | None:
@@ -114,7 +123,7 @@ def draining(step: Step, *, together: bool) -> Step:
     return run
 
 
-def giving(step: Step, loads: frozenset[int]) -> Step:
+def _giving(step: Step, loads: frozenset[int]) -> Step:
     """Behind ``step`` comes a tcgen05.st of what is made of all that these loads have loaded."""
 
     def run(w: Warp) -> bool | None:
