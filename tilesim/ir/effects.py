@@ -27,7 +27,6 @@ Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -51,7 +50,6 @@ class Reads:
     element: tuple[int, int] | None = None
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.

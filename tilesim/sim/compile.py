@@ -15,6 +15,7 @@ from tilesim.ir.dataflow import (
     at_addresses,
     flow_of,
     loaded_tensors,
+    only_computes,
     operand_expressions,
     registers_set,
     sets_only,
@@ -43,6 +44,7 @@ from tilesim.sim.expression import Evaluate, Fit, evaluator, fit_register, fit_v
 from tilesim.sim.leaving import leaving
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
+from tilesim.sim.machine.assembly import ends_lanes
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
@@ -244,7 +246,7 @@ class Compiler:
             step = groups.storing(self._step(op), op, self.code.drained)
             if self._is_exchange(op):
                 return exchanged(self, op, step)
-            if _ends_lanes(op):
+            if ends_lanes(op):
                 return control.ending(step, lambda w: FULL, control.nowhere)
             return step
         flag = polled_flag(guard)
@@ -255,7 +257,7 @@ class Compiler:
         skip = self._slots(computed(op.effects()))
         perhaps = self._slots(accessing(op.effects()))
         step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
-        if _ends_lanes(op):
+        if ends_lanes(op):
             end = len(self.mir.code)
             within = self._within(op.number, (op.number + 1,), end)
             leave = partial(leaving, self.code.graph, op.number, end)
@@ -484,15 +486,9 @@ def _origin(instruction: Instruction) -> Op | Loc:
 
 def _from_nothing(op: Op | Control) -> bool:
     """Whether an instruction computes something that depends on no register."""
-    if not isinstance(op, Op) or not sets_only(op):
-        return False
-    if any(e.chance or e.unknown for e in op.effects() if isinstance(e, fx.Defines)):
+    if not isinstance(op, Op) or not only_computes(op):
         return False
     return not any(isinstance(v, Var) for e in operand_expressions(op) for v in walk(e))
-
-
-def _ends_lanes(op: Op) -> bool:
-    return any(isinstance(effect, fx.Exits) for effect in op.effects())
 
 
 def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:

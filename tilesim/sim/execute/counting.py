@@ -230,12 +230,11 @@ def replaced(
 ) -> None:  # fmt: skip
     """A word is about to be exchanged for another one, and nobody looks at what was there: it is a
     store that hands on what was released there before (H4)."""
-    handed = {key: clock.copy() for key, clock in own.items()}
-    different = {*addresses.tolist()}
-    if len(different) == 1:
-        before = w.machine.released.get((id(memory), different.pop()), {})
-        for key, clock in before.items():
-            add(handed, key, clock)
+    handed: dict[int, Released] = {}
+    for address in {*addresses.tolist()}:
+        handed[address] = {key: clock.copy() for key, clock in own.items()}
+        for key, clock in w.machine.released.get((id(memory), address), {}).items():
+            add(handed[address], key, clock)
     stored(w, op, memory, addresses, values, handed, dtype, element=False)
 
 

@@ -144,7 +144,8 @@ def _meets(op: Op) -> bool:
     return len(effects) == 1 and isinstance(effects[0], fx.Gathers) and effects[0].orders
 
 
-def _ends(op: Op) -> bool:
+def ends_lanes(op: Op) -> bool:
+    """Whether the lanes that execute an instruction end there."""
     return any(isinstance(effect, fx.Exits) for effect in op.effects())
 
 
@@ -171,7 +172,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
     plan = w.machine.plan
     code, graph = plan.mir.code, plan.graph
     # nobody waits for lanes that have ended (U22): early, not where these lanes end as well
-    exits = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _ends(i.what))
+    exits = (n for n, i in enumerate(code) if isinstance(i.what, Op) and ends_lanes(i.what))
     fitting = {n for n in exits if not graph.must_follow(op.number, n)}
     fitting |= {n for n in range(len(code)) if plan.twin(n) == plan.twin(op.number)}
     if _meets(op):
