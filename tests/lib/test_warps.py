@@ -50,7 +50,7 @@ def test_warpgroups_meet_at_barriers_of_their_own(groups: int, turns: int) -> No
     ("fault", "where"),
     [
         ("complete", ("elect", "fence", "copy", "write")),
-        ("free", ("meet", "write", "commit", "copy")),
+        ("free", ("copy", "wait", "write")),
     ],
 )
 def test_a_meeting_left_out_is_found(fault: str, where: tuple[str, ...]) -> None:

@@ -66,13 +66,11 @@ def _poll_alone(
     back = code[test].what
     if not isinstance(back, Branch):
         return {}
-    again = replace(back, target=first)
     if graph.block_of[back.target] in blocks:
-        instead[test] = (code[test].doing(again),)
+        instead[test] = (code[test].doing(replace(back, target=first)),)
     else:
-        past = Branch(target=back.target, loc=back.loc)
-        again = replace(again, sense=not back.sense)
-        instead[test] = (code[test].doing(again), code[test].doing(past))
+        again = Branch(target=first, loc=back.loc)
+        instead[test] = (code[test], code[test].doing(again))
     return instead
 
 

@@ -25,7 +25,6 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.op import Op, Symmetric
-from tilesim.ir.ops.scalar import Assign
 from tilesim.sim.expression import evaluator
 from tilesim.sim.machine.facts import Leaf, Making, Operand
 from tilesim.sim.machine.machine import Code, Step, Warp
@@ -209,8 +208,8 @@ def _product(effects: tuple[Effect, ...]) -> UsesFragment | None:
 
 def _moves(op: Op) -> bool:
     """Whether an instruction sets a register to what another one of its type holds."""
-    match op:
-        case Assign(var=var, value=Var() as value):
+    match op.effects():
+        case (Defines(var=var, value=Var() as value),):
             return var.dtype == value.dtype
         case _:
             return False
