@@ -9,9 +9,10 @@ from tilesim.blame.history import Done, Stuck, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
 from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch
+from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Turn
 from tilesim.sim.machine.agent import Agent
@@ -127,7 +128,7 @@ def _stepped_twice(case: Case, stuck: Stuck, op: Op) -> list[Loc]:
     if len(names) != 1 or loop is None:
         return []
     (name,) = names
-    steps = [n for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+    steps = _steps(mir, name, loop)
     if len(steps) != 1 or mir.code[steps[0]].counts:
         return []
     passes = len([p for p in history.passes(stuck.warp) if p.op is op])
@@ -139,6 +140,12 @@ def _stepped_twice(case: Case, stuck: Stuck, op: Op) -> list[Loc]:
     step = mir.code[steps[0]].what
     where = branch_past(mir, step) if isinstance(step, Op) else None
     return [loc for loc in (where, step.loc) if loc is not None]
+
+
+def _steps(mir: Mir, name: str, loop: tuple[int, int]) -> list[int]:
+    """What changes a register in a loop: it makes of what that holds what it is to hold."""
+    inside = [n for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+    return [n for n in inside if name in mentions(mir)[n].used]
 
 
 def _begun_at_once(case: Case, stuck: Stuck, arrival: Touch) -> Touch | None:
@@ -169,7 +176,7 @@ def _steps_of_parity(case: Case, stuck: Stuck) -> list[Loc]:
     if wait is None or loop is None or not before:
         return []
     names = {p.name for p in walk(wait.phase) if isinstance(p, Var)}
-    steps = [n for name in names for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+    steps = [n for name in names for n in _steps(mir, name, loop)]
     return [mir.code[n].loc for n in steps[:1] if not mir.code[n].counts]
 
 
