@@ -301,7 +301,7 @@ class _Translation:
                 k.mem.store(self._cell(step, trip), 1, sem="relaxed", scope=scope)
             case s.Write():
                 # numbers that differ: nothing that threads write is the same (H23)
-                k.mem.store(self._cell(step, trip), k.thread_id)
+                k.mem.store(self._cell(step, trip), k.thread_id + 1024 * k.cluster_rank)
             case s.Red(op=op, scope=at):
                 k.mem.atomic(self._cell(step, trip), op, 1, scope=at)
             case s.Set() | s.Add() | s.Spin():
