@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.arithmetic import INT_MAX, LIMITS, Interval, Typing, integer_limits, join_types
+from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
 from tilesim.ir.dataflow import Mentions, mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
@@ -195,8 +195,6 @@ class _Forwarding:
         if known is None:
             return None
         low, high = integer_limits(var.dtype)
-        if low <= known[0] and INT_MAX < known[1] <= high:
-            return None  # expressions are computed in 64 bits with a sign
         if low <= known[0] and known[1] <= high:
             if once:
                 self.ranges[var.name] = known

@@ -209,7 +209,10 @@ def _result(expr: Expr, typing: Typing) -> Fit | None:
         return None
     if kind == "f32":
         return _round
-    return _into(kind, None) if typing.wraps(expr) else None
+    known = typing.interval(expr)
+    # numbers of lanes are computed in 64 bits with a sign
+    beyond = known is None or known[1] > LIMITS["s64"][1]
+    return _into(kind, None) if beyond or typing.wraps(expr) else None
 
 
 def _into(kind: CType, known: tuple[int, int] | None) -> Fit | None:
