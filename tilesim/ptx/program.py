@@ -41,6 +41,7 @@ from tilesim.ptx.simple import simple
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
+from tilesim.ptx.together import Together
 
 #: modules whose rules are used here
 FAMILIES = (
@@ -72,7 +73,9 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             low.at(step)
             rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
-    code = list(_missing(low, warps))
+    together = Together()
+    code = together.code
+    code += _missing(low, warps)
     code += (Instruction(what, None, "", warps) for what in _never_set(low, kernel))
     starts: list[int] = []
     for number, step in enumerate(kernel.code):
@@ -80,6 +83,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         low.at(step)
         if number in entered:
             low.accessed.clear()
+            together.end()
         found = waits.get(number)
         if found is not None and number == found.back:
             continue
@@ -88,7 +92,9 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         spin = found is not None
         guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
         lowered = [*low.accesses(step), *_in_tiles(low, _lowered(low, step, spin=spin))]
-        code += (Instruction(what, guard, "", warps) for what in lowered)
+        for what in lowered:
+            together.add(Instruction(what, guard, "", warps))
+    together.end()
     starts.append(len(code))
     program = replace(
         prepared.program, variables=tuple(low.variables.values()),
