@@ -49,6 +49,9 @@ from tilesim.ptx.compute import Compute, Data, Exchange
 #: operators and operands of an expression that takes the place of a register
 _MOST = 16
 
+#: how often something is computed that is one operation with a constant
+_OFTEN = 2
+
 #: where something has a value, and which; nowhere
 _NEVER: tuple[int, Expr | None] = (0, None)
 #: what is known of registers, by name
@@ -167,7 +170,10 @@ class _Forwarding:
             name, value, parts = op.var.name, self._value(op), [*walk(op.value)]
             if value is None or any(map(_divides, parts)):
                 return
-            if not _is_short(value) and (self._uses[name] > 1 or len(parts) > _MOST):
+            uses = self._uses[name]
+            if not _is_short(value) and (uses > _OFTEN or (uses > 1 and not _is_step(value))):
+                return
+            if len(parts) > _MOST:
                 return
             if len(self._setters[name]) == 1 and not any(map(_varies, parts)):
                 self._always[name] = block, value
@@ -362,6 +368,12 @@ def _is_short(value: Expr) -> bool:
             return True
         case _:
             return False
+
+
+def _is_step(value: Expr) -> bool:
+    """Whether an expression is one operation with a register and a constant: where it is needed
+    twice, that costs less than an instruction."""
+    return isinstance(value, Binary) and isinstance(value.lhs, Var) and isinstance(value.rhs, Const)
 
 
 def _varies(part: Expr) -> bool:

@@ -68,6 +68,7 @@ class _Frame:
     bound: Mapping[str, Variable]
     depth: int
     known: dict[tuple[int, str], Flat] = field(default_factory=dict)
+    compound: dict[tuple[int, int], Flat] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
 
 
@@ -117,7 +118,7 @@ class _Flattening:
         opcode = instruction.opcode
         operands = tuple([
             self._name(operand.text, instruction, frame) if isinstance(operand, syntax.Name)
-            else self._operand(operand, instruction, frame)
+            else self._compound(operand, instruction, frame)
             for operand in instruction.operands
         ])  # fmt: skip
         if frame.depth and instruction.base == "ret":
@@ -193,6 +194,15 @@ class _Flattening:
         elif named.space in SPACES:
             self._variables[name] = named
         return Symbol(named)
+
+    def _compound(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
+        """As `_operand`, once for operands that are spelled alike: the reader makes one object of
+        these, and vectors of accumulators are long."""
+        key = at.scope, id(operand)
+        known = frame.compound.get(key)
+        if known is None:
+            known = frame.compound[key] = self._operand(operand, at, frame)
+        return known
 
     def _operand(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
         match operand:

@@ -48,7 +48,7 @@ def halves(operand: Flat) -> Flat:
 
 def in_halves(step: Step) -> Step:
     """A load or store of 128 bits as one of two halves."""
-    if "b128" not in step.qualifiers or step.base not in ("ld", "st"):
+    if step.base not in ("ld", "st") or "b128" not in step.qualifiers:
         return step
     opcode = step.opcode.removesuffix(".b128") + ".v2.b64"
     return replace(step, opcode=opcode, operands=tuple(map(halves, step.operands)))
