@@ -65,7 +65,7 @@ def owners_of(forms: Forms, space: str) -> tuple[str, ...]:
 
 def is_known(forms: Forms) -> bool:
     """Whether no base is left in any of them."""
-    return forms is not None and forms <= frozenset((KNOWN,))
+    return forms is NONE or (forms is not None and forms <= {KNOWN})
 
 
 def limited(forms: frozenset[Form]) -> Forms:

@@ -184,9 +184,10 @@ class _Bases:
             self._enter(after)
 
     def _is_settled(self, number: int) -> bool:
-        """Whether an instruction only sets registers that are the same wherever they are read."""
+        """Whether an instruction sets no registers but those that are the same wherever they are
+        read; what it writes to memory is known once all has been followed."""
         effects = self._effects[number]
-        return all(isinstance(e, fx.Defines) and e.var.name in self._readers for e in effects)
+        return all(e.var.name in self._readers for e in effects if isinstance(e, fx.Defines))
 
     def _set(self, name: str, forms: Forms, *, keeps: bool) -> None:
         """A register is set, or (``keeps``) in some lanes, while others keep what they have."""
@@ -365,6 +366,8 @@ class _Bases:
             return None
         if not a or not b:
             return NOTHING
+        if b is NONE and op in ("+", "-"):
+            return a
         if op in ("+", "-"):
             sign = 1 if op == "+" else -1
             return limited(frozenset(total(x, scaled(y, sign)) for x in a for y in b))
