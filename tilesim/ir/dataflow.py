@@ -82,13 +82,17 @@ def mentions_of(instruction: Instruction) -> Mentions:
 @kept
 def _mentioning(op: Op) -> Mentions:
     """What the operands of an instruction mention."""
-    found, values = [], vars(op)
+    found: list[tuple[str, object, frozenset[str]]] = []
+    values = vars(op)
     for name in OPERANDS[type(op)]:
         value = values[name]
         if not isinstance(value, _WITHOUT):
-            names = mentioned(*expressions_in(value))
+            each = isinstance(value, Expr)
+            names = _named_in(value) if each else mentioned(*expressions_in(value))
             if names:
                 found.append((name, value, names))
+    if len(found) == 1:
+        return Mentions(_NOTHING, found[0][2], tuple(found))
     used = _NOTHING.union(*[names for _, _, names in found])
     return Mentions(_NOTHING, used, tuple(found))
 

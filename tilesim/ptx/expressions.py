@@ -35,8 +35,9 @@ def signed(value: Expr, width: int) -> Expr:
 def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     """The results of an operation for operands that fit their widths; None: there are none."""
     width = operation.sources[0]
-    if any((constant(value) or 0) >> 63 for value in values):
-        return _with_all_bits(operation, values)
+    for value in values:
+        if isinstance(value, Const) and (constant(value) or 0) >> 63:
+            return _with_all_bits(operation, values)
     match operation.name, values:
         case ("mov", (a,)):
             return (a,)

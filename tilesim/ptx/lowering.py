@@ -205,12 +205,9 @@ class Lowering:
     def accesses(self, step: Step) -> Iterator[AccessTile]:
         """Accesses to registers of the tiles of wgmma that come with an instruction.
 
-        Between two instructions of wgmma one access to a tile stands for all that follow it.
+        Between two instructions of wgmma, and branches, one access to a tile stands for all that
+        follow it.
         """
-        if step.base in ("bra", "brx") or step.opcode.startswith("wgmma"):
-            self.accessed.clear()
-        if not self.tiles.named(step):
-            return
         moved = self.tiles.moves(step)
         for tile, write in self.tiles.accessed(step):
             if tile in self.fragments and (tile, write, moved) not in self.accessed:

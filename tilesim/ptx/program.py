@@ -89,9 +89,12 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             continue
         if step.base == "mov" and low.tiles.renamed(step):
             continue
-        spin = found is not None
+        if step.base in ("bra", "brx", "wgmma"):
+            low.accessed.clear()
         guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
-        lowered = [*low.accesses(step), *_in_tiles(low, _lowered(low, step, spin=spin))]
+        lowered = _lowered(low, step, spin=found is not None)
+        if low.tiles.named(step):
+            lowered = [*low.accesses(step), *_in_tiles(low, lowered)]
         for what in lowered:
             together.add(Instruction(what, guard, "", warps))
     together.end()
@@ -160,7 +163,7 @@ def _in_tiles(low: Lowering, ops: Iterable[_What]) -> Iterator[_What]:
     """What sets one of the registers for which a variable stands leaves the others as they are: of
     none of them is it known what it holds, but what that is made of."""
     for op in ops:
-        results = registers_set(op) if isinstance(op, Op) and low.of_tiles else ()
+        results = registers_set(op) if isinstance(op, Op) else ()
         tiled = tuple(var for var in results if var.name in low.of_tiles)
         if not tiled or not isinstance(op, Op):
             yield op

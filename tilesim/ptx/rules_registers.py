@@ -40,10 +40,10 @@ def compute(low: Lowering, step: Step) -> Iterator[Op]:
         return
     if len(sources) != len(found.sources):
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
-    values = tuple(low.value(o, w) for o, w in zip(sources, found.sources, strict=True))
-    kept = tuple(low.register(r) for r in results)
-    narrow = all(low.fits(o, w) for o, w in zip(sources, found.sources, strict=True))
-    simple = expressions(found, values) if narrow else None
+    widths = [*zip(sources, found.sources, strict=True)]
+    values = tuple([low.value(o, w) for o, w in widths])
+    kept = tuple([low.register(r) for r in results])
+    simple = expressions(found, values) if all([low.fits(o, w) for o, w in widths]) else None
     if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
         for var, value in zip(kept, simple, strict=False):
             yield Assign(var=var, value=value, loc=low.loc)

@@ -15,8 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilesim.ir.blocking import evaluated
-from tilesim.ir.dataflow import mentions_of, registers_set, sets_only
-from tilesim.ir.effects import Defines
+from tilesim.ir.dataflow import mentioned, mentions_of, registers_set, sets_only
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
@@ -175,7 +174,7 @@ def _same(assign: Assign) -> bool:
 def _shortened(mir: Mir) -> Iterator[tuple[int, Instruction]]:
     """The instructions that another predicate decides as well, with that."""
     for block in graph_of(mir).blocks:
-        choices: dict[str, _Choice] = {}
+        choices = _Choices()
         for number in block:
             instruction = mir.code[number]
             short = _with_flags(instruction, choices)
@@ -185,19 +184,33 @@ def _shortened(mir: Mir) -> Iterator[tuple[int, Instruction]]:
             found = None
             if isinstance(what, Assign) and instruction.guard is None:
                 found = _choice(what, choices)
-            for effect in mir.effects[number]:
-                if isinstance(effect, Defines):
-                    _forget(choices, effect.var.name)
+            for var in registers_set(what) if isinstance(what, Op) else ():
+                choices.forget(var.name)
             if found is not None and isinstance(what, Assign) and found.flag != what.var:
-                choices[what.var.name] = found
+                choices.note(what.var.name, found)
 
 
-def _forget(choices: dict[str, _Choice], name: str) -> None:
-    """A register is set: what it chose, and what it held, are so no more."""
-    choices.pop(name, None)
-    for other, choice in [*choices.items()]:
-        if choice.flag is not None and choice.flag.name == name:
-            del choices[other]
+class _Choices(dict[str, _Choice]):
+    """What registers hold at one place, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: by predicate, the registers that it may decide
+        self._decided: dict[str, list[str]] = {}
+
+    def note(self, name: str, choice: _Choice) -> None:
+        """A register is set to that."""
+        self[name] = choice
+        if choice.flag is not None:
+            self._decided.setdefault(choice.flag.name, []).append(name)
+
+    def forget(self, name: str) -> None:
+        """A register is set: what it chose, and what it held, are so no more."""
+        self.pop(name, None)
+        for other in self._decided.pop(name, ()):
+            choice = self.get(other)
+            if choice is not None and choice.flag is not None and choice.flag.name == name:
+                del self[other]
 
 
 def _choice(assign: Assign, choices: Mapping[str, _Choice]) -> _Choice | None:
@@ -207,10 +220,12 @@ def _choice(assign: Assign, choices: Mapping[str, _Choice]) -> _Choice | None:
             return _Choice(None, value, value)
         case _:
             pass
-    names = {part.name: part for part in walk(assign.value) if isinstance(part, Var)}
-    if len(names) != 1:
+    if len(mentioned(assign.value)) != 1:
         return None
-    ((name, var),) = names.items()
+    var = next((part for part in walk(assign.value) if isinstance(part, Var)), None)
+    if var is None:
+        return None
+    name = var.name
     choice = choices.get(name)
     if choice is None and var.dtype.kind == "pred":
         choice = _Choice(var, 1, 0)

@@ -7,7 +7,7 @@ time. What a tile's registers hold is not known; one variable stands for all of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilesim.ir.effects import Effect, UsesFragment
@@ -53,6 +53,11 @@ class _Classes:
     def __init__(self) -> None:
         self._above: dict[str, str] = {}
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names that are one with another."""
+        return self._above.keys() | {*self._above.values()}
+
     def root(self, name: str) -> str:
         """The name of the class."""
         path = []
@@ -94,6 +99,10 @@ class Tiles:
         self._tiles = {self._tile(name) for tile in tiles for name in tile}
         #: by register: see `of`
         self._known: dict[str, str | None] = {}
+        #: the registers of all tiles
+        self._parts = frozenset(
+            name for name in (*self._registers.names, *self._together.names) if self.of(name)
+        ).union(*tiles)
 
     def _coalesce(self, kernel: Kernel, moves: Sequence[tuple[str, str]], parts: set[str]) -> None:
         """Joins the registers that moves connect with ``parts`` of tiles and that can be one."""
@@ -131,7 +140,13 @@ class Tiles:
 
     def named(self, step: Step) -> bool:
         """Whether an instruction names registers of tiles."""
-        return any(self.of(r.name) is not None for found in operands_named(step) for r in found)
+        parts = self._parts
+        if parts:
+            for found in operands_named(step):
+                for register in found:
+                    if register.name in parts:
+                        return True
+        return False
 
     def accessed(self, step: Step) -> Iterator[tuple[str, bool]]:
         """The tiles of which an instruction accesses registers, and whether it writes them."""
