@@ -18,7 +18,7 @@ def private(body: str) -> frozenset[str]:
 
 def test_what_one_way_sets_and_nobody_uses_behind_it() -> None:
     """%r2 is of one lane alone where that is all that uses it."""
-    used = "st.shared.u32 [smem], %r2;\nst.shared.u32 [smem+64], %r2;\n"
+    used = "".join(f"st.shared.u32 [smem+{at}], %r2;\n" for at in (0, 64, 128))
     alone = SPLIT.format("OUT").replace("mov.u32 %r2, 5;", "")
     assert "r2" in private(f"{alone}add.u32 %r2, %r1, 7;\n{used}OUT: bar.sync 0;\n")
     assert "r2" not in private(f"{SPLIT.format('OUT')}add.u32 %r2, %r1, 7;\n{used}OUT: {used}")

@@ -43,7 +43,7 @@ def compute(low: Lowering, step: Step) -> Iterator[Op]:
     widths = [*zip(sources, found.sources, strict=True)]
     values = tuple([low.value(o, w) for o, w in widths])
     kept = tuple([low.register(r) for r in results])
-    simple = expressions(found, values) if all([low.fits(o, w) for o, w in widths]) else None
+    simple = expressions(found, values) if all(low.fits(o, w) for o, w in widths) else None
     if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
         for var, value in zip(kept, simple, strict=False):
             yield Assign(var=var, value=value, loc=low.loc)
