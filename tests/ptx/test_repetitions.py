@@ -118,3 +118,34 @@ def test_ctas_that_add_to_one_word_after_their_loops() -> None:
     wrong = both(loop(grid=3, after=add.format("st.global.u32").replace(", 1;", ", %r5;")))
     assert wrong.rules == {"race"}
     assert lines(wrong) == [14]
+
+
+#: the first warp hands turns to the second one, with a parity as compilers take it
+PARITY = """mov.u32 %r1, smem; mov.u32 %r4, %tid.x; setp.lt.u32 %p3, %r4, 32; mov.u32 %r10, 0;
+setp.eq.u32 %p4, %r4, 0; setp.eq.u32 %p5, %r4, 32; mov.u32 %r2, 1;
+@%p4 mbarrier.init.shared::cta.b64 [%r1], %r2;
+@%p4 mbarrier.init.shared::cta.b64 [%r1+8], %r2;
+bar.sync 0;
+@!%p3 bra TAKE;
+GIVE: shr.u32 %r11, %r10, 0; not.b32 %r12, %r11; and.b32 %r13, %r12, 1;
+FREE: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1+8], %r13; @!%p1 bra FREE;
+bar.warp.sync -1; @%p4 mbarrier.arrive.shared::cta.b64 _, [%r1];
+add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, 400;
+@%p2 bra GIVE;
+ret;
+TAKE: and.b32 %r13, %r10, 1;
+FULL: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r13; @!%p1 bra FULL;
+bar.warp.sync -1; @%p5 mbarrier.arrive.shared::cta.b64 _, [%r1+8];
+add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, {taken};
+@%p2 bra TAKE;
+"""
+
+
+def test_a_parity_that_is_the_last_bit_of_what_is_not() -> None:
+    """The bits above it, which never repeat, do not matter."""
+    right = program(PARITY.format(taken=400), warps=2)
+    assert skipped(right) > 1_000
+    assert both(right).verdict == "proved"
+    wrong = both(program(PARITY.format(taken=401), warps=2))
+    assert wrong.rules == {"deadlock"}
+    assert lines(wrong) == [13]

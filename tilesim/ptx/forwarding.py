@@ -306,7 +306,7 @@ class _Forwarding:
                 a, b = self._replaced(lhs, values), self._replaced(rhs, values)
                 if a is lhs and b is rhs:
                     return expr
-                return self._same(expr, binary(op, a, b), (lhs, a), (rhs, b))
+                return _of_few_bits(self._same(expr, binary(op, a, b), (lhs, a), (rhs, b)))
             case Select(cond, then, other):
                 c, a, b = (self._replaced(part, values) for part in (cond, then, other))
                 if c is cond and a is then and b is other:
@@ -338,6 +338,17 @@ class _Forwarding:
         if typing.wraps(old) or typing.wraps(new):
             raise _OtherTypeError
         return new
+
+
+def _of_few_bits(expr: Expr) -> Expr:
+    """``x & more & few`` as ``x & few``: bits that every integer type has are in ``x`` already."""
+    match expr:
+        case Binary("&", Binary("&", inner, Const(int() as more)), Const(int() as few)) if (
+            0 <= few < 1 << 31 and more & few == few
+        ):
+            return Binary("&", inner, expr.rhs)
+        case _:
+            return expr
 
 
 class _OtherTypeError(Exception):
