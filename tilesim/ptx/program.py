@@ -124,8 +124,8 @@ def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
     them where half of a register does not matter. Where nobody takes that half, it may be 0."""
     sets = {register.name for step in kernel.code for register in set_by(step)}
-    uses = [r for step in kernel.code for found in operands_named(step) for r in found]
-    never = [*dict.fromkeys([register for register in uses if register.name not in sets])]
+    uses = {r: None for step in kernel.code for found in operands_named(step) for r in found}
+    never = [register for register in uses if register.name not in sets]
     padding = only_padding(kernel, never)
     for register in never:
         low.at(kernel.code[0])
