@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tests.ptx import test_grids
+from tests.ptx.test_check import report
+from tilesim.checker import Report
+from tilesim.ir.arithmetic import Typing
+from tilesim.ir.expr import Binary, Const, Var
+from tilesim.ir.operators import BINARY
+from tilesim.ir.types import s64
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.lanes import apply
+from tilesim.ptx.launch import Pointer, Scalar
 from tilesim.ptx.many import apply_many
-from tilesim.sim.expression import ARRAY_BINARY
+from tilesim.sim.expression import ARRAY_BINARY, compile_expr
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.sums import Column, Sums, combined
 
 LANES = np.arange(32, dtype=np.int64)
@@ -24,6 +33,12 @@ def sums(rng: np.random.Generator, clusters: int = 5) -> Sums:
     column = rng.integers(-3 if rng.random() < 0.3 else 0, 50, clusters) * scale
     rows = (NONE, LANES, LANES * 4, LANES - 7, LANES // 8 + 3, LANES * (1 << 30))
     return Sums(Column(column.astype(np.int64)), rows[rng.integers(len(rows))])
+
+
+def bitwise(value: Any, mask: int) -> Any:
+    """``value & mask`` as the machine computes it of a register."""
+    evaluate = compile_expr(Binary("&", Var("x", s64), Const(mask)), {"x": 0}, Typing())
+    return evaluate(cast(Warp, SimpleNamespace(registers=[value])))
 
 
 def dense(value: Any) -> Any:
@@ -50,6 +65,23 @@ def test_operators(op: str) -> None:
         kept += 1
         expected = np.asarray(ARRAY_BINARY[op](dense(a), dense(b))).astype(np.int64)
         assert (np.broadcast_to(dense(found), expected.shape) == expected).all(), (op, a, b)
+    assert kept > 5
+
+
+def test_masks_of_64_bits() -> None:
+    """What a conversion to 64 bits without a sign does; its mask is in no array of numbers."""
+    rng = np.random.default_rng(64)
+    kept = 0
+    for _ in range(400):
+        value, mask = sums(rng), (63, (1 << 32) - 1, (1 << 64) - 1, 3 << 62)[rng.integers(4)]
+        expected = [[v & mask for v in row] for row in value.dense.tolist()]
+        found = combined("&", np.bitwise_and, mask, value)
+        kept += found is value
+        if found is not None:
+            assert found.dense.tolist() == expected, (value.dense, mask)
+        at_once = bitwise(value.dense, mask)
+        assert at_once.tolist() == expected, (value.dense, mask)
+        assert at_once.dtype == (object if max(map(max, expected)) >> 63 else np.int64)
     assert kept > 5
 
 
@@ -89,6 +121,39 @@ def test_instructions(opcode: str) -> None:
                 row = one[cluster] if np.ndim(one) == 2 else one
                 assert (np.broadcast_to(row, 32) == np.broadcast_to(other, 32)).all()
     assert kept > 5
+
+
+def test_what_a_conversion_costs_does_not_depend_on_the_grid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An index of 64 bits: no number is computed by itself, and the last CTA is looked at."""
+    monkeypatch.setattr("tilesim.sim.grid.mirror.MANY", 0)
+
+    def one_by_one(*_: object) -> int:
+        raise AssertionError("computed of numbers of Python")
+
+    for wrong in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setitem(BINARY, "&", one_by_one)
+            found = copies(4096, rows=4096 - wrong)
+        assert found.verdict == ("failed" if wrong else "proved"), found
+        if wrong:
+            assert found.rules == {"out-of-bounds"}
+            assert found.findings[0].participants[0].cta == 4095
+
+
+def copies(ctas: int, *, rows: int) -> Report:
+    """Each CTA stores to a row of its own."""
+    text = (
+        "ld.param.u64 %rd1, [c]; ld.param.u64 %rd2, [n]; mov.u32 %r0, %ctaid.x;"
+        "mov.u32 %r1, %tid.x; mad.lo.s32 %r2, %r0, 32, %r1; cvt.s64.s32 %rd3, %r2;"
+        "setp.gt.s64 %p1, %rd2, %rd3; mul.wide.s32 %rd4, %r2, 4; add.s64 %rd5, %rd1, %rd4;\n"
+        "@%p1 st.global.u32 [%rd5], %r1;\n"
+    )
+    return report(
+        text, warps=1, grid=ctas, params=(".param .u64 c", ".param .u64 n"),
+        values=(Pointer("c", rows * 128), Scalar("n", "s64", ctas * 32)),
+    )  # fmt: skip
 
 
 def test_grids_of_many_ctas(monkeypatch: pytest.MonkeyPatch) -> None:

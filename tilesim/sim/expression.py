@@ -362,7 +362,12 @@ def _apply(op: str, a: Any, b: Any) -> Any:
 
 
 def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
-    """``a op b`` with integers of Python, lane by lane."""
+    """``a op b`` with integers of Python, lane by lane; a mask of 64 bits at once, as conversions
+    of a grid's addresses have it in every lane of all CTAs."""
+    mask, array = (a, b) if type(a) is int else (b, a)
+    if op == "&" and type(mask) is int and 0 <= mask < 1 << 64 and array.dtype == np.int64:
+        kept = np.ascontiguousarray(array).view(np.uint64) & np.uint64(mask)
+        return kept.view(np.int64) if (kept >> np.uint64(63) == 0).all() else kept.astype(object)
     left, right = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
     scalar = BINARY[op]
     pairs = zip(left.ravel().tolist(), right.ravel().tolist(), strict=True)

@@ -130,6 +130,12 @@ class Sums:
         """Whether all numbers surely are multiples of a power of two."""
         return not (self.column.bits | int(np.bitwise_or.reduce(self.row))) % divisor
 
+    def within(self, mask: int) -> bool:
+        """Whether a mask, of 64 bits or more as well, surely keeps every bit of all numbers."""
+        least, most = self.limits
+        below = (1 << most.bit_length()) - 1
+        return least >= 0 and mask & below == below
+
     def wrapped(self, low: int, high: int) -> Sums | None:
         """The same numbers in a type; None if that takes another multiple from each."""
         least, most = self.limits
@@ -155,6 +161,8 @@ def combined(op: str, apply: Operator, a: Any, b: Any) -> Any:
     """
     if type(a) is not Sums and op in _EITHER_WAY:
         a, b = b, a
+    if type(a) is Sums and type(b) is int and op == "&" and a.within(b):
+        return a
     if type(a) is Sums and type(b) is int and abs(b) < _MOST:
         return _with_number(op, apply, a, b)
     one, other = _summands(a), _summands(b)
