@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.ptx.test_check import lines, program
@@ -10,6 +11,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.sim.simulate import Simulation
 from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.sums import Sums
 
 TURNS = 120
 #: two warps: each thread stores what it has read in the first half of shared memory, and reads what
@@ -149,3 +151,23 @@ def test_a_parity_that_is_the_last_bit_of_what_is_not() -> None:
     wrong = both(program(PARITY.format(taken=401), warps=2))
     assert wrong.rules == {"deadlock"}
     assert lines(wrong) == [13]
+
+
+@pytest.mark.parametrize("several", [0, 1 << 8])
+@pytest.mark.parametrize("missing", [1 << 30, 110])
+def test_ctas_whose_rows_are_sums_repeat_alike(
+    several: int, missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What CTAs hold is a number of the CTA and one of the lane, or one for each of both."""
+    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", several)
+    found = both(loop(grid=5, missing=missing))
+    assert found.verdict == ("failed" if missing == 110 else "proved")
+    assert not found.findings or lines(found) == [5, 7]
+    simulation = Simulation(loop(grid=5), numbers=False, strict="practice")
+    simulation.skips = True
+    follower = simulation.follow(np.arange(5), simulation.plans({}))
+    run = simulation.run({}, lambda cluster: None, [0])
+    assert run.stats.skipped > 1_000
+    assert follower.same.all()
+    kept = {type(v) for m in follower.mirrors.values() for v in m.registers.differing.values()}
+    assert kept == ({Sums} if several == 0 else {np.ndarray})

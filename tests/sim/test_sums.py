@@ -127,7 +127,7 @@ def test_what_a_conversion_costs_does_not_depend_on_the_grid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An index of 64 bits: no number is computed by itself, and the last CTA is looked at."""
-    monkeypatch.setattr("tilesim.sim.grid.mirror.MANY", 0)
+    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", 0)
 
     def one_by_one(*_: object) -> int:
         raise AssertionError("computed of numbers of Python")

@@ -17,7 +17,9 @@ from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.sums import Sums
 
-#: of more clusters what is in registers is kept as `Sums`, and repetitions are not skipped
+#: of more clusters what is in registers is kept as `Sums`
+SEVERAL = 1 << 8
+#: of more clusters repetitions are not skipped
 MANY = 1 << 16
 
 
@@ -37,7 +39,7 @@ class Place:
 
     def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
         self.rank = rank
-        of = Sums.of if len(clusters) > MANY else _in_a_column
+        of = Sums.of if len(clusters) > SEVERAL else _in_a_column
         self.coords = tuple(map(of, cta_coordinates(program, clusters, rank)))
         self.cluster = self
         self.number = of(clusters)

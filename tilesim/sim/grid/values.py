@@ -9,7 +9,7 @@ import numpy as np
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.sums import Sums
+from tilesim.sim.sums import Sums, combined
 
 #: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane; or `Sums`
 Values: TypeAlias = Any
@@ -72,6 +72,12 @@ def differs(value: Values) -> bool:
 def first_of(value: Values) -> Values:
     """The value in the cluster that runs."""
     return value[0] if differs(value) else value
+
+
+def moved(values: Values, by: Any) -> Values:
+    """All values larger by a number, or one per lane."""
+    found = combined("+", np.add, values, by) if type(values) is Sums else None
+    return plain(values) + by if found is None else found
 
 
 def of_active(values: Values, mask: int) -> Values:

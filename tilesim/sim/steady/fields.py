@@ -16,6 +16,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir
 from tilesim.sim.execute.ends import _Selected
+from tilesim.sim.expression import plain
 from tilesim.sim.findings import Finding
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.access import Access
@@ -339,8 +340,9 @@ def _follower(out: Writer, follower: Follower) -> None:
     for index, mirror in follower.mirrors.items():
         differing = mirror.registers.differing
         for slot in sorted(differing):
-            out.token((index, slot, differing[slot].shape, str(differing[slot].dtype)))
-            out.snapshot.arrays[id(out.machine.warps[index]), slot] = differing[slot]
+            array = plain(differing[slot])
+            out.token((index, slot, array.shape, str(array.dtype)))
+            out.snapshot.arrays[id(out.machine.warps[index]), slot] = array
 
 
 def _observer(out: Writer, owner: Any, value: Any) -> None:

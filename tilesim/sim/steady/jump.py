@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.expression import plain
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers
+from tilesim.sim.grid.values import moved
 from tilesim.sim.machine.families import Family, Past, meet_themselves
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
@@ -255,6 +257,6 @@ class Jump:
         elif self.each is not None and warp.registers[slot] is not None:
             own = warp.registers[slot]
             before = differing.get(slot, np.atleast_1d(own - self.times * shift)[None])
-            follower.move(warp, slot, before + self.each[:, None] * np.atleast_1d(shift))
+            follower.move(warp, slot, plain(before) + self.each[:, None] * np.atleast_1d(shift))
         elif slot in differing:
-            follower.move(warp, slot, differing[slot] + self.times * shift)
+            follower.move(warp, slot, moved(differing[slot], self.times * shift))

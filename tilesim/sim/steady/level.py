@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tilesim.sim.expression import plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -70,7 +71,7 @@ def _held(machine: Machine, turn: Turn) -> Snapshot:
             if is_number(register):
                 found.registers[id(warp), slot] = [register]
         for slot, array in turn.arrays.get(warp.index, {}).items():
-            found.arrays[id(warp), slot] = array
+            found.arrays[id(warp), slot] = plain(array)
     return found
 
 
