@@ -171,3 +171,36 @@ def test_ctas_whose_rows_are_sums_repeat_alike(
     assert follower.same.all()
     kept = {type(v) for m in follower.mirrors.values() for v in m.registers.differing.values()}
     assert kept == ({Sums} if several == 0 else {np.ndarray})
+
+
+ROWS = """ld.param.u64 %rd1, [a]; mov.u32 %r4, %tid.x; mul.wide.u32 %rd2, %r4, 16;
+mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd4, %r5, 1024; add.s64 %rd2, %rd2, %rd4;
+cvta.to.global.u64 %rd1, %rd1; add.s64 %rd3, %rd1, %rd2; mov.u32 %r10, 0;
+TURN: ld.global.u32 %r7, [%rd3];
+bar.sync 0; add.s32 %r10, %r10, 1; add.s64 %rd3, %rd3, {row}; setp.lt.s32 %p2, %r10, 120;
+@%p2 bra TURN;
+st.global.u32 [%rd3], %r10;
+"""
+
+
+@pytest.mark.parametrize("several", [0, 1 << 8])
+def test_where_the_last_cta_stores_behind_its_loop(
+    several: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTAs read row by row, all of them in each turn; what the first one skips the others do."""
+    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", several)
+    ctas = 100
+    rows = 1024 * ctas * TURNS
+
+    def stored(room: int) -> Mir:
+        given = (Pointer("a", rows + room),)
+        text = ROWS.format(row=1024 * ctas)
+        return program(text, warps=2, grid=ctas, params=(".param .u64 a",), values=given)
+
+    right = stored(1024 * ctas)
+    assert skipped(right) > 500
+    assert both(right).verdict == "proved"
+    wrong = both(stored(1024 * ctas - 512))
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [6]
+    assert {p.cta for p in wrong.findings[0].participants} == {ctas - 1}
