@@ -124,3 +124,67 @@ def test_the_fence_is_another_one(
 ) -> None:
     report = check(program.build(writer=writer, issuer=issuer), strict=strict)
     _assert_unordered(report, program, note)
+
+
+@kernel(warps=1)
+def covered(k: Builder, *, writer: Kind = "", issuer: Kind = "", multicast: bool = True) -> None:
+    """Both CTAs write a buffer; rank 0 then copies over those of both, or over that of rank 1."""
+    k.launch(grid=2, cluster=2)
+    X = k.tensor("X", f32, (32,))
+    source, slot = k.shared("source", f32, (32,)), k.shared("slot", f32, (32,))
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 64)
+        k.fence.mbarrier_init()
+    k.mem.store(source[k.lane_id], 0.0)
+    k.fence.proxy_async()
+    k.cluster.sync()
+    receives = k.cluster_rank >= (0 if multicast else 1)
+    with k.if_(receives):
+        k.mem.store(slot[k.lane_id], 1.0)
+        _fence(k, writer)
+    with k.if_(receives), k.elected():
+        k.mbarrier.arrive_expect_tx(full, slot.nbytes)
+    k.mbarrier.arrive(empty[0].at(0), scope="cluster")
+    with k.if_(k.cluster_rank.eq(0)), k.elected():
+        k.mbarrier.wait(empty, 0, scope="cluster")
+        _fence(k, issuer)
+        if multicast:
+            k.bulk.load(slot, X, full, multicast=0b11)
+        else:
+            k.bulk.copy(slot.view().at(1), source, full[0].at(1))
+    with k.if_(receives):
+        k.mbarrier.wait(full, 0, scope="cluster")
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("multicast", [True, False])
+@pytest.mark.parametrize(
+    ("writer", "issuer"),
+    [("all", ""), ("shared::cta", ""), ("", "all"), ("", "shared::cluster")],
+    ids=_name,
+)
+def test_a_fence_before_a_copy_over_what_a_peer_has_written(
+    writer: Kind, issuer: Kind, strict: Strict, *, multicast: bool
+) -> None:
+    program = covered.build(writer=writer, issuer=issuer, multicast=multicast)
+    assert check(program, strict=strict).verdict == "proved"
+
+
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("multicast", [True, False])
+def test_a_fence_for_ones_own_memory_is_none_for_a_peers(
+    strict: Strict, *, multicast: bool
+) -> None:
+    """Those who wrote it are in other CTAs, and nothing but copies accesses a peer's memory."""
+    program = covered.build(issuer="shared::cta", multicast=multicast)
+    report = check(program, strict=strict)
+    assert (report.verdict, report.rules) == ("failed", {"proxy-fence"})
+    copy = line(covered, "k.bulk.load(slot" if multicast else "k.bulk.copy(slot")
+    written = line(covered, "k.mem.store(slot")
+    (finding,) = report.findings
+    assert {loc.line for loc in finding.locations} == {copy, written}
+    assert "CTA 1 warp 0 wrote slot" in finding.message
+    assert "this is another one's (H9)" in " ".join(finding.notes)

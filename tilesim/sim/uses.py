@@ -91,9 +91,14 @@ def _spare_mbarriers(mir: Mir) -> int:
 
 
 def _reaches_peers(mir: Mir) -> bool:
-    """True if the generic proxy accesses the shared memory of another CTA."""
-    return bool(mir.all_of(fx.RemoteStore)) or any(
-        e.proxy == "generic" and e.view.remote for e in _accesses(mir)
+    """True if a CTA accesses the shared memory of another one, through whichever proxy: it may be
+    what a fence is for (a store there) or what comes after one (a copy over what its owner has
+    accessed)."""
+    return (
+        bool(mir.all_of(fx.RemoteStore))
+        or any(e.view.remote for e in _accesses(mir))
+        or any(e.multicast is not None for _, e in mir.all_of(fx.Completes))
+        or any(e.pair for _, e in mir.all_of(fx.Issues))
     )
 
 
