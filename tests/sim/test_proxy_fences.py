@@ -6,11 +6,11 @@ from typing import Literal
 
 import pytest
 
-from tilesim import Builder, kernel
+from tilesim import Builder, ds, kernel
 from tilesim.checker import Report, check
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
-from tilesim.ir.types import f32
+from tilesim.ir.types import bf16, f32, u32
 
 from ..kernels.mutate import line
 
@@ -188,3 +188,59 @@ def test_a_fence_for_ones_own_memory_is_none_for_a_peers(
     assert {loc.line for loc in finding.locations} == {copy, written}
     assert "CTA 1 warp 0 wrote slot" in finding.message
     assert "this is another one's (H9)" in " ".join(finding.notes)
+
+
+@kernel(target="sm_100a", warps=4)
+def multiplied(k: Builder, *, writer: Kind = "", issuer: Kind = "") -> None:
+    """Both CTAs of a pair write their halves of operands, which rank 0 has multiplied."""
+    k.launch(grid=2, cluster=2)
+    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
+    rows, columns = k.fragment("rows", bf16, (32, 16)), k.fragment("columns", bf16, (8, 16))
+    word, address = k.shared("word", u32, (1,)), k.var("address", 0, u32)
+    ready, done = k.mbarriers("ready"), k.mbarriers("done")
+    with k.one_thread():
+        k.mbarrier.init(ready, 256)
+        k.mbarrier.init(done, 1)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("allocates", 0):
+        k.tcgen05.alloc(word[0], 64, cta_group=2)
+    k.cluster.sync()
+    k.mem.load(address, word[0])
+    d = k.tcgen05.tensor(address, f32, (128, 64), name="d")
+    k.tile.fill(rows, 1.0)
+    k.tile.fill(columns, 1.0)
+    k.tile.store(b[ds(k.warp_id * 8, 8)], columns)
+    k.tile.store(a[ds(k.warp_id * 32, 32)], rows)
+    _fence(k, writer)
+    k.mbarrier.arrive(ready[0].at(0), scope="cluster")
+    with k.role("multiplies", 0), k.if_(k.cluster_rank.eq(0)), k.elected():
+        k.mbarrier.wait(ready, 0, scope="cluster")
+        _fence(k, issuer)
+        k.tcgen05.mma(d, a, b, accumulate=0, cta_group=2)
+        k.tcgen05.commit(done, multicast=0b11, cta_group=2)
+    k.mbarrier.wait(done, 0, scope="cluster")
+    k.tcgen05.fence_before_thread_sync()
+    k.cluster.sync()
+    k.tcgen05.fence_after_thread_sync()
+    with k.role("frees", 0):
+        k.tcgen05.dealloc(address, 64, cta_group=2)
+
+
+@pytest.mark.parametrize(
+    ("writer", "issuer"), [("shared::cta", ""), ("", "shared::cluster")], ids=_name
+)
+def test_a_fence_before_a_product_of_a_pair(writer: Kind, issuer: Kind) -> None:
+    assert check(multiplied.build(writer=writer, issuer=issuer)).verdict == "proved"
+
+
+def test_a_fence_for_ones_own_operands_is_none_for_the_others_of_a_pair() -> None:
+    report = check(multiplied.build(issuer="shared::cta"))
+    assert (report.verdict, report.rules) == ("failed", {"proxy-fence"})
+    product = line(multiplied, "k.tcgen05.mma(d")
+    written = {line(multiplied, "k.tile.store(a"), line(multiplied, "k.tile.store(b")}
+    for finding in report.findings:
+        lines = {loc.line for loc in finding.locations}
+        assert product in lines
+        assert lines - {product} <= written
+        assert "CTA 1 warp" in finding.message
