@@ -127,7 +127,14 @@ def test_the_fence_is_another_one(
 
 
 @kernel(warps=1)
-def covered(k: Builder, *, writer: Kind = "", issuer: Kind = "", multicast: bool = True) -> None:
+def covered(
+    k: Builder,
+    *,
+    writer: Kind = "",
+    issuer: Kind = "",
+    multicast: bool = True,
+    meets: bool = True,
+) -> None:
     """Both CTAs write a buffer; rank 0 then copies over those of both, or over that of rank 1."""
     k.launch(grid=2, cluster=2)
     X = k.tensor("X", f32, (32,))
@@ -144,7 +151,7 @@ def covered(k: Builder, *, writer: Kind = "", issuer: Kind = "", multicast: bool
     with k.if_(receives):
         k.mem.store(slot[k.lane_id], 1.0)
         _fence(k, writer)
-    with k.if_(receives), k.elected():
+    with k.if_(receives), k.elected(sync=meets):
         k.mbarrier.arrive_expect_tx(full, slot.nbytes)
     k.mbarrier.arrive(empty[0].at(0), scope="cluster")
     with k.if_(k.cluster_rank.eq(0)), k.elected():
@@ -171,6 +178,17 @@ def test_a_fence_before_a_copy_over_what_a_peer_has_written(
 ) -> None:
     program = covered.build(writer=writer, issuer=issuer, multicast=multicast)
     assert check(program, strict=strict).verdict == "proved"
+
+
+@pytest.mark.parametrize("multicast", [True, False])
+def test_lanes_that_part_behind_a_fence_for_their_own_memory_each_hand_it_on(
+    *, multicast: bool
+) -> None:
+    """One of them arms the barrier first, and all of them arrive."""
+    program = covered.build(writer="shared::cta", multicast=multicast, meets=False)
+    assert check(program).verdict == "proved"
+    wrong = check(covered.build(issuer="shared::cta", multicast=multicast, meets=False))
+    assert wrong.verdict == "failed"
 
 
 @pytest.mark.parametrize("strict", STRICT)

@@ -304,15 +304,18 @@ class RaceDetector:
             each(memory, footprint, own, warp.part.clock)
         warp.spread, warp.part = parts, part
 
-    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
-        """True if a record that is not known in ``row`` is not known through fences for this
-        memory alone either (H9), or for shared memory (H18)."""
+    def _also_in(self, memory: Memory, row: int) -> int:
+        """The row about fences for this memory alone (H9), or for shared memory (H18), in which
+        what is not known in ``row`` may be known; 0 if there is none."""
         rows, size = self.machine.components, self.machine.components.size
         if rows.near and row == size:
-            return bool(clock[rows.near_row * size + record.component] < record.tick)
-        if not memory.own_row or row != SHARED * size:
-            return True
-        return bool(clock[memory.own_row * size + record.component] < record.tick)
+            return rows.near_row * size
+        return memory.own_row * size if row == SHARED * size else 0
+
+    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
+        """True if a record that is not known in ``row`` is not known in the other one either."""
+        also = self._also_in(memory, row)
+        return not also or bool(clock[also + record.component] < record.tick)
 
     def _check_global(
         self, memory: Memory, footprint: Footprint, access: Access, clock: Clock
@@ -413,16 +416,18 @@ class RaceDetector:
             self._check_superseded(memory, footprint, access, record, clock)
             return
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
-        if published_also(record, clock, row) or known_as_one(record, other, clock, row):
-            return
-        parts = record.warp.parts
-        if parts is not None and record.warp.machine is machine:
-            lanes = lanes_at(record, other, footprint)
-            if parts.lanes_known(clock, row, record.component, record.tick, lanes):
-                self._lanes.check_split(memory, footprint, access, other, record, row)
-                if access.write and (access.asynchronous or access.engine):
-                    record.precedes(access, footprint)
+        also = self._also_in(memory, row) if memory.mbarriers is not None else 0
+        for at in (row, also) if also else (row,):
+            if published_also(record, clock, at) or known_as_one(record, other, clock, at):
                 return
+            parts = record.warp.parts
+            if parts is not None and record.warp.machine is machine:
+                lanes = lanes_at(record, other, footprint)
+                if parts.lanes_known(clock, at, record.component, record.tick, lanes):
+                    self._lanes.check_split(memory, footprint, access, other, record, at)
+                    if access.write and (access.asynchronous or access.engine):
+                        record.precedes(access, footprint)
+                    return
         if self._lanes.check_waited(memory, footprint, access, other, record):
             return
         if morally_strong(access, record) and footprint.same_elements(other):
