@@ -10,7 +10,7 @@ from tilesim import Builder, ds, kernel
 from tilesim.checker import Report, check
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
-from tilesim.ir.types import bf16, f32, u32
+from tilesim.ir.types import bf16, f32, s32, u32
 
 from ..kernels.mutate import line
 
@@ -185,10 +185,16 @@ def test_lanes_that_part_behind_a_fence_for_their_own_memory_each_hand_it_on(
     *, multicast: bool
 ) -> None:
     """One of them arms the barrier first, and all of them arrive."""
-    program = covered.build(writer="shared::cta", multicast=multicast, meets=False)
-    assert check(program).verdict == "proved"
-    wrong = check(covered.build(issuer="shared::cta", multicast=multicast, meets=False))
-    assert wrong.verdict == "failed"
+
+    def verdict(writer: Kind, issuer: Kind) -> str:
+        kinds = covered.build(writer=writer, issuer=issuer, multicast=multicast, meets=False)
+        return check(kinds).verdict
+
+    assert verdict("shared::cta", "") == "proved"
+    assert verdict("", "shared::cta") == "failed"
+    assert verdict("release", "acquire") == "proved"
+    assert verdict("release", "") == "failed"
+    assert verdict("", "acquire") == "failed"
 
 
 @pytest.mark.parametrize("strict", STRICT)
@@ -199,7 +205,8 @@ def test_a_fence_for_ones_own_memory_is_none_for_a_peers(
     """Those who wrote it are in other CTAs, and nothing but copies accesses a peer's memory."""
     program = covered.build(issuer="shared::cta", multicast=multicast)
     report = check(program, strict=strict)
-    assert (report.verdict, report.rules) == ("failed", {"proxy-fence"})
+    assert report.verdict == "failed"
+    assert report.rules == {"proxy-fence"}
     copy = line(covered, "k.bulk.load(slot" if multicast else "k.bulk.copy(slot")
     written = line(covered, "k.mem.store(slot")
     (finding,) = report.findings
@@ -254,7 +261,8 @@ def test_a_fence_before_a_product_of_a_pair(writer: Kind, issuer: Kind) -> None:
 
 def test_a_fence_for_ones_own_operands_is_none_for_the_others_of_a_pair() -> None:
     report = check(multiplied.build(issuer="shared::cta"))
-    assert (report.verdict, report.rules) == ("failed", {"proxy-fence"})
+    assert report.verdict == "failed"
+    assert report.rules == {"proxy-fence"}
     product = line(multiplied, "k.tcgen05.mma(d")
     written = {line(multiplied, "k.tile.store(a"), line(multiplied, "k.tile.store(b")}
     for finding in report.findings:
@@ -262,3 +270,40 @@ def test_a_fence_for_ones_own_operands_is_none_for_the_others_of_a_pair() -> Non
         assert product in lines
         assert lines - {product} <= written
         assert "CTA 1 warp" in finding.message
+
+
+@kernel(warps=1)
+def fetched(k: Builder, *, fences: int = 3, meets: bool = True) -> None:
+    """Rank 1 loads what rank 0 has stored, behind fences for shared memory (H18)."""
+    k.launch(grid=2, cluster=2)
+    sent, number = k.shared("sent", s32, (32,)), k.var("number")
+    stored, other = k.mbarriers("stored"), k.mbarriers("other")
+    with k.one_thread():
+        k.mbarrier.init(stored, 32)
+        k.mbarrier.init(other, 1)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(0)):
+        k.mem.store(sent[k.lane_id], 1)
+        if fences & 1:
+            k.fence.sync_restrict("release")
+        with k.elected(sync=meets):
+            k.mbarrier.arrive(other)
+        k.mbarrier.arrive(stored[0].at(1), sem="relaxed", scope="cluster")
+    with k.if_(k.cluster_rank.eq(1)):
+        k.mbarrier.wait(stored, 0, sem="relaxed", scope="cluster")
+        if fences & 2:
+            k.fence.sync_restrict("acquire")
+        k.mem.load(number, sent[k.lane_id].at(0))
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("meets", [True, False])
+@pytest.mark.parametrize("fences", [0, 1, 2, 3])
+def test_lanes_that_part_behind_a_fence_for_shared_memory(fences: int, *, meets: bool) -> None:
+    report = check(fetched.build(fences=fences, meets=meets))
+    assert report.verdict == ("proved" if fences == 3 else "failed")
+    if fences != 3:
+        assert report.rules == {"race"}
+        lines = {line(fetched, "k.mem.store(sent"), line(fetched, "k.mem.load(number")}
+        assert all(lines <= {loc.line for loc in f.locations} for f in report.findings)

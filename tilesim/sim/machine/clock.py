@@ -73,6 +73,12 @@ class Components:
         """The row of what a one-way release has begun to hand over there."""
         return ROWS + self.own + rank
 
+    @property
+    def begun(self) -> list[tuple[int, int]]:
+        """Rows of what a second fence brings, each with that of what a first one began with."""
+        own = [(self.own_row(rank), self.own_half(rank)) for rank in range(self.own)]
+        return [(SHARED, HALF), *own, *([(self.near_row, GENERIC)] if self.near else [])]
+
 
 def join(clock: Clock, other: Clock) -> None:
     """``clock`` learns everything ``other`` knows."""

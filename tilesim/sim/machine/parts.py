@@ -133,9 +133,18 @@ class Parts:
         self.leaves += children
         self._split.append(part)
         starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
+        since = part.settled[part.component]
+        # who knows the first tick of a child in such a row knows it by way of the other one (H10)
+        begun = [
+            (row, first)
+            for row, first in self._warp.components.begun
+            if part.clock[row * size + part.component] <= since
+        ]
         for component, rows in known.items():
             if component != part.component:
                 rows[0] = rows[1]  # what is known of copies is known in memory
+            for row, first in begun:
+                rows[row] = max(rows[row], rows[first])
             if rows[0] > part.settled[component]:
                 self._remember(component, Parting(part.settled[component], tuple(rows), starts))
 
