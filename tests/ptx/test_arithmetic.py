@@ -41,6 +41,26 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
         ("mul.hi.u64", (M64, 2), 1),
         ("mad.lo.s32", (3, 4, M32), 11),
         ("mad.wide.u16", (0xFFFF, 2, 1), 0x1FFFF),
+        ("mad.hi.sat.s32", (1 << 30, 1 << 30, (1 << 31) - 1), (1 << 31) - 1),
+        ("mad.hi.sat.s32", (1 << 30, M32 - (1 << 30), 1 << 31), 1 << 31),
+        ("mad.hi.sat.s32", (1 << 30, 8, M32), 1),
+        ("add.sat.s32", ((1 << 31) - 1, 1), (1 << 31) - 1),
+        ("add.sat.s32", (1 << 31, M32), 1 << 31),
+        ("add.sat.s32", (M32, 3), 2),
+        ("sub.sat.s32", (0, 1 << 31), (1 << 31) - 1),
+        ("sub.sat.s32", (1 << 31, 1), 1 << 31),
+        ("mul24.lo.u32", (0xFFFFFF, 0xFFFFFF), 0xFE000001),
+        ("mul24.lo.s32", (0xFFFFFF, 0xFFFFFF), 1),
+        ("mul24.lo.u32", (0x7F000003, 0xFF000005), 15),
+        ("mul24.lo.s32", (0x7FFFFFFD, 5), M32 - 14),
+        ("mul24.hi.u32", (0xFFFFFF, 0xFFFFFF), 0xFFFFFE00),
+        ("mul24.hi.s32", (0xFFFFFF, 1), M32),
+        ("mul24.hi.s32", (0x800000, 0x800000), 1 << 30),
+        ("mad24.lo.s32", (0xFFFFFF, 5, 7), 2),
+        ("mad24.hi.u32", (0xFFFFFF, 0xFFFFFF, 0x200), 0),
+        ("mad24.hi.sat.s32", (0x800000, 0x800000, 1 << 30), (1 << 31) - 1),
+        ("mad24.hi.sat.s32", (0x800000, 0x7FFFFF, 1 << 31), 1 << 31),
+        ("mad24.hi.sat.s32", (1 << 16, 3, M32), 2),
         ("div.s32", (M32 - 6, 2), M32 - 2),
         ("rem.s32", (M32 - 6, 2), M32),
         ("div.u32", (7, 2), 3),
@@ -127,6 +147,8 @@ OPCODES = (
     "min.s32", "min.u64", "max.s64", "max.u16", "cvt.s64.s32", "cvt.u32.u64", "cvt.s32.s8",
     "cvt.u16.s16", "cvt.sat.s8.s32", "mov.b32", "mov.b64", "bfe.s32", "bfi.b64", "prmt.b32",
     "lop3.b32", "popc.b32", "bfind.s64", "shf.l.wrap.b32", "sad.u32", "abs.s64", "neg.s32",
+    "mul24.lo.s32", "mul24.lo.u32", "mul24.hi.s32", "mul24.hi.u32", "mad24.lo.s32", "mad24.hi.u32",
+    "mad24.hi.sat.s32", "mad.hi.sat.s32", "add.sat.s32", "sub.sat.s32",
 )  # fmt: skip
 NUMBERS = st.one_of(
     st.integers(0, M64), st.integers(0, 70), st.sampled_from([M32, M64, 1 << 31, 1 << 63, 1 << 15])
@@ -189,8 +211,8 @@ def test_arithmetic_on_elements_is_data(opcode: str) -> None:
 
 @pytest.mark.parametrize(
     "opcode",
-    ["frob.s32", "add.sat.s32", "shl.s32", "ld.global.f32", "mul.s32", "shf.l.b32",
-     "cvt.rn.s32.s32", "bar.sync", "vadd.s32", "mul24.lo.s32"],
+    ["frob.s32", "add.sat.u32", "mad24.lo.sat.s32", "mul24.lo.s64", "shl.s32",
+     "ld.global.f32", "mul.s32", "shf.l.b32", "cvt.rn.s32.s32", "bar.sync", "vadd.s32"],
 )  # fmt: skip
 def test_what_is_not_known_is_neither(opcode: str) -> None:
     assert operation(opcode) is None

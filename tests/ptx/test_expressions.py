@@ -28,7 +28,8 @@ OPCODES = (
     "setp.ne.or.b32", "min.s32", "min.u32", "max.s16", "cvt.s64.s32", "cvt.u64.u32",
     "cvt.u32.u64", "cvt.s32.s8", "cvt.u16.u32", "mov.b32", "add.u64", "or.b64", "xor.b64",
     "not.b64", "mul.lo.u64", "mul.lo.s64", "mad.lo.u64", "selp.b64", "setp.ne.u64", "cvt.s32.s64",
-    "cvt.u16.s64", "cvt.s64.s16", "mov.b64",
+    "cvt.u16.s64", "cvt.s64.s16", "mov.b64", "mul24.lo.u32", "mul24.lo.s32",
+    "mad24.lo.u32", "mad24.lo.s32",
 )  # fmt: skip
 EDGES = st.sampled_from([0, 1, 31, 32, 33, 0x7FFF, 0x8000, 0xFFFF, 1 << 31, (1 << 31) - 1,
                          (1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 5, (1 << 63) - 1, 1 << 63,
@@ -85,6 +86,7 @@ def test_an_expression_gives_what_the_operation_gives(
         ("or.b64", ((1 << 64) - 16,)), ("or.b64", (0x8000_4000_0001_0000,)), ("shr.u64", (4,)),
         ("shr.u64", (1,)), ("shr.u64", (63,)), ("shr.b64", (32,)),
         ("shl.b64", (63,)), ("div.u64", (7,)), ("rem.u64", (7,)), ("mul.lo.u64", (1 << 62,)),
+        ("mul24.lo.s32", ((1 << 24) - 3,)), ("mul24.lo.u32", ((1 << 25) + 3,)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lanes", [False, True])

@@ -196,3 +196,16 @@ def test_an_acquire_after_a_relaxed_poll_is_one() -> None:
     assert right.verdict in ("proved", "exhausted", "bounded")
     assert not right.findings
     assert run("").rules == {"race"}
+
+
+@pytest.mark.parametrize("rows", [32, 31])
+def test_a_product_of_24_bits_is_a_place_like_any_other(rows: int) -> None:
+    at = f"mad24.lo.u32 %r4, %r0, {rows}, %r2; mul24.lo.s32 %r5, %r4, 4;"
+    body = f"{at} cvt.u64.u32 %rd4, %r5; add.u64 %rd5, %rd1, %rd4;\nst.global.u32 [%rd5], %r2;\n"
+    found = grid(body, wrong=False)
+    if rows == 32:
+        assert found.verdict == "proved", found
+        assert found.stats.ctas == 1
+    else:
+        assert found.rules == {"race"}
+        assert lines(found) == [3]

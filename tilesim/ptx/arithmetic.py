@@ -94,9 +94,9 @@ def operation(opcode: str) -> Operation | None:
 # ---------------------------------------------------------------------- builders
 
 
-def _same(name: str, width: int, count: int, function: Scalar, detail: str = "") -> Operation:
+def _same(name: str, width: int, count: int, function: Scalar, *detail: str) -> Operation:
     """All operands have one width."""
-    return Operation(name, (width,) * count, (width,), function, (detail,) if detail else ())
+    return Operation(name, (width,) * count, (width,), function, detail)
 
 
 def _sum(q: _Qualifiers, base: str) -> Operation:
@@ -107,6 +107,12 @@ def _sum(q: _Qualifiers, base: str) -> Operation:
         q.one(("rn",), "rn")
         return _same(f"{base}.float", width, 2, floats.arithmetic(base, kind, ftz=ftz))
     mask = (1 << width) - 1
+    if kind == "s32" and q.has("sat"):
+        sign = 1 if base == "add" else -1
+        return _same(
+            f"{base}.sat", 32, 2,
+            lambda a, b: integers.saturated(signed(a, 32) + sign * signed(b, 32)),
+        )  # fmt: skip
     if base == "add":
         return _same("add", width, 2, lambda a, b: a + b & mask)
     return _same("sub", width, 2, lambda a, b: a - b & mask)
@@ -136,9 +142,27 @@ def _product(q: _Qualifiers, base: str) -> Operation:
     detail = (part, "s" if is_signed else "u")
     if base == "mul":
         return Operation("mul", (width, width), (result,), multiply, detail)
+    if kind == "s32" and part == "hi" and q.has("sat"):
+        return _same("mad.sat", 32, 3, integers.saturated_sum(multiply))
     return Operation(
         "mad", (width, width, result), (result,), lambda a, b, c: multiply(a, b) + c & mask, detail
     )
+
+
+def _product_24(q: _Qualifiers, base: str) -> Operation:
+    """Of numbers of 24 bits: those of 32 are given, of which the highest 8 are ignored (CUDA's
+    ``__mul24``; PTX says no more than that there are 24). The product has 48."""
+    is_signed = q.type(("u32", "s32")) == "s32"
+    part = q.one(("lo", "hi"))
+    multiply = integers.multiply_24(is_signed=is_signed, shift=16 if part == "hi" else 0)
+    if base == "mul24":
+        return _same("mul24", 32, 2, multiply, part, "s" if is_signed else "u")
+    if is_signed and part == "hi" and q.has("sat"):
+        return _same("mad24.sat", 32, 3, integers.saturated_sum(multiply))
+    return _same(
+        "mad24", 32, 3, lambda a, b, c: multiply(a, b) + c & 0xFFFFFFFF, part,
+        "s" if is_signed else "u",
+    )  # fmt: skip
 
 
 def _quotient(q: _Qualifiers, base: str) -> Operation:
@@ -402,7 +426,8 @@ def _resize(source: str, target: str, saturate: bool) -> Operation:
 
 
 _BUILD: dict[str, Callable[[_Qualifiers, str], Operation]] = {
-    "add": _sum, "sub": _sum, "mul": _product, "mad": _product, "div": _quotient,
+    "add": _sum, "sub": _sum, "mul": _product, "mad": _product, "mul24": _product_24,
+    "mad24": _product_24, "div": _quotient,
     "rem": _quotient, "min": _extreme, "max": _extreme, "abs": _absolute, "neg": _absolute,
     "and": _logic, "or": _logic, "xor": _logic, "not": _logic, "cnot": _logic,
     "shl": _shift, "shr": _shift, "shf": _funnel, "bfe": _field, "bfi": _field,

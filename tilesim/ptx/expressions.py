@@ -68,6 +68,9 @@ def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, .
             return (a >> start & (1 << length) - 1,)
         case ("mul" | "mad", _):
             return _product(operation, values)
+        case ("mul24" | "mad24", (a, b, *more)) if operation.detail[0] == "lo":
+            product = _low(a, operation.detail[1]) * _low(b, operation.detail[1])
+            return (product + more[0] if more else product,)
         case ("div" | "rem" as name, (a, b)) if constant(b) and operation.detail == ("u",):
             return (binary("//" if name == "div" else "%", a, b),)
         case _:
@@ -128,6 +131,12 @@ def _product(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, ...]
         a, b = _wide(a), _wide(b)
     product = a * b
     return (product + values[2] if operation.name == "mad" else product,)
+
+
+def _low(value: Expr, sign: str) -> Expr:
+    """The lowest 24 bits, as a number with a sign or without."""
+    low = value & (1 << 24) - 1
+    return signed(low, 24) if sign == "s" else low
 
 
 def _wide(value: Expr) -> Expr:

@@ -19,6 +19,28 @@ def signed(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) & 1 else value
 
 
+def saturated(value: int) -> int:
+    """A number as the nearest one of 32 bits with a sign, in two's complement."""
+    return min(max(value, -(1 << 31)), (1 << 31) - 1) & 0xFFFFFFFF
+
+
+def saturated_sum(multiply: Scalar) -> Scalar:
+    """``.sat`` of a ``mad``: a part of a product, with its sign, and c."""
+    return lambda a, b, c: saturated(signed(multiply(a, b), 32) + signed(c, 32))
+
+
+def multiply_24(*, is_signed: bool, shift: int) -> Scalar:
+    """``mul24``: 32 bits, from bit ``shift`` on, of a product of the lowest 24 of each."""
+
+    def evaluate(a: int, b: int) -> int:
+        a, b = a & 0xFFFFFF, b & 0xFFFFFF
+        if is_signed:
+            a, b = signed(a, 24), signed(b, 24)
+        return a * b >> shift & 0xFFFFFFFF
+
+    return evaluate
+
+
 def divide(width: int, *, is_signed: bool, remainder: bool) -> Scalar:
     """``div`` and ``rem``: rounding towards zero; by zero, what hardware gives (all bits, or a)."""
     mask = (1 << width) - 1

@@ -77,7 +77,7 @@ def _partly_known(operation: Operation, values: tuple[Value, ...]) -> tuple[Valu
     choices by a known predicate."""
     unknown: tuple[Value, ...] = (None,) * len(operation.results)
     match operation.name, values:
-        case "and" | "mul", (0, _) | (_, 0):
+        case "and" | "mul" | "mul24", (0, _) | (_, 0):
             return (0,)
         case "or", (int() as a, None) | (None, int() as a) if a == (1 << operation.sources[0]) - 1:
             return (a,)
@@ -138,6 +138,17 @@ def _multiply_add(
 ) -> Array | None:
     product = _product(operation, a, b)
     return None if product is None else _bits(product + _word(c), operation.results[0])
+
+
+def _product_24(operation: Operation, a: int | Array, b: int | Array) -> Array:
+    part, sign = operation.detail
+    x, y = cut(a, 24), cut(b, 24)
+    product = _signed(x, 24) * _signed(y, 24) if sign == "s" else np.asarray(_word(x) * _word(y))
+    return _bits(product >> product.dtype.type(16 if part == "hi" else 0), 32)
+
+
+def _multiply_add_24(operation: Operation, a: int | Array, b: int | Array, c: int | Array) -> Array:
+    return _bits(_product_24(operation, a, b) + _word(c), 32)
 
 
 def _shift_left(operation: Operation, a: int | Array, n: int | Array) -> Array:
@@ -210,6 +221,7 @@ FAST: dict[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "add": _arithmetic(lambda a, b: a + b), "sub": _arithmetic(lambda a, b: a - b),
     "and": _arithmetic(np.bitwise_and), "or": _arithmetic(np.bitwise_or),
     "xor": _arithmetic(np.bitwise_xor), "mul": _product, "mad": _multiply_add,
+    "mul24": _product_24, "mad24": _multiply_add_24,
     "shl": _shift_left, "shr": _shift_right, "setp": _compare, "selp": _choose,
     "min": _extreme, "max": _extreme, "cvt": _convert,
     "mov": lambda operation, a: a, "not": lambda operation, a: _bits(~a, operation.results[0]),
