@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tilesim.ir.arithmetic import LIMITS, Typing
 from tilesim.ir.base_forms import NONE, NOTHING, Forms, base_of, union
-from tilesim.ir.expr import Base, Binary, Const, Expr, Var
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var
 from tilesim.ir.memory import GlobalTensor
 
 _NBYTES = 8
@@ -24,11 +24,17 @@ _FAR = 1 << 62
 
 
 class _Places(NamedTuple):
-    """Numbers ``at`` plus any multiple of ``step`` (0: that one alone), up to ``reach``."""
+    """Numbers ``at`` plus any multiple of ``step`` (0: that one), from ``low`` to ``high``."""
 
     step: int
     at: int
-    reach: int
+    low: int
+    high: int
+
+    @property
+    def is_far(self) -> bool:
+        """Whether some may be so large that they are taken modulo a power of two."""
+        return max(abs(self.low), abs(self.high)) >= _FAR
 
 
 class Told:
@@ -45,10 +51,12 @@ class Told:
     def at(self, tensor: GlobalTensor, address: Expr, start: int, size: int) -> Forms:
         """What is loaded ``start`` bytes behind an address in a tensor, as ``size`` bytes."""
         found = self._places(address, 0)
-        step = found.step & -found.step if found.reach >= _FAR else found.step
+        step = found.step & -found.step if found.is_far else found.step
         first, end = found.at + start, _bytes_told(tensor)
         places = range(first, first + 1) if not step else range(first % step, end, step)
-        words = [place for place in places if 0 <= place < end and place % size == 0]
+        low, high = (0, end) if found.is_far else (found.low + start, found.high + start)
+        low, high = max(low, 0), min(high, end - 1)
+        words = [place for place in places if low <= place <= high and place % size == 0]
         if size == _NBYTES:
             return self._union(tensor, words)
         halves = any(
@@ -71,11 +79,13 @@ class Told:
     def _places(self, expr: Expr, depth: int) -> _Places:
         match expr:
             case Base():
-                return _Places(0, 0, 0)
+                return _Places(0, 0, 0, 0)
             case Const(int() as value):
-                return _Places(0, value, abs(value))
+                return _Places(0, value, value, value)
             case Var(name) if name in self._given and depth < _DEEPEST:
                 return self._places(self._given[name], depth + 1)
+            case Select(_, then, other) if depth < _DEEPEST:
+                return _either(self._places(then, depth + 1), self._places(other, depth + 1))
             case Binary() if not self._is_narrow(expr) and depth < _DEEPEST:
                 return self._sum(expr, depth + 1)
             case _:
@@ -85,12 +95,14 @@ class Told:
         match expr.op, expr.rhs:
             case (("+" | "-"), _):
                 a, b = self._places(expr.lhs, depth), self._places(expr.rhs, depth)
-                at = a.at + b.at if expr.op == "+" else a.at - b.at
-                return _Places(gcd(a.step, b.step), at, a.reach + b.reach)
+                b = b if expr.op == "+" else _times(b, -1)
+                return _Places(gcd(a.step, b.step), a.at + b.at, a.low + b.low, a.high + b.high)
             case "*", Const(int() as factor):
                 return _times(self._places(expr.lhs, depth), factor)
             case "<<", Const(int() as count):
                 return _times(self._places(expr.lhs, depth), 1 << count)
+            case "&", Const(int() as mask) if mask > 0:
+                return _Places(mask & -mask, 0, 0, mask)
             case _:
                 return self._any(expr)
 
@@ -101,11 +113,17 @@ class Told:
 
     def _any(self, expr: Expr) -> _Places:
         bounds = self._typing.interval(expr)
-        return _Places(1, 0, _FAR if bounds is None else max(map(abs, bounds)))
+        return _Places(1, 0, *((-_FAR, _FAR) if bounds is None else bounds))
 
 
 def _times(places: _Places, factor: int) -> _Places:
-    return _Places(places.step * abs(factor), places.at * factor, places.reach * abs(factor))
+    low, high = sorted((places.low * factor, places.high * factor))
+    return _Places(places.step * abs(factor), places.at * factor, low, high)
+
+
+def _either(a: _Places, b: _Places) -> _Places:
+    step = gcd(a.step, b.step, a.at - b.at)
+    return _Places(step, a.at, min(a.low, b.low), max(a.high, b.high))
 
 
 def _bytes_told(tensor: GlobalTensor) -> int:

@@ -100,7 +100,7 @@ class Constants:
 
     def _computed(self, name: str, depth: int) -> int | Symbol | None:
         step = self._sets.get(name)
-        if step is None or depth > _DEEPEST:
+        if step is None or depth > _DEEPEST or len(step.operands) < 2:
             return None
         if step.opcode.startswith("ld.param"):
             return self._loaded(step, name, depth)
@@ -145,7 +145,7 @@ class Constants:
     def _loaded(self, step: Step, name: str, depth: int) -> int | Symbol | None:
         """What a load from a parameter leaves in one of its registers, if the launch says it, or
         the call of a function."""
-        target, source = step.operands
+        target, source = step.operands[:2]
         if not isinstance(source, At):
             return None
         place = None if isinstance(source.base, int) else self.parameter(source.base)

@@ -17,7 +17,8 @@ from tilesim.ir.memory import GlobalTensor, PackingName, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ir.tensormaps import ADDRESS_BYTES, NBYTES, encoded
-from tilesim.ptx import variables, workspace
+from tilesim.ptx import parameters, variables, workspace
+from tilesim.ptx.constants import Constants
 from tilesim.ptx.contents import bytes_of, contents_of, pointers_in
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
@@ -48,7 +49,8 @@ _ELEMENTS = {
 class Launched:
     """``program`` has the declarations, no body; ``maps`` by parameter and offset in it.
 
-    ``variables`` are the tensors of variables. `value` gives what ``ld.param`` loads.
+    ``variables`` are the tensors of variables, and of parameters that lie in memory. `value` gives
+    what ``ld.param`` loads from a place that is known.
     """
 
     kernel: Kernel
@@ -155,8 +157,14 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         cooperative=launch.cooperative,
         smem_bytes=total,
     )  # fmt: skip
+    found = Launched(kernel, launch, program, tensors, maps, own, word)
+    passed = parameters.tensors(kernel, launch, Constants(kernel, found.value), taken)
+    if passed:
+        program = replace(program, params=(*program.params, *passed.values()))
+        found = replace(found, program=program, variables=own | passed)
+        _require_pointed((*tensors.values(), *passed.values()))
     _require_launchable(program)
-    return Launched(kernel, launch, program, tensors, maps, own, word)
+    return found
 
 
 def _require_launchable(program: Program) -> None:

@@ -205,7 +205,8 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
         what = f"the kernel executes {step.base}"
         return [Trap(cond=cond, what=what, aborts=True, loc=low.loc)]
     first = step.operands[0] if step.operands else None
-    if isinstance(first, Register) and low.constants.parameter(first) is not None:
+    place = low.constants.parameter(first) if isinstance(first, Register) else None
+    if place is not None and place.variable.name not in low.launched.variables:
         return []  # the address of a parameter is followed by `Constants`
     if spin:
         return list(rules_registers.wait(low, step))

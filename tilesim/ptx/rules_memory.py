@@ -104,13 +104,15 @@ def _store(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("cvta")
 def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
-    """Constants and local variables lie in global memory."""
-    names = ("global" if name in _PARTS else name for name in step.qualifiers)
+    """Constants, local variables and some parameters lie in global memory."""
+    passed = any(p.name in low.launched.variables for p in low.kernel.entry.params)
+    parts = _PARTS | {"param"} if passed else _PARTS
+    names = ("global" if name in parts else name for name in step.qualifiers)
     access = replace(step, opcode=".".join((step.base, *names)))
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
-        parts = [op for part in _each(access) for op in _spelled(low, part)]
+        each = [op for part in _each(access) for op in _spelled(low, part)]
         whole = any(isinstance(o, At) and o.undivided for o in step.operands)
-        yield from parts if whole else unordered(parts)
+        yield from each if whole else unordered(each)
     else:
         yield from _spelled(low, access)
 
