@@ -8,6 +8,7 @@ a `Chooser` picks among them, so any interleaving can be produced and replayed.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -207,12 +208,19 @@ class RandomChooser:
 
 class PctChooser:
     """Priorities per agent with ``depth - 1`` random priority drops (probabilistic concurrency
-    testing): finds bugs that need few ordering constraints with known probability."""
+    testing): finds bugs that need few ordering constraints with known probability.
+
+    An agent that has moved ``horizon`` times comes after all others from there on: one that polls a
+    word, and looks at the time in between, would otherwise keep the one it waits for from moving
+    until the run is cut off.
+    """
 
     def __init__(self, seed: int, depth: int = 3, horizon: int = 2000) -> None:
         self._random = random.Random(seed)
         self._priority: dict[Any, float] = {}
         self._drops = {self._random.randrange(horizon) for _ in range(depth - 1)}
+        self._horizon = horizon
+        self._moved: Counter[Any] = Counter()
         self._step = 0
 
     def choose(self, moves: Sequence[Move]) -> int:
@@ -224,6 +232,10 @@ class PctChooser:
             self._priority[moves[best].agent] = -self._random.random()
             best = max(range(len(moves)), key=lambda i: self._priority[moves[i].agent])
         self._step += 1
+        agent = moves[best].agent
+        self._moved[agent] += 1
+        if not self._moved[agent] % self._horizon:
+            self._priority[agent] = min(self._priority.values()) - 1
         return best
 
     def toss(self) -> int:
