@@ -287,6 +287,22 @@ def test_an_answer_is_read_from_a_register_of_128_bits() -> None:
     assert sorted(p.loc.line - FIRST for p in race.participants) == [3, 4]
 
 
+@pytest.mark.parametrize("unless", ["", "!"])
+def test_a_register_that_nothing_was_loaded_into_answers_no_request(unless: str) -> None:
+    """What goes wrong is the load, and no failure is seen: the query of it is not at fault."""
+    answer = ANSWER.replace("{no}", unless)
+    early = asked(answer + ASK + WAIT)
+    assert early.rules == {"race"}
+    assert sorted(p.loc.line - FIRST for p in early.findings[0].participants) == [2, 7]
+    never = asked(answer)
+    assert never.rules == {"uninitialised-read"}
+    assert [p.loc.line - FIRST for p in never.findings[0].participants] == [2]
+    elsewhere = asked(ASK + WAIT + answer.replace("8224", "8240"))
+    assert elsewhere.rules == {"uninitialised-read"}
+    moved = answer.replace("%q2;\nclusterlaunch", "{%rd10, %rd11};\nclusterlaunch")
+    assert asked(f"add.u64 %rd11, %rd11, 0;\n{moved}").rules == {"uninitialised-read"}
+
+
 ATOM = (7).to_bytes(4, "little") + FORM.to_bytes(4, "little")
 
 

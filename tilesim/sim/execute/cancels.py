@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.registers import assign
@@ -104,15 +105,34 @@ def _in_memory(c: Operands, view: View) -> Response:
     return load
 
 
-def _in_registers(c: Operands, registers: tuple[Expr, Expr]) -> Response:
+def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response:
     """Takes a response from two registers of 64 bits."""
     parts = [c.expr(register) for register in registers]
+    loads = _loads(c, op.number, registers)
 
     def take(w: Warp, op: Op) -> Answer:
         values = [uniform(part(w), w) & _HALF for part in parts]
-        return Answer(np.array(values, dtype=np.uint64).view(np.uint32))
+        came = not w.machine.races.unwritten.has_read(w, loads)
+        return Answer(np.array(values, dtype=np.uint64).view(np.uint32), came)
 
     return take
+
+
+def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[int]:
+    """The instructions that may have brought what an instruction finds in ``registers``: assignments
+    only move it."""
+    code = c.mir.code
+    found: set[int] = set()
+    todo = [(number, registers)]
+    while todo:
+        at, values = todo.pop()
+        names = {e.name for value in values for e in walk(value) if isinstance(e, Var)}
+        for setter in {n for name in names for n in c.flow.setters(at, name)} - found:
+            found.add(setter)
+            what = code[setter].what
+            if isinstance(what, Assign):
+                todo.append((setter, (what.value,)))
+    return frozenset(found)
 
 
 def _see_failure(w: Warp, op: Op) -> None:
@@ -135,7 +155,7 @@ def _query(c: Operands, op: Op, effects: Effects) -> Step:
         case (fx.Reads(view=view), fx.Queries(part=part), fx.Defines(var=var)):
             response, slot = _in_memory(c, view), c.slot(var)
         case (fx.Queries(part=part, registers=(low, high)), fx.Defines(var=var)):
-            response, slot = _in_registers(c, (low, high)), c.slot(var)
+            response, slot = _in_registers(c, op, (low, high)), c.slot(var)
         case _:
             raise TypeError(f"{op.mnemonic}: a query reads a response and sets a register")
 

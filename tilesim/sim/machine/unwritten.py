@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,8 @@ class Unwritten:
         self._machine = machine
         #: by line and tensor, the first one
         self._early: dict[tuple[object, ...], _Early] = {}
+        #: warps, and the instructions by which they made them
+        self._made: set[tuple[Agent, int]] = set()
 
     @property
     def footprints(self) -> Iterator[Footprint]:
@@ -59,8 +61,13 @@ class Unwritten:
             require_known(access.perhaps, memory.table.perhaps_written(footprint))
             tile = access.write and access.asynchronous
             in_part = tile and any(other.initialised for other in footprint.overlaps)
+            self._made.add((access.warp.origin, access.op.number))
             key = (access.op.loc, footprint.tensor)
             self._early.setdefault(key, _Early(memory, footprint, access.warp, access.op, in_part))
+
+    def has_read(self, warp: Agent, numbers: Iterable[int]) -> bool:
+        """Whether a warp has taken what nothing had written, by one of these instructions."""
+        return bool(self._made) and any((warp.origin, n) in self._made for n in numbers)
 
     def report(self, raced: Container[Footprint]) -> None:
         """At the end of a run: what has been noted, but of bytes that are in a race."""
