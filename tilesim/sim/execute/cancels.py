@@ -119,8 +119,8 @@ def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response
 
 
 def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[int]:
-    """The instructions that may have brought what an instruction finds in ``registers``: assignments
-    only move it."""
+    """The instructions that may have brought what one finds in ``registers``, beside the
+    assignments that moved it there."""
     code = c.mir.code
     found: set[int] = set()
     todo = [(number, registers)]
