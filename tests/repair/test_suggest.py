@@ -280,6 +280,33 @@ def test_the_wait_for_the_grid_before_is_suggested() -> None:
     assert added == ["k.griddep.wait()"]
 
 
+@ts.kernel(warps=2)
+def tile_of_a_counter(k: ts.Builder, *, synced: bool = False, taken: int = 4) -> None:
+    """A thread of the second warp draws the number of a tile, which all threads store."""
+    k.launch(grid=2)
+    Y, drawn = k.tensor("Y", ts.s32, (4, 64)), k.tensor("drawn", ts.s32, (1,))
+    number, tile = k.shared("number", ts.s32, (1,)), k.var("tile")
+    with k.role("draw", 1), k.elected():
+        k.mem.atomic(drawn[0], "add", 1, result=tile)
+        k.mem.store(number[0], tile)
+    if synced:
+        k.sync_threads()
+    k.mem.load(tile, number[0])
+    with k.if_(tile < taken):
+        k.mem.store(Y[tile, k.thread_id], tile)
+
+
+def test_a_counter_begins_with_what_it_does_in_a_check() -> None:
+    """Were it another number, other tiles would be stored than those without any wait."""
+    best = suggested(tile_of_a_counter.build()).found[0]
+    assert (best.what, best.verdict) == ("barrier.sync before ld", "proved")
+    (patch,) = best.patches
+    assert [*map(str.strip, patch.new)] == ["k.bar.sync(0)", "k.mem.load(tile, number[0])"]
+    work = Work(tile_of_a_counter.build(), "practice", {})
+    assert work.kept(tile_of_a_counter.build(synced=True), frozenset({"barrier"}))
+    assert not work.kept(tile_of_a_counter.build(synced=True, taken=0), frozenset({"barrier"}))
+
+
 def test_what_does_not_end_without_its_waits_is_cut_off() -> None:
     """The readers poll one slot, in which the last number may never come."""
     program = numbers_drawn.build(fault="slot")

@@ -66,8 +66,8 @@ class Work:
         if not self._runs and families & _REPEATS:
             return False
         if self.same is not None and self.numbers is not None:
-            run = self._run(mended, self.numbers, None)
-            return run is not None and self.same(run.outputs)
+            simulation = self._simulation(mended)
+            return simulation is not None and self.same(_run(simulation, self.numbers).outputs)
         if not self._stored.issubset(self._stores(mended, self._stored)):
             return False
         now = self._executed(mended)
@@ -132,32 +132,36 @@ class Work:
         What is not stored to keeps the bytes that it is filled with.
         """
         found, kernel = Stores({}), kernel_of(program)
+        simulation = self._simulation(program, steps)
+        if simulation is None:
+            return found
         written = {n for op in _ops(program) for e in op.effects() for n in tensors_written(e)}
+        counters = _zeros(kernel, simulation.code.flow.steering_state)
         for seed, other in _FILLS:
-            given = {**_numbers(kernel, seed, written if other else ()), **self.inputs}
-            before = {**_told(kernel), **given}
-            run = self._run(program, given, _CLUSTERS, steps)
-            if run is not None:
-                found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
+            numbers = _numbers(kernel, seed, written if other else ())
+            before = {**_told(kernel), **numbers, **counters, **self.inputs}
+            given = {n: a for n, a in before.items() if n in numbers or n in self.inputs}
+            run = _run(simulation, given, _CLUSTERS)
+            found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
             if wanted is not None and wanted.issubset(found):
                 break
         return found
 
-    def _run(
-        self, program: Program | Mir, inputs: Arrays, most: int | None, steps: int | None = None
-    ) -> Run | None:
+    def _simulation(self, program: Program | Mir, steps: int | None = None) -> Simulation | None:
         try:
             simulation = Simulation(program, numbers=True, strict=self.strict)
         except InvalidProgram:
             return None
         if steps is not None:
             simulation.cut_off_at(steps)
-        groups = list(range(simulation.groups))
-        chosen = (
-            groups if most is None or len(groups) <= most else [*groups[: most - 1], groups[-1]]
-        )
-        with np.errstate(all="ignore"):
-            return simulation.run(check_inputs(simulation.program, inputs), lambda c: None, chosen)
+        return simulation
+
+
+def _run(simulation: Simulation, inputs: Arrays, most: int | None = None) -> Run:
+    groups = list(range(simulation.groups))
+    chosen = groups if most is None or len(groups) <= most else [*groups[: most - 1], groups[-1]]
+    with np.errstate(all="ignore"):
+        return simulation.run(check_inputs(simulation.program, inputs), lambda c: None, chosen)
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,13 @@ def _numbers(kernel: Program, seed: int, other: Collection[str]) -> dict[str, ND
                 numbers = (rng.integers(1, 4, t.shape) + (t.name in other)) % 3 + 1
             found[t.name] = numbers.astype(numpy_dtype(t.dtype))
     return found
+
+
+def _zeros(kernel: Program, names: Collection[str]) -> dict[str, NDArray[Any]]:
+    """What tensors that steer a kernel and that it writes, as counters of tiles are, begin with in
+    a check."""
+    chosen = (t for t in kernel.tensors if t.name in names and not t.contents)
+    return {t.name: np.zeros(t.shape, numpy_dtype(t.dtype)) for t in chosen}
 
 
 def _told(kernel: Program) -> dict[str, NDArray[Any]]:
