@@ -61,8 +61,9 @@ def test_every_patch_makes_the_program_that_was_proved(kernel: Kernel, tmp_path:
 def test_a_barrier_goes_by_a_name_of_its_function() -> None:
     """``full`` is a name in the file, and not in this function: ``slot.full`` is."""
     arrivals = [r for r in _found(contiguous_load) if r.what.startswith("mbarrier.arrive on full")]
-    assert arrivals
-    assert not any(repair.patches for repair in arrivals)
+    added = [patch.new[-1].strip() for repair in arrivals for patch in repair.patches]
+    assert added == ["k.mbarrier.arrive(slot.full)"]
+    assert any(not repair.patches for repair in arrivals)
 
 
 def test_an_arrival_that_is_put_in_names_its_cta() -> None:

@@ -11,6 +11,8 @@ import tilesim as ts
 from tests.kernels.variants import numbers_drawn
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.lower import lower
+from tilesim.ir.mir import Mir
+from tilesim.ir.ops.mbarrier import MbarrierInit
 from tilesim.ir.program import Role
 from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
@@ -108,7 +110,7 @@ PATCHES = {
 }
 
 
-def suggested(program: ts.Program) -> Repairs:
+def suggested(program: ts.Program | Mir) -> Repairs:
     report = ts.check(program, suggest=TIME)
     assert report.verdict == "failed"
     assert report.repairs is not None
@@ -221,6 +223,12 @@ BROKEN = {
     "none": ("(full[stage], 1)", "(full[stage], 2)", "k.mbarrier.init(full[stage], 1)"),
     "bytes": ("x_map.box_bytes)", "x_map.box_bytes + 1)",
               "k.mbarrier.arrive_expect_tx(full[slot], 8192)"),
+    "no init of those who arrive":
+        ("k.mbarrier.init(empty[stage], 4)", "",
+         "k.mbarrier.init(full[stage], 1)\nk.mbarrier.init(empty[stage], 4)"),
+    "no init of copies":
+        ("k.mbarrier.init(full[stage], 1)", "",
+         "k.mbarrier.init(empty[stage], 4)\nk.mbarrier.init(full[stage], 1)"),
 }  # fmt: skip
 
 
@@ -236,7 +244,7 @@ def test_the_patched_text_is_proved(tmp_path: Path, name: str) -> None:
     program = load_one(str(file)).build()
     assert isinstance(program, ts.Program)
     (patch,) = suggested(program).found[0].patches
-    assert [new.strip() for new in patch.new] == [line]
+    assert [new.strip() for new in patch.new] == line.splitlines()
     lines = file.read_text().splitlines()
     lines[patch.first - 1 : patch.last] = patch.new
     mended = tmp_path / "mended.py"
@@ -244,6 +252,17 @@ def test_the_patched_text_is_proved(tmp_path: Path, name: str) -> None:
     again = load_one(str(mended)).build()
     assert isinstance(again, ts.Program)
     assert ts.check(again).verdict == "proved"
+
+
+def test_a_slot_that_is_not_initialised_is_like_the_others() -> None:
+    whole = lower(ring.build())
+    (last,) = [
+        n for n, i in enumerate(whole.code)
+        if isinstance(i.what, MbarrierInit) and f"{i.what.mbar}" == "empty[1]"
+    ]  # fmt: skip
+    best = suggested(edited(whole, {last: ()})).found[0]
+    assert (best.what, best.verdict) == ("mbarrier.init of empty with count 1", "proved")
+    assert best.changes[0].after[-1] == "mbarrier.init empty[1], 1"
 
 
 def test_an_arrival_by_one_lane_is_shown_whole(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class _Source:
         found = None if call is None else self._statement(call)
         if found is None or call is None:
             return None
-        return self._further(found[0], new, self._builder(call), late=late)
+        return self._further(found[0], new, self._builder(call), (call, op), late=late)
 
     def around(self, region: object, new: Sequence[object], *, late: bool) -> Patch | None:
         """Further lines before or after the ``with`` statement whose first region this one is."""
@@ -210,15 +210,16 @@ class _Source:
                 call = node.items[0].context_expr
                 names = _REGIONS.get(type(region), ())
                 if isinstance(call, ast.Call) and any(_ends(call.func, name) for name in names):
-                    return self._further(node, new, self._builder(call), late=late)
+                    return self._further(node, new, self._builder(call), None, late=late)
         return None
 
     def _further(
-        self, stmt: ast.stmt, new: Sequence[object], builder: str, *, late: bool
-    ) -> Patch | None:
+        self, stmt: ast.stmt, new: Sequence[object], builder: str,
+        like: tuple[ast.Call, Op] | None, *, late: bool,
+    ) -> Patch | None:  # fmt: skip
         """Lines that make instructions, before or after a statement."""
         indent = " " * stmt.col_offset
-        lines = [self._spelled(what, builder) for what in new]
+        lines = [self._spelled(what, builder, like) for what in new]
         further = [f"{indent}{line}" for line in lines if line is not None]
         if len(further) < len(lines):
             return None
@@ -339,7 +340,8 @@ class _Source:
     def _spelled(
         self, what: object, builder: str, like: tuple[ast.Call, Op] | None = None
     ) -> str | None:
-        """The call that makes an instruction; its barrier as ``like`` has it, if it is the same."""
+        """The call that makes an instruction; its barrier as ``like`` has it, if it is the same, or
+        the same slot of another array."""
         if not isinstance(what, Op):
             return None
         method = next((m for m in _methods(type(what)) if _says(m, what)), None)
@@ -363,13 +365,18 @@ class _Source:
         return f"{builder}.{method.name}({', '.join(given)})"
 
     def _as_before(self, mbar: Mbar, like: tuple[ast.Call, Op] | None) -> str | None:
-        """The text of the first argument of a call, if that is this barrier."""
-        if like is None or not like[0].args or getattr(like[1], "mbar", None) != mbar:
+        """The text of the first argument of a call, if that is this barrier, or with the name of
+        its array if that has the same slot."""
+        was = None if like is None else getattr(like[1], "mbar", None)
+        if like is None or not like[0].args or not isinstance(was, Mbar):
             return None
         method = next((m for m in _methods(type(like[1])) if _ends(like[0].func, m.name)), None)
         if method is None or method.parameters[0].name != "mbar":
             return None
-        return self._text(like[0].args[0])
+        node = like[0].args[0]
+        if mbar.array != was.array and isinstance(node, ast.Subscript):
+            return self._barrier(node, was, mbar)
+        return self._text(node) if mbar == was else None
 
     def _named(self, mbar: Mbar) -> str | None:
         """A barrier whose array goes by its own name at the line."""

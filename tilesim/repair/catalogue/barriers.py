@@ -1,21 +1,21 @@
-"""Barriers that are missing: of the CTA, between roles, of the cluster; ends of lives."""
+"""Barriers that are missing: of the CTA, between roles, of the cluster; where lives begin, end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, constant
+from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
-from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInval
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInval
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
 from tilesim.repair.catalogue.fences import inserted, near
 from tilesim.repair.edit import Edit, after, at, before, family, of_places
-from tilesim.repair.facts import Facts, Place, has, shared
+from tilesim.repair.facts import Facts, Place, has, mbars, shared
 from tilesim.repair.focus import Focus
 
 
@@ -125,6 +125,59 @@ def _top(facts: Facts) -> list[Place]:
         every = tuple(range(facts.kernel.warps))
         return [p for p in facts.ops if p.warps == every and not p.one][-1:]
     return [p for p in facts.places if not p.within]
+
+
+@family("missing init")
+def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """mbarrier.init, behind others, of slots that have none: of all arrays that lack some, the ones
+    that a finding names first."""
+    inits = [p for p in facts.ops if isinstance(p.what, MbarrierInit)]
+    slots = {p.number: (m.array, constant(m.index)) for p in inits for m in mbars(p.op)}
+    used = {m.array for p in facts.ops for m in mbars(p.op)}
+    arrays = [a for a in facts.kernel.shared if isinstance(a, Mbarriers)]
+    for array in sorted(arrays, key=lambda a: a.name not in focus.names):
+        own = {slot for owner, slot in slots.values() if owner == array}
+        missing = [n for n in range(array.count) if n not in own]
+        if None in own or not missing or array not in used:
+            continue
+        for count in _counts(facts, array, inits):
+            what = f"mbarrier.init of {array.name} with count {facts.shown(count)}"
+            for places in _behind(inits, slots, missing):
+                new = [
+                    (p, after(p, *(
+                        MbarrierInit(mbar=Mbar(array, Const(n)), count=count, loc=p.loc) for n in ns
+                    )))
+                    for p, ns in places
+                ]  # fmt: skip
+                yield of_places("missing init", what, new, 2)
+
+
+def _behind(
+    inits: list[Place], slots: Mapping[int, tuple[object, int | None]], missing: list[int]
+) -> Iterator[list[tuple[Place, list[int]]]]:
+    """Inits, and the slots that are initialised behind each: the same ones of another array, as a
+    line of Python in a loop makes them, or all behind the last init of a block."""
+    lines: dict[object, list[Place]] = {}
+    for place in inits:
+        if place.number in slots and slots[place.number][1] in missing:
+            lines.setdefault((place.loc, slots[place.number][0]), []).append(place)
+    for places in reversed(lines.values()):
+        found = {slots[p.number][1] for p in places}
+        if found.issuperset(missing) and len(places) == len(missing):
+            yield [(p, [n for n in missing if n == slots[p.number][1]]) for p in places]
+    for place in inits[-1:]:
+        yield [(place, missing)]
+
+
+def _counts(facts: Facts, array: Mbarriers, inits: list[Place]) -> Iterator[Expr]:
+    """The counts that an array may be meant to have: that of its other slots, the number of those
+    who arrive, counts of others."""
+    arrive = dict.fromkeys((p.loc, p.role, p.arrivals) for p in facts.using(array.name, fx.Arrives))
+    counts = [(p.op.mbar.array, p.op.count) for p in inits if isinstance(p.op, MbarrierInit)]
+    own = [count for owner, count in counts if owner == array]
+    numbers = [sum(n for _, _, n in arrive), *(n for _, _, n in arrive), 1]
+    others = [count for _, count in counts]
+    yield from dict.fromkeys((*own, *(Const(n) for n in numbers if n), *others))
 
 
 @family("invalidate")
