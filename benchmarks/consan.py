@@ -18,11 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import subprocess
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,6 +28,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from benchmarks.consan_process import LIMIT, Printed, printed_by
 from tilesim.checker import Report, check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
@@ -42,10 +39,6 @@ from tilesim.lib.pipeline import Pipeline
 
 M, N, K, ROWS, STAGES, WARPS = 128, 128, 64, 64, 4, 4
 SIZES = ((16, 1), (64, 1), (256, 1), (16, 16), (64, 16))
-#: seconds a launch of a faulty kernel may take; compilation does not count
-LIMIT = 20.0
-#: seconds of a process with everything
-PATIENCE = 280.0
 
 #: what is changed in the kernel, by the name that both versions know it by
 FAULTS: Mapping[str, str] = {
@@ -181,8 +174,6 @@ def _accumulate(
 
 # ------------------------------------------------------------------ the two tools
 
-_ASSERTION = re.compile(r"(\w+\.py):(\d+): .*?Assertion `(.*?)` failed")
-
 
 @dataclass(frozen=True)
 class Opinion:
@@ -206,43 +197,23 @@ class Setting:
     fulls: int
 
 
-def gluon(setting: Setting, consan: bool, *arguments: str) -> tuple[list[dict[str, Any]], str]:
-    """The answers of one process of `benchmarks.gluon_gemm`, and everything else it printed."""
-    environment = os.environ | {
-        "TRITON_CACHE_DIR": setting.cache,
-        "TRITON_INSTRUMENTATION_MODE": "consan" if consan else "",
-    }
-    command = [sys.executable, "-m", "benchmarks.gluon_gemm", *arguments]
-    command += ["--producer-warps", str(setting.producer)]
-    command += ["--full-barriers", str(setting.fulls)]
-    with tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen(
-            command, stdout=printed, stderr=subprocess.STDOUT, env=environment, text=True
-        )
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        printed.seek(0)
-        lines = printed.read().splitlines()
-    answers = [json.loads(line) for line in lines if line.startswith("{")]
-    return answers, "\n".join(line for line in lines if not line.startswith("{"))
+def gluon(setting: Setting, consan: bool, *arguments: str) -> Printed:
+    """What one process of `benchmarks.gluon_gemm` prints."""
+    command = ("benchmarks.gluon_gemm", *arguments, "--producer-warps", str(setting.producer))
+    command += ("--full-barriers", str(setting.fulls))
+    return printed_by(*command, consan=consan, cache=setting.cache)
 
 
 def opinion(setting: Setting, consan: bool, fault: str) -> Opinion:
     """Launches the Gluon kernel with one fault, once."""
-    answers, printed = gluon(setting, consan, "--fault", fault, "--limit", str(LIMIT))
-    if not answers:
-        return Opinion("no answer", 0.0, 0.0, printed[-1000:])
-    answer = answers[-1]
-    found = Counter(_ASSERTION.findall(printed))
-    said = answer["status"]
-    if found:
-        said = "; ".join(f"found: {text} ({file}:{line})" for file, line, text in found)
-    elif said == "stopped":
+    printed = gluon(setting, consan, "--fault", fault, "--limit", str(LIMIT))
+    if not printed.answers:
+        return Opinion("no answer", 0.0, 0.0, printed.rest[-1000:])
+    answer = printed.answers[-1]
+    said = printed.found or answer["status"]
+    if said == "stopped":
         said = f"stopped: {answer['error']}"
-    return Opinion(said, answer["compile"], answer["launch"], printed[:1000])
+    return Opinion(said, answer["compile"], answer["launch"], printed.rest[:1000])
 
 
 def verdict(report: Report) -> str:
@@ -265,15 +236,16 @@ def checked(fault: str, iterations: int = 16, ctas: int = 1) -> tuple[Report, fl
 def measure_cost(setting: Setting) -> dict[str, Any]:
     """Prints the first table."""
     arguments = ("--sizes", json.dumps(SIZES), "--limit", "5")
-    plain, printed = gluon(setting, False, *arguments)
-    if not plain:
-        raise SystemExit(printed)
-    consan, printed = gluon(setting, True, *arguments)
+    bare = gluon(setting, False, *arguments)
+    if not bare.answers:
+        raise SystemExit(bare.rest)
+    sanitized = gluon(setting, True, *arguments)
+    plain, consan = bare.answers, sanitized.answers
     versions = plain[0]
     print(f"{date.today()}: {versions['device']}", end=", ")
     print(f"triton {versions['triton']}, torch {versions['torch']}")
     if len(consan) < len(SIZES):
-        print(f"the right kernel under ConSan: {printed[-2000:]}")
+        print(f"the right kernel under ConSan: {sanitized.rest[-2000:]}")
     if consan:
         print(f"first launch: {plain[0]['first']:.2f} s, with ConSan {consan[0]['first']:.2f} s")
     print("| iterations | CTAs | launch, ms | with ConSan, ms | ratio | check, ms | verdict |")

@@ -14,10 +14,7 @@ import inspect
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,11 +22,8 @@ from threading import Timer
 from time import perf_counter
 from typing import Any
 
-#: seconds a launch may take; compilation does not count
-LIMIT = 20.0
-#: seconds of a process with everything
-PATIENCE = 280.0
-_ASSERTION = re.compile(r"(\w+\.py):(\d+): .*?Assertion `(.*?)` failed")
+from benchmarks.consan_process import LIMIT, printed_by
+
 _FAULT = re.compile(r'FAULT [!=]= "([^"]+)"')
 
 
@@ -203,27 +197,13 @@ def one(name: str, fault: str) -> None:
 
 def opinion(name: str, fault: str, consan: bool, cache: str) -> str:
     """What comes of a launch in a process of its own."""
-    mode = "consan" if consan else ""
-    environment = os.environ | {"TRITON_CACHE_DIR": cache, "TRITON_INSTRUMENTATION_MODE": mode}
-    command = [sys.executable, "-m", "benchmarks.consan_gluon", "--one", name, fault]
-    with tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen(
-            command, stdout=printed, stderr=subprocess.STDOUT, env=environment, text=True
-        )
-        try:
-            process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        printed.seek(0)
-        text = printed.read()
-    answers = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    found = Counter(_ASSERTION.findall(text))
-    if found:
-        return "; ".join(f"found: {what} ({file}:{line})" for file, line, what in found)
-    if not answers:
-        return f"no answer: {text[-300:]!r}"
-    answer = answers[-1]
+    command = ("benchmarks.consan_gluon", "--one", name, fault)
+    printed = printed_by(*command, consan=consan, cache=cache)
+    if printed.found:
+        return printed.found
+    if not printed.answers:
+        return f"no answer: {printed.rest[-300:]!r}"
+    answer = printed.answers[-1]
     return ": ".join(answer[key] for key in ("status", "error") if key in answer)
 
 
