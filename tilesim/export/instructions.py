@@ -18,9 +18,9 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.expr import Expr, Var, constant
+from tilesim.ir.flowgraph import LANES
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
-from tilesim.ir.passes.warps import LANES
 
 EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]
 #: how each kind of effect is written; those that only move data have none

@@ -23,11 +23,10 @@ from tilesim.export.values import Known, Runtime, Unknown, Value, active
 from tilesim.ir.addresses import bases
 from tilesim.ir.effects import Defines, Gathers, Shuffles
 from tilesim.ir.expr import Expr, Var, walk
-from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.flowgraph import LANES, graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir, Switch, Trap
 from tilesim.ir.op import Op
-from tilesim.ir.passes.warps import LANES
 from tilesim.sim.expression import Evaluate, compile_expr, plain
 
 #: instructions of one warp: a model of more is of no use to SPIN

@@ -26,9 +26,9 @@ from tilesim.export.values import (
     restrict,
 )
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.flowgraph import LANES
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.ir.passes.warps import LANES
 
 FULL = (1 << LANES) - 1
 _VARIABLE = re.compile(r"\bv_\w+")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.flowgraph import LANES
 from tilesim.ir.operators import BINARY, UNARY, Scalar
-from tilesim.ir.passes.warps import LANES
 
 #: the range of a Promela ``int``
 INT = (-(1 << 31), (1 << 31) - 1)

@@ -294,11 +294,18 @@ def _may_jump(instruction: Instruction) -> bool:
     return isinstance(what, Branch | Switch)
 
 
+#: of a warp
+LANES = 32
+
+
 def known(
-    expr: Expr, warp: int | None, values: Mapping[str, int] = MappingProxyType({})
+    expr: Expr,
+    warp: int | None,
+    values: Mapping[str, int] = MappingProxyType({}),
+    lane: int | None = None,
 ) -> int | float | None:
-    """The value of an expression that depends on nothing but the number of the warp, if that is
-    given, and registers with ``values``; else None."""
+    """The value of an expression that depends on nothing but the numbers of the warp and the lane,
+    if they are given, and registers with ``values``; else None."""
     match expr:
         case Var(name):
             return values.get(name)
@@ -306,19 +313,23 @@ def known(
             return value
         case Special("warp_id"):
             return warp
+        case Special("lane_id"):
+            return lane
+        case Special("thread_id"):
+            return None if warp is None or lane is None else warp * LANES + lane
         case Unary(op, operand):
-            inner = known(operand, warp, values)
+            inner = known(operand, warp, values, lane)
             return None if inner is None else UNARY[op](inner)
         case Binary(op, lhs, rhs):
-            left, right = known(lhs, warp, values), known(rhs, warp, values)
+            left, right = known(lhs, warp, values, lane), known(rhs, warp, values, lane)
             if left is None or right is None or (op in ("//", "%") and not right):
                 return None
             return BINARY[op](left, right)
         case Select(cond, then, other):
-            chosen = known(cond, warp, values)
+            chosen = known(cond, warp, values, lane)
             if chosen is None:
                 return None
-            return known(then if chosen else other, warp, values)
+            return known(then if chosen else other, warp, values, lane)
         case _:
             return None
 
