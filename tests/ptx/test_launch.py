@@ -154,6 +154,48 @@ def test_errors_name_the_field(document: dict[str, Any], where: str, what: str) 
     assert what in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "wrong"),
+    [
+        ("u32", (1 << 32) - 1, 1 << 32), ("u8", 0, -1), ("s32", -(1 << 31), 1 << 31),
+        ("b16", -(1 << 15), 1 << 16), ("pred", 1, 2), ("f16", 65504, 70000),
+        ("u64", (1 << 64) - 1, -1), ("f32", 1 << 63, None), ("f64", 1.5e308, 10**400),
+    ],
+)  # fmt: skip
+def test_a_number_has_to_be_one_of_its_type(kind: str, value: float, wrong: int | None) -> None:
+    """It would be another number in memory, or none."""
+
+    def scalar(number: object) -> dict[str, Any]:
+        return changed([], "params", [{"kind": "scalar", "type": kind, "value": number}])
+
+    def contents(number: object) -> dict[str, Any]:
+        inner = {"type": kind, "values": [0, number]}
+        pointer = {"kind": "pointer", "name": "p", "contents": inner}
+        return changed([], "params", [pointer])
+
+    assert read(scalar(value)).params[0] == Scalar("", kind, value)
+    if isinstance(value, int):
+        (pointer,) = read(contents(value)).params
+        assert isinstance(pointer, Pointer)
+        assert pointer.contents == Contents(kind, (0, value))
+    if wrong is not None:
+        with pytest.raises(
+            LaunchError, match=rf"params\[0\].value: {str(wrong)[:9]}.* not fit {kind}"
+        ):
+            read(scalar(wrong))
+        with pytest.raises(LaunchError, match=r"params\[0\].contents.values\[1\]: "):
+            read(contents(wrong))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("[" * 100_000, "nested too deeply"), ('{"grid": ' + "9" * 5000 + "}", "thousands of digits")],
+)
+def test_what_python_cannot_take_is_told_in_our_words(text: str, what: str) -> None:
+    with pytest.raises(LaunchError, match=what):
+        loads(text)
+
+
 @pytest.mark.parametrize("text", ["", "[", "[1]", "3", '"x"', "[" * 100_000])
 def test_what_is_no_description_is_refused(text: str) -> None:
     with pytest.raises(LaunchError):

@@ -13,13 +13,18 @@ from tilesim.ptx.syntax import WIDTH
 #: types of which a value may be the address of a buffer
 ADDRESSES = ("b64", "s64", "u64")
 _NBYTES = 8
+_PACKED = {"f16": "<e", "f32": "<f", "f64": "<d"}
 
 
 def bytes_of(kind: str, number: float) -> bytes:
-    """A number of a type of PTX, as it lies in memory."""
+    """A number of a type of PTX, as it lies in memory.
+
+    Raises:
+        OverflowError: the type has no number as large.
+    """
     width = WIDTH[kind]
-    if kind in ("f16", "f32", "f64"):
-        return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], number)
+    if kind in _PACKED:
+        return struct.pack(_PACKED[kind], float(number))
     if kind == "bf16":
         return encode(float(number), "bf16").to_bytes(2, "little")
     return (int(number) & (1 << width) - 1).to_bytes(max(1, width // 8), "little")

@@ -6,9 +6,10 @@ import json
 import re
 from typing import Any, get_args
 
-from tilesim.ptx.contents import ADDRESSES
+from tilesim.ptx.contents import ADDRESSES, bytes_of
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.fields import Fields
+from tilesim.ptx.fields import Fields, shown
+from tilesim.ptx.floats import FLOATS
 from tilesim.ptx.launch import (
     MAP_TYPES,
     SCALAR_TYPES,
@@ -66,8 +67,12 @@ def loads_all(text: str, file: str = "launch.json") -> tuple[Launch, ...]:
 def _parsed(text: str, file: str) -> object:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise LaunchError(f"{file}: this is no JSON: {error}") from error
+    except RecursionError as error:
+        raise LaunchError(f"{file}: lists and objects are nested too deeply") from error
+    except ValueError as error:  # Python's, of integers that are too long to be converted
+        raise LaunchError(f"{file}: a number has thousands of digits") from error
 
 
 def read(document: object, file: str = "launch.json") -> Launch:
@@ -128,6 +133,9 @@ def _values(inner: Fields) -> Contents:
     values = inner.items("values", *NUMBERS, _address)
     if kind not in ADDRESSES and any(isinstance(value, Address) for value in values):
         inner.fail("values", f"an address has 64 bits, {kind} has not: use {', '.join(ADDRESSES)}")
+    for i, value in enumerate(values):
+        if not isinstance(value, Address):
+            _require_fits(inner, f"values[{i}]", kind, value)
     inner.end()
     return Contents(kind, values)
 
@@ -141,15 +149,26 @@ def _address(fields: Fields) -> Address:
 def _scalar(fields: Fields) -> Scalar:
     kind = fields.choice("type", tuple(sorted(SCALAR_TYPES)))
     value = fields.number("value")
-    if isinstance(value, float) and kind not in ("f16", "bf16", "f32", "f64"):
-        fields.fail("value", f"{value} is no integer")
-    if isinstance(value, int) and kind not in ("f16", "bf16", "f32", "f64"):
-        width = WIDTH[kind]
-        low = 0 if kind[0] == "u" else -(1 << width - 1)
-        high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
-        if not low <= value <= high:
-            fields.fail("value", f"{value} does not fit {kind}")
+    if value is not None:
+        _require_fits(fields, "value", kind, value)
     return Scalar(fields.text("name", ""), kind, value)
+
+
+def _require_fits(fields: Fields, key: str, kind: str, value: float) -> None:
+    """A number that a type of PTX does not have is wrong: it would be another one in memory."""
+    if kind in FLOATS:
+        try:
+            bytes_of(kind, value)
+        except OverflowError:
+            fields.fail(key, f"{shown(value)} does not fit {kind}")
+        return
+    if isinstance(value, float):
+        fields.fail(key, f"{value} is no integer")
+    width = WIDTH[kind]
+    low = 0 if kind[0] == "u" else -(1 << width - 1)
+    high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
+    if not low <= value <= high:
+        fields.fail(key, f"{shown(value)} does not fit {kind}")
 
 
 def _map(fields: Fields) -> Map:

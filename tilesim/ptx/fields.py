@@ -20,7 +20,7 @@ class Fields:
     def __init__(self, value: object, path: str) -> None:
         self.path = path
         if not isinstance(value, dict):
-            raise LaunchError(f"{path}: expected an object, found {_shown(value)}")
+            raise LaunchError(f"{path}: expected an object, found {shown(value)}")
         self._left: dict[str, Any] = dict(value)
         self._known: list[str] = []
 
@@ -46,7 +46,7 @@ class Fields:
                 self.fail(key, "is missing")
             return default
         if not isinstance(value, str) or len(value) > MOST:
-            self.fail(key, f"expected a text, found {_shown(value)}")
+            self.fail(key, f"expected a text, found {shown(value)}")
         return value
 
     def choice(self, key: str, allowed: tuple[T, ...], default: T | None = None) -> T:
@@ -58,7 +58,7 @@ class Fields:
             if type(one) is type(value) and one == value:
                 return one
         names = ", ".join(map(str, allowed))
-        what = "is missing" if value is None else f"{_shown(value)} is not one of"
+        what = "is missing" if value is None else f"{shown(value)} is not one of"
         return self.fail(key, f"{what}{':' if value is None else ''} {names}")
 
     def flag(self, key: str) -> bool:
@@ -67,7 +67,7 @@ class Fields:
         if value is None:
             return False
         if not isinstance(value, bool):
-            self.fail(key, f"expected true or false, found {_shown(value)}")
+            self.fail(key, f"expected true or false, found {shown(value)}")
         return value
 
     def integer(
@@ -83,9 +83,9 @@ class Fields:
 
     def _integer(self, key: str, value: object, low: int, high: int) -> int:
         if type(value) is not int:
-            self.fail(key, f"expected an integer, found {_shown(value)}")
+            self.fail(key, f"expected an integer, found {shown(value)}")
         if not low <= value <= high:
-            self.fail(key, f"{_shown(value)} is outside {low}..{high}")
+            self.fail(key, f"{shown(value)} is outside {low}..{high}")
         return value
 
     def optional(self, key: str, *, low: int = 0) -> int | None:
@@ -100,7 +100,7 @@ class Fields:
             return float(value) if isinstance(value, float) else value
         if isinstance(value, bool):
             return int(value)
-        return self.fail(key, f"expected a number or null, found {_shown(value)}")
+        return self.fail(key, f"expected a number or null, found {shown(value)}")
 
     def integers(
         self, key: str, *, low: int, high: int, default: tuple[int, ...] | None = None
@@ -110,7 +110,7 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, list):
-            self.fail(key, f"expected a list of integers, found {_shown(value)}")
+            self.fail(key, f"expected a list of integers, found {shown(value)}")
         return tuple(self._integer(f"{key}[{i}]", v, low, high) for i, v in enumerate(value))
 
     def items(
@@ -119,7 +119,7 @@ class Fields:
         """A list of integers, and of objects as ``other`` reads them."""
         value = self._take(key)
         if not isinstance(value, list):
-            self.fail(key, f"expected a list of integers, found {_shown(value)}")
+            self.fail(key, f"expected a list of integers, found {shown(value)}")
         return tuple(
             other(Fields(item, f"{self.path}.{key}[{i}]")) if isinstance(item, dict)
             else self._integer(f"{key}[{i}]", item, low, high)
@@ -151,11 +151,12 @@ class Fields:
         if value is None:
             return
         if not isinstance(value, list):
-            self.fail(key, f"expected a list, found {_shown(value)}")
+            self.fail(key, f"expected a list, found {shown(value)}")
         for i, item in enumerate(value):
             yield Fields(item, f"{self.path}.{key}[{i}]")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a message, its beginning if it is long."""
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 40 else f"{text[:40]}..."
