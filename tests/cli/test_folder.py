@@ -47,6 +47,15 @@ def folder(write: Write) -> str:
     return "c"
 
 
+def test_an_empty_name_is_not_the_working_folder(folder: str, tilesim_cli: Invoke) -> None:
+    """As an unset variable of the shell makes it."""
+    result = tilesim_cli("check", "")
+    assert result.exit_code == 2
+    assert "'' names no kernel" in result.output
+    assert "good.py" not in result.output
+    assert f"{folder}/a.ptx" in tilesim_cli("check", ".").output
+
+
 def test_a_folder_is_all_that_is_in_it_with_a_table_at_the_end(
     folder: str, tilesim_cli: Invoke
 ) -> None:

@@ -54,7 +54,8 @@ class Given:
 
 
 def files(text: str, *, python: bool = False) -> tuple[str, ...]:
-    """``text``, or if it is a folder the files with kernels in it and below, in order.
+    """``text``, or if it is a folder the files with kernels in it and below, in order. No text
+    is no folder, not the one that is worked in.
 
     ``python``: also Python files that import tilesim, but for those in hidden folders and in
     installed packages, and for scripts that are there for `tilesim capture`.
@@ -62,7 +63,7 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     Raises:
         TargetError: the folder has none.
     """
-    if not _is_file(text) or not Path(text).is_dir():
+    if not text or not _is_file(text) or not Path(text).is_dir():
         return (text,)
     inside = [p for p in Path(text).rglob("*") if p.is_file()]
     found = sorted(
