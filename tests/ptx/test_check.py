@@ -370,6 +370,44 @@ def test_a_dependent_launch_must_wait_for_the_grid_before_it() -> None:
     assert verdicts == ["failed", "proved"]
 
 
+#: a lane waits for the grid before, and copies; another arms the barrier, and behind the copy its
+#: warp uses a tensor
+BEHIND_A_COPY = (
+    "mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2; setp.lt.u32 %p3, %r4, 32;\n"
+    "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; add.u32 %r5, %r1, 128; mov.u32 %r6, 7;\n"
+    "setp.eq.u32 %p4, %r4, 32; bar.sync 0;\n@!%p3 bra USE;\n@!%p0 bra END;\n{before}\n"
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd1], 64, [%r1];\n"
+    "{after}\nbra END;\nUSE: @%p4 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 64;\n"
+    f"{WAIT}{{use}}\nEND:\n"
+)
+STORES, LOADS = "st.global.u32 [%rd2], %r6;", "ld.global.u32 %r7, [%rd2];"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "use", "at"),
+    [
+        ("griddepcontrol.wait;", "", STORES, []),
+        ("", "griddepcontrol.wait;", STORES, [7, 13]),
+        ("griddepcontrol.wait;", "", LOADS, [13]),
+    ],
+)
+def test_what_comes_behind_a_copy_that_waited_for_the_grid_before(
+    before: str, after: str, use: str, at: list[int]
+) -> None:
+    """In ThunderKittens only who loads waits; the stores of the epilogue come later in every
+    schedule. A load may be made early, unless an acquire says otherwise (D17)."""
+    body = BEHIND_A_COPY.format(before=before, after=after, use=use)
+    text = HEAD.format(params=".param .u64 a, .param .u64 b") + body + "ret;\n}\n"
+    module = read(text, "k.ptx")
+    params = (Pointer("a", 64), Pointer("b", 64))
+    launch = Launch("k", (1, 1, 1), (64, 1, 1), dependent=True, dynamic_shared=4096, params=params)
+    found = check(lower(module, module.entries[0], launch))
+    assert found.verdict == ("failed" if at else "proved"), found.reasons
+    places = [p.loc.line - FIRST for finding in found.findings for p in finding.participants]
+    assert sorted(set(places)) == at
+
+
 @pytest.mark.parametrize(
     ("instruction", "said"),
     [

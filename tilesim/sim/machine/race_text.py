@@ -191,9 +191,15 @@ def several_lanes(footprint: Footprint, access: Access, first: int, other: int) 
 
 
 def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
-    """An access to what the grid before this one uses comes after griddepcontrol.wait."""
+    """An access to what the grid before this one uses comes after griddepcontrol.wait.
+
+    Behind that the grid before has ended for all: a write needs no more than to come later in every
+    schedule, as behind a copy that was issued then; a read must not be made before what it waits
+    for, which an acquire says.
+    """
     assert machine.dependency is not None
-    if clock[machine.components.size + machine.dependency]:
+    row = 0 if access.write else machine.components.size
+    if clock[row + machine.dependency]:
         return
     machine.report(
         "race",
