@@ -81,3 +81,39 @@ def test_copies_that_lanes_waited_for_after_they_arrived_are_known_to_each_alone
     wrong = run(arrive, DONE, wait)
     assert wrong.rules == {"race"}
     assert lines(wrong) == [8, 13]
+
+
+#: a lane that has waited for the cluster copies; the others of its warp have not, and go on
+VISIBLE = """mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;
+barrier.cluster.arrive.release.aligned;
+setp.lt.u32 %p3, %r4, 32; setp.eq.u32 %p4, %r4, 32; ld.param.u64 %rd1, [a]; add.u32 %r5, %r1, 128;
+@%p3 bra USE;
+@!%p4 bra OTHERS;
+{waits}
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 64;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd1], 64, [%r1];
+bra END;
+OTHERS: ld.relaxed.gpu.global.u32 %r7, [%rd1];
+bra END;
+USE: barrier.cluster.wait.acquire.aligned;
+L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;
+@!%p1 bra L;
+END:
+"""
+
+
+def test_a_copy_completes_for_the_lane_that_has_issued_it() -> None:
+    """What the others of its warp know then does not matter."""
+
+    def copied(waits: str) -> Report:
+        return report(
+            VISIBLE.format(waits=waits), warps=2, cluster=2, grid=2, params=(".param .u64 a",),
+            values=(Pointer("a", 64),),
+        )  # fmt: skip
+
+    right = copied("barrier.cluster.wait.acquire;")
+    assert right.verdict == "proved", (right.reasons, right.findings)
+    wrong = copied("")
+    assert wrong.rules == {"init-visibility"}
+    assert lines(wrong) == [1, 7]

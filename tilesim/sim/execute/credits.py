@@ -26,6 +26,14 @@ from tilesim.sim.machine.tokens import Token
 
 def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
     """Raises unless ``barrier`` is initialised, visibly to ``warp`` (A6, A7)."""
+    require_initialised(barrier, op)
+    if warp.index not in barrier.visible_to:
+        barrier.check_visible(warp, op)
+
+
+def require_initialised(barrier: Mbarrier, op: Op) -> None:
+    """Raises unless ``barrier`` is live (A6), as where ``op`` completes that has been issued: what
+    its thread knew then was looked at there."""
     if not barrier.live:
         if barrier.ended is not None:
             raise BarrierError(
@@ -40,8 +48,6 @@ def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
             "initialise it in one thread and synchronise (__syncthreads, or a cluster barrier "
             "after fence.mbarrier_init) before any other use",
         )
-    if warp.index not in barrier.visible_to:
-        barrier.check_visible(warp, op)
 
 
 @executor(fx.InitsMbarrier)
@@ -270,7 +276,7 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
         promise = None if group is None else group.track_by(w.mask)
 
         def land() -> None:
-            require_live(barrier, w, op)
+            require_initialised(barrier, op)
             if group is not None and promise is not None:
                 published = machine.components.clock()
                 for component, done in group.tell(

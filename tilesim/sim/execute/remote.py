@@ -13,7 +13,7 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
-from tilesim.sim.execute.credits import require_live
+from tilesim.sim.execute.credits import require_initialised, require_live
 from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.machine.access import Access
@@ -79,7 +79,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
 
         def land() -> None:
-            require_live(barrier, w, op)
+            require_initialised(barrier, op)
             if real and lost is not None:
                 cta.memory.forget_at(addresses, dtype.bytes, lost)
             elif real:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import OPERATIONS, Act, Effects, Operands, executor
-from tilesim.sim.execute.credits import require_live
+from tilesim.sim.execute.credits import require_initialised, require_live
 from tilesim.sim.execute.tensor_memory import issuer_of
 from tilesim.sim.execute.transfers import destinations
 from tilesim.sim.machine.access import Access
@@ -95,7 +95,7 @@ def _signal(
     credit = Credit(w, op, 1, 0, 0, asynchronous=True)
 
     def land() -> None:
-        require_live(barrier, w, op)
+        require_initialised(barrier, op)
         barrier.publish_completion(component, count, remote=cta is not w.cta)
         barrier.landed.append(access)
         barrier.credit(credit, issued, visible=False)

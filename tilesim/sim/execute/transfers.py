@@ -18,7 +18,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import OPERATIONS, Act, Effects, Operands, executor
-from tilesim.sim.execute.credits import require_live
+from tilesim.sim.execute.credits import require_initialised, require_live
 from tilesim.sim.execute.ends import (
     End,
     Piece,
@@ -219,7 +219,7 @@ def tracked_load(
             cta: Cta = cta, tracked: Mbarrier = tracked, footprint: Footprint = footprint,
             accesses: list[Access] = accesses, credit: Credit = credit,
         ) -> None:  # fmt: skip
-            require_live(tracked, w, op)
+            require_initialised(tracked, op)
             lost = None if source is None or fetch is None else unknown_in(*source, op)
             if combine is not None and fetch is not None:
                 lost = lost or unknown_in(cta.memory, footprint, op)
