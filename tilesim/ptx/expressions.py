@@ -123,7 +123,9 @@ def _product(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, ...]
     part, sign = operation.detail
     width = operation.sources[0]
     a, b = values[:2]
-    if part == "hi" or (part == "wide" and width > 32):
+    if part == "hi":
+        return _upper(operation, a, b)
+    if part == "wide" and width > 32:
         return None
     if part == "wide" and sign == "s":
         a, b = signed(a, width), signed(b, width)
@@ -137,6 +139,13 @@ def _low(value: Expr, sign: str) -> Expr:
     """The lowest 24 bits, as a number with a sign or without."""
     low = value & (1 << 24) - 1
     return signed(low, 24) if sign == "s" else low
+
+
+def _upper(operation: Operation, a: Expr, b: Expr) -> tuple[Expr, ...] | None:
+    """The upper half of a product with a constant, which a compiler divides by."""
+    if operation.name != "mul" or operation.detail != ("hi", "u") or operation.sources[0] != 32:
+        return None
+    return None if constant(b) is None else (binary("&", _wide(a) * b, (1 << 64) - 1) >> 32,)
 
 
 def _wide(value: Expr) -> Expr:

@@ -45,6 +45,7 @@ from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tmem import TmemView
 from tilesim.ptx.compute import Compute, Data, Exchange
+from tilesim.ptx.quotients import as_quotient
 
 #: operators and operands of an expression that takes the place of a register
 _MOST = 16
@@ -306,7 +307,8 @@ class _Forwarding:
                 a, b = self._replaced(lhs, values), self._replaced(rhs, values)
                 if a is lhs and b is rhs:
                     return expr
-                return _of_few_bits(self._same(expr, binary(op, a, b), (lhs, a), (rhs, b)))
+                new = self._same(expr, binary(op, a, b), (lhs, a), (rhs, b))
+                return as_quotient(new, self._typing) if op == ">>" else _of_few_bits(new)
             case Select(cond, then, other):
                 c, a, b = (self._replaced(part, values) for part in (cond, then, other))
                 if c is cond and a is then and b is other:

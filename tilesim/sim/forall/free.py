@@ -214,6 +214,9 @@ class Number:
             return self % (mask + 1)
         if mask is not None and mask < 0 and not -mask & (-mask - 1):
             return self // -mask * -mask
+        low = mask & -mask if mask else 0
+        if mask is not None and _is_power(mask + low) and 0 <= self < mask + low:
+            return self // low * low
         return self._refuse_with("&", other)
 
     __rand__ = __and__
@@ -329,6 +332,10 @@ def _plain(value: Any) -> int | None:
 def _power(count: object) -> int:
     by = _plain(count)
     return 1 << by if by is not None and 0 <= by < 64 else 0
+
+
+def _is_power(number: int) -> bool:
+    return number > 0 and not number & (number - 1)
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ repetitions, which is found from the values: nothing may be skipped beyond that.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -346,31 +347,47 @@ class Look:
     def _divided(self, expr: Binary, shift: int, by: int, lane: Where) -> int:
         if not by:
             raise NoShift(expr)
-        if shift % by:
-            raise NoShift(expr, abs(by) // int(np.gcd(abs(shift), abs(by))))
-        return 0 if expr.op == "%" else shift // by
+        if not shift % by:
+            return 0 if expr.op == "%" else shift // by
+        period = abs(by) // gcd(abs(shift), by)
+        if period <= _LONGEST or not 0 < by < 1 << 63:
+            raise NoShift(expr, period)
+        self._shifts.bound_range(self._value(expr.lhs, lane) % by, shift, 0, by - 1)
+        return shift if expr.op == "%" else 0
 
     def _bits(self, expr: Binary, lane: Where, shift: int, fixed: int) -> int:
         """Bits of a value that moves by a multiple of what the others are below, or else only in
         bits below the others for some time: as a number whose sign is turned to compare it."""
-        if expr.op == "&" and fixed < 0:
-            low = -fixed  # the bits from there on are kept
-            if low & (low - 1):
-                raise NoShift(expr)
-            kept = shift
-        else:
-            low = 1 << fixed.bit_length()
-            kept = 0 if expr.op == "&" else shift
-            if fixed < 0:
-                raise NoShift(expr)
+        if expr.op == "&":
+            return self._masked(expr, lane, shift, fixed)
+        low = 1 << fixed.bit_length()
+        if fixed < 0:
+            raise NoShift(expr)
         if not shift % low:
-            return kept
-        period = low // int(np.gcd(abs(shift), low))
-        if expr.op == "&" or period <= _LONGEST:
+            return shift
+        period = low // gcd(abs(shift), low)
+        if period <= _LONGEST:
             raise NoShift(expr, period)
         below = self._value(expr.lhs if self.at(expr.lhs, lane) else expr.rhs, lane)
         bit = fixed & -fixed
         self._shifts.bound_range(below & (bit - 1), shift, 0, bit - 1)
+        return shift
+
+    def _masked(self, expr: Binary, lane: Where, shift: int, mask: int) -> int:
+        """The bits of a value that a mask keeps: none that move; or all that do, up to where the
+        type ends, or for some time those from one bit on of a number that stays below another."""
+        low, top = mask & -mask, 1 << mask.bit_length()
+        if mask >= 0 and not shift % top:
+            return 0
+        if mask < 0:
+            if low != -mask:
+                raise NoShift(expr)
+        elif low + mask != top or top // gcd(abs(shift), top) <= _LONGEST:
+            raise NoShift(expr, top // gcd(abs(shift), top))
+        if shift % low:
+            raise NoShift(expr, low // gcd(abs(shift), low))
+        if mask > 0:
+            self._shifts.bound_range(self._value(expr, lane), shift, 0, top - 1)
         return shift
 
     def _extreme(self, expr: Binary, lane: Where, a: int, b: int) -> int:
