@@ -41,7 +41,10 @@ class Loaded:
                 "and without -rdc=true"
             )
         others = ", ".join(dict.fromkeys(fatbin.targets(found)))
-        raise FatbinError(f"it has PTX for {others} and none that runs on {self._target}")
+        raise FatbinError(
+            f"it has PTX for {others} and none that runs on {self._target}: --target says which GPU "
+            "the program is to find"
+        )
 
     @cached_property
     def module(self) -> Module:
