@@ -14,8 +14,7 @@ Kind = Literal["practice", "assumption", "model"]
 
 #: what each switch accepts that the text does not (SEMANTICS 0.3, H and X)
 SWITCHES: Mapping[str, str] = {
-    "A6": "mbarrier.inval after lanes that vote, match, shuffle or elect since they used it; "
-    "mbarrier.init by all lanes of a warp at once",
+    "A6": "mbarrier.inval after lanes that vote, match, shuffle or elect since they used it",
     "A21": "a wait names a parity that is neither 0 nor 1, of which the last bit counts",
     "E6": "a warp arrives at a named barrier and then waits at it in the same round",
     "E12": "which lane elect.sync chooses matters, and it is taken to be the first active one",

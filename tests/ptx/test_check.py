@@ -503,34 +503,3 @@ def test_an_address_that_a_lane_hands_to_the_others_is_one_of_what_is_declared()
     assert report(shared.replace("{shuffle}", one) + ARRIVE + WAIT).verdict == "proved"
     wrong = report(shared.replace("{shuffle}", one) + WAIT)
     assert (wrong.verdict, wrong.rules == {"deadlock"}) == ("failed", True)
-
-
-BY_LANES = """mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;
-setp.lt.u32 %p3, %r4, {threads};
-{init}
-bar.sync 0;
-@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];
-"""
-AT_ONCE = "@%p3 mbarrier.init.shared::cta.b64 [%r1], %r2;"
-
-
-def test_all_lanes_of_a_warp_initialise_at_once() -> None:
-    """As an H200 has it: one instruction of one warp is one init (A6)."""
-    right = report(BY_LANES.format(threads=32, init=AT_ONCE) + WAIT, warps=2)
-    assert right.verdict == "proved"
-    assert "A6" in {leaning.name for leaning in right.leanings}
-    text = BY_LANES.format(threads=32, init=AT_ONCE) + WAIT
-    assert report(text, warps=2, strict="ptx").rules == {"barrier-lifetime"}
-    one = AT_ONCE.replace("%p3", "%p0")
-    alone = report(BY_LANES.format(threads=32, init=one) + WAIT, warps=2, strict="ptx")
-    assert alone.verdict == "proved"
-
-
-@pytest.mark.parametrize(
-    ("threads", "init"),
-    [(64, AT_ONCE), (32, AT_ONCE.replace("%p3", "%p0") + " " + AT_ONCE.replace("%p3", "!%p0"))],
-)
-def test_inits_of_two_warps_or_one_after_the_other_are_two(threads: int, init: str) -> None:
-    wrong = report(BY_LANES.format(threads=threads, init=init) + WAIT, warps=2)
-    assert wrong.rules == {"barrier-lifetime"}
-    assert lines(wrong) == [2]

@@ -56,11 +56,8 @@ def _inits(c: Operands, op: Op, effect: fx.InitsMbarrier) -> Act:
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
-        together = w.lanes > 1 and not w.machine.options.ptx  # as an H200 has it (A6)
-        for _ in range(1 if together else w.lanes):
+        for _ in range(w.lanes):
             barrier.start(uniform(count(w), w), Credit(w, op, 0, 0, w.tick))
-        if together:
-            w.machine.lean("A6", op)
         _touch(w, barrier, op)
         w.advance()
         w.effects += 1
