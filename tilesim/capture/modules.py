@@ -42,8 +42,8 @@ class Loaded:
             )
         others = ", ".join(dict.fromkeys(fatbin.targets(found)))
         raise FatbinError(
-            f"it has PTX for {others} and none that runs on {self._target}: --target says which GPU "
-            "the program is to find"
+            f"it has PTX for {others} and none that runs on {self._target}: --target says which "
+            "GPU the program is to find"
         )
 
     @cached_property

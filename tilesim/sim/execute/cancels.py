@@ -12,7 +12,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.registers import assign
@@ -121,7 +120,6 @@ def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response
 def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[int]:
     """The instructions that may have brought what one finds in ``registers``, beside the
     assignments that moved it there."""
-    code = c.mir.code
     found: set[int] = set()
     todo = [(number, registers)]
     while todo:
@@ -129,9 +127,11 @@ def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[i
         names = {e.name for value in values for e in walk(value) if isinstance(e, Var)}
         for setter in {n for name in names for n in c.flow.setters(at, name)} - found:
             found.add(setter)
-            what = code[setter].what
-            if isinstance(what, Assign):
-                todo.append((setter, (what.value,)))
+            match c.mir.effects[setter]:
+                case (fx.Defines(value=Expr() as value),):
+                    todo.append((setter, (value,)))
+                case _:
+                    pass
     return frozenset(found)
 
 
