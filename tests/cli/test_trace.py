@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tilesim.report.strips import LEGEND
 
 from . import kernels
@@ -52,7 +54,10 @@ def test_a_timeline_in_the_terminal(write: Write, tilesim_cli: Invoke) -> None:
     assert LEGEND not in tilesim_cli("trace", "good.py").stdout
 
 
-def test_a_predicted_time_is_an_estimate(tilesim_cli: Invoke) -> None:
+def test_a_predicted_time_is_an_estimate(
+    tilesim_cli: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     target = "tilesim.kernels.hopper.matmul_v3::matmul"
     plain = tilesim_cli("trace", target, "--format", "json")
     found = tilesim_cli("trace", target, "--predict")
