@@ -8,9 +8,12 @@ object's dictionary, or its slots, and is the same otherwise.
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def quick(cls: type[T]) -> type[T]:
@@ -20,7 +23,7 @@ def quick(cls: type[T]) -> type[T]:
     """
     assert not hasattr(cls, "__post_init__"), cls
     known: dict[str, Any] = {}
-    own = fields(cls)  # type: ignore[arg-type]
+    own = fields(cls)
     assert all(field.init and not field.name.startswith("__") for field in own), cls
     positional = [_parameter(field, known) for field in own if not field.kw_only]
     named = [_parameter(field, known) for field in own if field.kw_only]
