@@ -156,6 +156,10 @@ class _Operands:
         """An operand that is the same in all active lanes."""
         return self.lanes(operand)[int(np.argmax(self.active))]
 
+    def number(self, _operand: Expr) -> int | None:
+        """Of each lane is known whether it has set its operands."""
+        return None
+
 
 def _held(value: Known) -> Any:
     """A value as registers of the machine hold it: one number, if all lanes have the same."""

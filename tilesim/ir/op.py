@@ -63,6 +63,10 @@ class Inputs(Protocol):
         """An operand that is the same in all active lanes."""
         ...
 
+    def number(self, operand: Expr) -> int | None:
+        """The integer that an operand is in all lanes; None if that is not known at once."""
+        ...
+
     def address(self, place: View | GlobalTensor) -> PerLane:
         """The address of the first byte of a view operand or tensor in global memory, per lane."""
         ...
@@ -195,8 +199,9 @@ class Op:
         """What the instruction reads, writes, arrives on, expects, waits for and orders."""
         return ()
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        """The values of the effects that take a computed one (`Defines`, `Writes`), in order.
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane | int, ...]:
+        """The values of the effects that take a computed one (`Defines`, `Writes`), in order; a
+        number is that of all lanes.
 
         Raises:
             NotImplementedError: the instruction computes none.
@@ -221,7 +226,7 @@ class Computation(Op, ABC):
         """
         return None
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane | int, ...]:
         """What it computes."""
         return self.compute(inputs.lanes)
 

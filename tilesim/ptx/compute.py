@@ -76,6 +76,13 @@ class Compute(Computation, Symmetric):
         values = tuple(unsigned(value(source)) for source in self.sources)
         return tuple(spread(result) for result in apply(self.operation, values))
 
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane | int, ...]:
+        numbers = tuple(map(inputs.number, self.sources))
+        known = tuple(n for n in numbers if n is not None)
+        if len(known) < len(numbers):
+            return self.compute(inputs.lanes)
+        return tuple(result or 0 for result in apply(self.operation, known))
+
     def compute_many(self, value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         return apply_many(self.operation, tuple(map(value, self.sources)))
 

@@ -195,6 +195,11 @@ class Execution:
         """An operand's value in all active lanes."""
         return agreed(self._evaluate[id(operand)](self.warp), self.warp)
 
+    def number(self, operand: Expr) -> int | None:
+        """The integer that an operand is in all lanes; None if lanes may have numbers each."""
+        value = self._evaluate[id(operand)](self.warp)
+        return value if type(value) is int else None
+
     def address(self, place: View | GlobalTensor) -> NDArray[Any]:
         """The address of the first byte of a view operand or tensor in global memory, per lane."""
         tensor = place.tensor if isinstance(place, View) else place

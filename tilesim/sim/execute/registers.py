@@ -140,8 +140,8 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
         assign(w, slot, value if fit is None else fit(value))
 
     def compute(w: Warp, value: Any) -> None:
-        if type(value) is Unknown:
-            assign(w, slot, value)
+        if type(value) is Unknown or type(value) is int:
+            assign(w, slot, value if fit is None or type(value) is not int else fit(value))
             return
         store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
 

@@ -27,6 +27,9 @@ _FEW = 96
 _PIECES, _APART = 4, 32
 #: how much longer than its bytes the stretch is on which they lie far apart
 _SPARSE = 16
+#: bytes of memory of which is known whether footprints have them, in one number
+_PAGE = 1 << 16
+_ALL = (1 << _PAGE) - 1
 
 
 class Footprint(ByteSet):
@@ -145,6 +148,9 @@ class FootprintTable:
         #: of those that are related here, once they are many
         self._index: BoxIndex[Footprint] | None = None
         self._steps = 0
+        #: by page, the bytes that footprints may have, a bit each; None from the first one on that
+        #: is longer than a page, or that is not like one of the model any more
+        self._taken: dict[int, int] | None = {}
         #: what repetitions that were skipped have accessed at places of their own, and whether the
         #: records show others as later than they were (`tilesim.sim.steady`)
         self.past: list[Past] = []
@@ -177,7 +183,7 @@ class FootprintTable:
         then on this table does without."""
         if len(model) < _MANY or key in model._known:
             return model.get(key, make)
-        self._model = None
+        self._model = self._taken = None
         self._twins.clear()
         return None
 
@@ -218,16 +224,36 @@ class FootprintTable:
 
     def _near_to(self, new: Footprint) -> list[Footprint]:
         """Those made before ``new`` that may share a byte with it, in their order."""
+        alone = not self._by_element and not self._takes(new)
         if len(self._known) <= _FEW:
+            if alone:
+                return []
             low, high = new.low, new.high
             known = self._known.values()
             return [f for f in known if f.low < high and low < f.high and f is not new]
         if self._index is None:
             self._index = self._indexed(f for f in self._known.values() if f is not new)
         boxes = new.boxes(by_element=self._by_element)
-        near = {other.number: other for other in self._index.near(boxes)}
+        near = {} if alone else {other.number: other for other in self._index.near(boxes)}
         self._index.add(boxes, new)
         return [near[number] for number in sorted(near)]
+
+    def _takes(self, new: Footprint) -> bool:
+        """Whether others may have bytes of ``new``, which has them from now on: of one whose lanes
+        make a pattern it is known which, another one may have all between its bounds."""
+        size, page, met = new.high - new.low, new.low // _PAGE, 0
+        if size > _PAGE:
+            self._taken = None
+        if self._taken is None:
+            return True
+        bits = (1 << size) - 1 if new.pattern is None else new.pattern.bits
+        bits <<= new.low % _PAGE
+        while bits:
+            known, here = self._taken.get(page, 0), bits & _ALL
+            met |= known & here
+            self._taken[page] = known | here
+            page, bits = page + 1, bits >> _PAGE
+        return met != 0
 
     def _indexed(self, footprints: Iterable[Footprint]) -> BoxIndex[Footprint]:
         index: BoxIndex[Footprint] = BoxIndex()
