@@ -6,6 +6,7 @@ import pytest
 
 from tests.ptx.test_check import FIRST, report
 from tilesim.checker import Report
+from tilesim.search import sampling
 
 #: warp 0 stores and arrives; warp 1 waits and loads
 AROUND = """
@@ -89,11 +90,14 @@ GIVES_UP = {
     "time": "mov.u64 %rd2, %globaltimer; sub.s64 %rd3, %rd2, %rd1; setp.lt.s64 %p4, %rd3, 40000; "
     "@%p4 bra ON;",
 }
-#: a poll before the loop, which tests at its end; and a loop that a jump in the middle leaves
+#: a poll before the loop, which tests at its end; a loop that a jump in the middle leaves, with
+#: the trap in it or behind it; and one that jumps over what it does when the poll has failed
 TRAPS = [
     f"{POLL} @%p1 bra DONE;\nAGAIN: {{asks}}\n{{ends}}\nON: {POLL} @!%p1 bra AGAIN;\n",
     f"AGAIN: {POLL} @%p1 bra DONE;\n{{asks}}\n{{ends}}\nON: bra.uni AGAIN;\n",
     f"AGAIN: {POLL} @%p1 bra DONE;\n{{asks}}\nbra.uni END;\nON: bra.uni AGAIN;\nEND: {{ends}}\n",
+    f"AGAIN: {POLL} @%p1 bra TEST;\n{{asks}}\n{{ends}}\nON: nanosleep.u32 20;\n"
+    "TEST: setp.eq.s32 %p6, %r8, 0; @%p6 bra AGAIN;\n",
 ]
 #: what comes behind, up to the trap, is not looked at
 PRINTS = "st.shared.u32 [%r3-64], 7; setp.eq.u32 %p5, %r4, 40; @%p5 trap; st.global.u32 [%rd1], 1;"
@@ -101,7 +105,9 @@ PRINTS = "st.shared.u32 [%r3-64], 7; setp.eq.u32 %p5, %r4, 40; @%p5 trap; st.glo
 
 @pytest.mark.parametrize("ends", ["trap;", f"{PRINTS} trap;"], ids=["traps", "tells"])
 @pytest.mark.parametrize("asks", GIVES_UP.values(), ids=GIVES_UP)
-@pytest.mark.parametrize("loop", TRAPS, ids=["poll last", "poll first", "trap outside"])
+@pytest.mark.parametrize(
+    "loop", TRAPS, ids=["poll last", "poll first", "trap outside", "jumps over"]
+)
 def test_a_wait_that_traps_when_it_takes_too_long(loop: str, asks: str, ends: str) -> None:
     right = loop.format(asks=asks, ends=ends)
     found = check(right)
@@ -141,3 +147,29 @@ def test_a_race_behind_such_a_wait(asks: str) -> None:
     store = "st.shared.u32 [%r3+64], 1;"
     early = body.replace(store, "").replace(ARRIVES, f"{ARRIVES} {store}")
     assert report(early.strip(), warps=2).rules == {"race"}
+
+
+#: who has tried so often, or for so long, goes on as if the phase were over
+GOES_ON = {
+    "turns": TRAPS[1].format(asks=GIVES_UP["turns"].replace("1000", "300"), ends="bra.uni DONE;"),
+    "time": TRAPS[1].format(asks=GIVES_UP["time"], ends="bra.uni DONE;"),
+}
+
+
+@pytest.mark.parametrize("loop", GOES_ON.values(), ids=GOES_ON)
+def test_who_gives_up_and_goes_on_comes_too_early(loop: str) -> None:
+    """Some schedule lets nobody else move before the last try."""
+    found = check(loop)
+    assert (found.verdict, found.rules) == ("failed", {"race"})
+    body = AROUND.format(loop=loop.strip(), arrive=ARRIVES, behind="").strip().splitlines()
+    lines = {body[p.loc.line - FIRST] for p in found.findings[0].participants}
+    assert lines == {"st.shared.u32 [%r3+64], 1;", "DONE: ld.shared.u32 %r7, [%r3-64];"}
+    assert found.witness is not None
+
+
+def test_schedules_by_chance_that_never_end_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poller that looks at the time first, and once it is late at nothing else any more."""
+    monkeypatch.setattr(sampling, "_POINTS", 5_000)
+    late = check(LATE.replace("nanosleep.u32 1000000;", "bra.uni AGAIN;"))
+    assert late.verdict == "bounded"
+    assert late.stats.schedules > 10

@@ -21,14 +21,57 @@ from tilesim.ir.waits import Poll
 def without_backoff(mir: Mir) -> Mir:
     """``mir`` with loops that repeat one poll until it succeeds, without what else they do."""
     graph = graph_of(mir)
+    beside = {n for _, blocks in _innermost(graph) for n in _detours(graph, blocks)}
+    if beside:
+        mir = renumbered(mir, dict.fromkeys(beside, ()))
+        graph = graph_of(mir)
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for head, blocks in _innermost(graph):
+        instead.update(_poll_alone(graph, head, blocks))
+    return renumbered(mir, instead) if instead else mir
+
+
+def _innermost(graph: FlowGraph) -> list[tuple[int, set[int]]]:
+    """The heads and blocks of loops, with all ways back to the head, in which there is no other."""
     blocks: dict[int, set[int]] = {}
     for loop in graph.loops:
         blocks.setdefault(loop.head, set()).update(loop.blocks)
-    instead: dict[int, tuple[Instruction, ...]] = {}
-    for head, inside in blocks.items():
-        if not any(other in inside for other in blocks if other != head):
-            instead.update(_poll_alone(graph, head, inside))
-    return renumbered(mir, instead) if instead else mir
+    return [
+        (head, inside)
+        for head, inside in blocks.items()
+        if not any(other in inside for other in blocks if other != head)
+    ]
+
+
+def _detours(graph: FlowGraph, blocks: set[int]) -> Iterator[int]:
+    """In a loop that polls, branches that only jump over what is as if it had not been, and that:
+    a look at the time where the poll has failed, say."""
+    mir = graph.mir
+    inside = {n for block in blocks for n in graph.blocks[block]}
+    if not any(isinstance(mir.code[n].what, Poll) for n in inside):
+        return
+    for number in sorted(inside):
+        branch = mir.code[number].what
+        if not isinstance(branch, Branch) or branch.cond is None or branch.target not in inside:
+            continue
+        over = range(number + 1, branch.target)
+        if not over or not all(n in inside and _passes(mir, n, over) for n in over):
+            continue
+        before = {b for n in over for b in graph.predecessors[graph.block_of[n]]}
+        entered = any(graph.blocks[b][-1] not in (number, *over) for b in before)
+        sets = {var.name for n in over for var in _sets(mir, n)}
+        kept = [n for n in range(len(mir.code)) if n not in over]
+        if not entered and sets.isdisjoint(_read(mir, kept)):
+            yield from (number, *over)
+
+
+def _passes(mir: Mir, number: int, over: range) -> bool:
+    """Whether an instruction is as if it had not been, or goes on towards the end of a detour."""
+    match mir.code[number].what:
+        case Branch(target=target):
+            return number < target <= over.stop
+        case _:
+            return _alone(mir, number)
 
 
 def _poll_alone(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions, only_computes, registers_set
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ir.flowgraph import FlowGraph, Loop, graph_of, known
-from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap, condition
+from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.renumber import renumbered
 
@@ -48,7 +50,8 @@ def _places(graph: FlowGraph) -> set[int]:
 
 
 def _waits(graph: FlowGraph, loop: Loop) -> bool:
-    """Whether a loop looks at what others do, and its turns may all be alike."""
+    """Whether a loop looks at what others do, and its turns may all be alike; or at nothing, and
+    they are."""
     code, effects = graph.mir.code, graph.mir.effects
     back = code[graph.blocks[loop.tail][-1]].what
     if not isinstance(back, Branch) or back.target != graph.blocks[loop.head].start:
@@ -59,7 +62,27 @@ def _waits(graph: FlowGraph, loop: Loop) -> bool:
         for n in numbers
         for e in effects[n]
     )
-    return looks and not any(_counts(code[n]) for n in numbers)
+    return not any(_counts(code[n]) for n in numbers) if looks else _alike(graph, loop)
+
+
+def _alike(graph: FlowGraph, loop: Loop) -> bool:
+    """Whether each turn of a loop computes what the one before it did, and does nothing else: of no
+    register it reads what another turn has left there."""
+    code, named = graph.mir.code, mentions(graph.mir)
+    numbers = sorted(n for block in loop.blocks for n in graph.blocks[block])
+    ops = {n: what for n in numbers if isinstance(what := code[n].what, Op)}
+    if not all(map(only_computes, ops.values())) or any(
+        isinstance(code[n].what, Trap) for n in numbers
+    ):
+        return False
+    sets = {var.name for op in ops.values() for var in registers_set(op)}
+    known: set[str] = set()
+    for n in numbers:
+        if not sets.isdisjoint((named[n].tested | named[n].used) - known):
+            return False
+        if n in ops and code[n].guard is None and graph.dominates(graph.block_of[n], loop.tail):
+            known |= {var.name for var in registers_set(ops[n])}
+    return True
 
 
 def _counts(instruction: Instruction) -> bool:

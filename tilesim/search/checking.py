@@ -23,7 +23,7 @@ from tilesim.search.leaning import noted, used
 from tilesim.search.options import NO_LIMITS, Search
 from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
-from tilesim.search.sampling import directed, first_failing, sampled, worthwhile
+from tilesim.search.sampling import directed, first_failing, longest, sampled, worthwhile
 from tilesim.search.survey import Survey
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, explore
@@ -171,10 +171,10 @@ class Checking:
         """Directed schedules, then all that can differ, then random ones."""
         left, bound = self.search.start, ""
         try:
-            for chooser in directed(doubts, self.search.schedules, self.search.seed):
-                run = self._run(chooser, self.clusters)
-                if run.findings:
-                    return self._failed(run, first, doubts)
+            with self.simulation.shortly(longest(first)):
+                run = self._directed(doubts)
+            if run is not None:
+                return self._failed(run, first, doubts)
             found, complete = self._explore(first)
             if found.failure is not None:
                 return self._failed(found.failure, first, doubts)
@@ -195,7 +195,8 @@ class Checking:
             )
             if apart is not None:
                 return self._failed(apart.run, first, doubts, other=apart)
-            failing = self._sample(first, doubts)
+            with self.simulation.shortly(longest(first)):
+                failing = self._sample(first, doubts)
             if failing is not None:
                 return self._failed(failing, first, doubts)
         except KeyboardInterrupt:
@@ -266,6 +267,14 @@ class Checking:
         # exploration neither varies inputs nor what launch control grants
         others = self._untold() + self._unanswered + self.left_open
         return result, result.complete and len(clusters) == len(unsure) and not others
+
+    def _directed(self, doubts: list[Doubt]) -> Run | None:
+        """The first failing one of the schedules that are to make failed conditions show."""
+        for chooser in directed(doubts, self.search.schedules, self.search.seed):
+            run = self._run(chooser, self.clusters)
+            if run.findings:
+                return run
+        return None
 
     def _sample(self, first: Run, doubts: list[Doubt]) -> Run | None:
         """The first failing one of some random schedules."""

@@ -25,6 +25,9 @@ _DOUBTS = 6
 #: where schedules do not differ in what is open, those that are run at least, and the warp
 #: instructions of all of them, if they are more; each lane that acts apart executes one
 _LEAST, _EFFORT = 4, 10_000
+#: scheduling points after which a schedule by chance is cut off that goes on and on, and times the
+#: instructions of the timed run, if that is more
+_POINTS, _TIMES = 200_000, 20
 #: schedules that a worker process runs at a time
 _BATCH = 8
 
@@ -60,14 +63,22 @@ def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
     return min(schedules, max(_LEAST, _EFFORT // max(cost, 1)))
 
 
+def longest(first: Run) -> int:
+    """After how many scheduling points schedules by chance are cut off, which may never end where
+    the timed one does: who looks at a clock may have come too late."""
+    return max(_POINTS, _TIMES * first.stats.instructions)
+
+
 def sampled(attempt: int, seed: int) -> Schedule:
     """The ``attempt``-th of the random and PCT schedules, which alternate."""
     return partial(_sampled, attempt, seed)
 
 
 def _sampled(attempt: int, seed: int, cluster: int) -> Chooser:
-    kind = PctChooser if attempt % 2 else RandomChooser
-    return kind(seed * 1_000_003 + attempt * 4099 + cluster)
+    number = seed * 1_000_003 + attempt * 4099 + cluster
+    if attempt % 2 == 0:
+        return RandomChooser(number)
+    return PctChooser(number, gives_up=attempt % 4 == 3)
 
 
 # ------------------------------------------------------------------ in several processes
@@ -112,8 +123,9 @@ def first_failing(
         UsageError: the worker processes die.
     """
     strict = "ptx" if simulation.options.ptx else "practice"
-    deadline = simulation.options.deadline
-    what = pickle.dumps((simulation.code.mir, strict, dict(inputs), clusters, deadline))
+    options = simulation.options
+    limits = options.deadline, options.max_steps
+    what = pickle.dumps((simulation.code.mir, strict, dict(inputs), clusters, limits))
     result = Sampled()
 
     def batches() -> Iterator[Batch]:
@@ -153,9 +165,10 @@ def run_batch(batch: Batch) -> tuple[int, int | None, bool]:
 @lru_cache(maxsize=1)
 def _opened(what: bytes) -> tuple[Simulation, dict[str, NDArray[Any]], list[int]]:
     """What a worker runs, compiled once. Only its own parent process writes ``what``."""
-    program, strict, inputs, clusters, deadline = pickle.loads(what)
+    program, strict, inputs, clusters, (deadline, steps) = pickle.loads(what)
     simulation = Simulation(program, numbers=False, strict=strict)
     simulation.stop_at(deadline)
+    simulation.cut_off_at(steps)
     return simulation, inputs, clusters
 
 

@@ -28,8 +28,10 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
     """Adds the finding for a state in which live warps are blocked for ever.
 
     ``partial``: other warps still ran when the run was cut off; only warps that none of them can
-    release are reported.
+    release are reported, nor any asynchronous operation that has not landed.
     """
+    if partial and machine.in_flight:
+        return
     agents = [w for w in (*machine.warps, *machine.forks) if not w.exited]
     # what waits for its other lanes waits for what these wait for
     agents = [w for w in agents if not isinstance(w.blocked and w.blocked.on, Frame | Arrival)]
@@ -174,11 +176,25 @@ def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
             return f"let somebody arrive on {on.label}, or lower its init count"
     polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
+        if not _looks(polls[0]):
+            return (
+                f"read what {polls[0]} waits for in each turn of its loop, as it is there (volatile, "
+                "atomic or acquire): of a plain variable compilers read the value once"
+            )
         return f"let somebody store, or add up, the value by which {polls[0]} leaves its loop"
     return (
         "compare each waiter's parity with the phase the barrier is in (producers start with "
         "parity 1, consumers with 0), and the init counts with the arrivals of one phase"
     )
+
+
+def _looks(warp: Agent) -> bool:
+    """Whether a loop, at the head of which a warp is, reads anything that others may change."""
+    graph = warp.machine.plan.graph
+    head = graph.block_of[warp.pc]
+    blocks = {block for loop in graph.loops if loop.head == head for block in loop.blocks}
+    effects = (e for b in blocks for n in graph.blocks[b] for e in graph.mir.effects[n])
+    return any(isinstance(e, fx.Reads | fx.Waits) for e in effects)
 
 
 def _named_fix(warp: Warp, on: NamedBarrier, graph: WaitFor) -> str | None:

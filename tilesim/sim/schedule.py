@@ -212,11 +212,15 @@ class PctChooser:
 
     An agent that has moved ``horizon`` times comes after all others from there on: one that polls a
     word, and looks at the time in between, would otherwise keep the one it waits for from moving
-    until the run is cut off.
+    until the run is cut off. ``gives_up``: whatever may fail spuriously does, so that one that
+    tries a number of times and goes on comes to its last try before the one it waits for moves.
     """
 
-    def __init__(self, seed: int, depth: int = 3, horizon: int = 2000) -> None:
+    def __init__(
+        self, seed: int, depth: int = 3, horizon: int = 2000, *, gives_up: bool = False
+    ) -> None:
         self._random = random.Random(seed)
+        self._gives_up = gives_up
         self._priority: dict[Any, float] = {}
         self._drops = {self._random.randrange(horizon) for _ in range(depth - 1)}
         self._horizon = horizon
@@ -239,7 +243,7 @@ class PctChooser:
         return best
 
     def toss(self) -> int:
-        return self._random.randrange(2)
+        return 1 if self._gives_up else self._random.randrange(2)
 
 
 class ReplayChooser:

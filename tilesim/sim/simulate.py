@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -201,6 +202,16 @@ class Simulation:
     def cut_off_at(self, steps: int) -> None:
         """Ends runs at so many scheduling points, for callers that run what need not end."""
         self.options = replace(self.options, max_steps=steps)
+
+    @contextmanager
+    def shortly(self, steps: int) -> Iterator[None]:
+        """Ends runs at so many scheduling points meanwhile."""
+        before = self.options.max_steps
+        self.cut_off_at(min(steps, before))
+        try:
+            yield
+        finally:
+            self.cut_off_at(before)
 
     def stop_after(self, findings: int) -> None:
         """Ends runs after so many different findings, for callers that want no more of them."""

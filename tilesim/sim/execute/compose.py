@@ -31,6 +31,10 @@ from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.spin import Spin
 from tilesim.sim.undefined import Quotients
 
+#: cycles that a warp may not have come to move in: longer than what programs call too long; and
+#: how many of them a run has at most
+_LONG, _MOST = 1 << 40, 1 << 50
+
 
 class Operands(Protocol):
     """Resolves operands of the program that is loaded."""
@@ -244,8 +248,12 @@ class Execution:
 
     @property
     def time(self) -> int:
-        """Cycles since the launch, as the latency model has them; never twice the same."""
-        return int(self.warp.machine.env.now) + self.warp.executed
+        """Cycles since the launch, as the latency model has them; never twice the same. Others may
+        have taken as long as one likes in between: a schedule decides whether they have."""
+        machine = self.warp.machine
+        if machine.lost < _MOST and machine.gives_up():
+            machine.lost += _LONG
+        return int(machine.env.now) + self.warp.executed + machine.lost
 
     def computed(self) -> Any:
         """The next value that the instruction computes, one per lane; not known if it computes them

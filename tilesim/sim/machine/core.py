@@ -54,9 +54,12 @@ class Core:
         self.dependency: int | None = None
         self.outcome = Outcome()
         self._reported: set[object] = set()
+        #: cycles in which nothing has happened, as a schedule may have it
+        self.lost = 0
 
     def wake(self, warp: Who) -> None:
         """Makes a parked warp runnable."""
+        warp.blocked = None
         Move(self.env, warp.run, 0, warp)
 
     def wake_all(self, warps: Sequence[Who]) -> None:
@@ -69,7 +72,8 @@ class Core:
             self.wake(warp)
 
     def gives_up(self) -> bool:
-        """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""
+        """Whether a try_wait that would suspend answers 0 right away, or a clock that is looked at
+        has gone on for long: the schedule decides."""
         flip = getattr(self.env, "flip", None)
         return False if flip is None else bool(flip())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from time import monotonic
 from typing import Any, TypeAlias
 
@@ -57,6 +58,8 @@ _STEPS_PER_LOOK = 64
 
 #: instructions without a scheduling point between two looks at the clock
 _BETWEEN_LOOKS = 1024
+#: steps of a warp without a scheduling point, at most
+_STRETCH = 5_000_000
 #: bytes of the clocks of all warps, at most
 _MOST_CLOCKS = 6 << 30
 Step: TypeAlias = "Callable[[Warp], bool | None]"
@@ -131,24 +134,26 @@ class Warp(Agent):
         fresh = True
         cost = executed = 0
         try:
-            while True:
-                pc = self.pc
-                step, sync, latency = code[pc]
-                if sync:
-                    if not fresh:
-                        machine.pause(self, cost)
+            for looks in count(1):
+                for _ in range(_BETWEEN_LOOKS):
+                    pc = self.pc
+                    step, sync, latency = code[pc]
+                    if sync:
+                        if not fresh:
+                            machine.pause(self, cost)
+                            return
+                        fresh = False
+                    if latency:
+                        cost += latency
+                        executed += 1
+                    self.pc = pc + 1
+                    if step(self):
                         return
-                    fresh = False
-                if latency:
-                    cost += latency
-                    executed += 1
-                    if executed >= _BETWEEN_LOOKS:
-                        self.executed += executed
-                        executed = 0
-                        machine.look_at_clock()
-                self.pc = pc + 1
-                if step(self):
-                    return
+                self.executed += executed
+                executed = 0
+                machine.look_at_clock()
+                if looks * _BETWEEN_LOOKS > min(_STRETCH, machine.options.max_steps):
+                    raise CutOff("the run was cut off where a warp does not come to an end")
         except FAULTS as fault:
             machine.fault(self, fault)
         finally:

@@ -1,0 +1,81 @@
+"""Loops that a warp never leaves, whatever others do: what they test is read once, before them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, report
+from tilesim.checker import Report
+from tilesim.sim.machine import machine
+
+#: warp 0 stores, and says so by a flag; warp 1 looks at that until it is set
+AROUND = """
+mov.u32 %r1, smem; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;
+@%p0 st.shared.u32 [%r1+512], 0;
+bar.sync 0;
+mul.lo.u32 %r3, %r4, 4; add.u32 %r3, %r3, %r1;
+setp.lt.u32 %p2, %r4, 32; @!%p2 bra W;
+st.shared.u32 [%r3+64], 1;
+bar.warp.sync -1; fence.acq_rel.cta;
+@%p0 st.relaxed.cta.shared.u32 [%r1+512], 1;
+ret;
+W: setp.ne.u32 %p6, %r4, 32; @%p6 bra OVER;
+{loop}
+OVER: bar.warp.sync -1; fence.acq_rel.cta;
+ld.shared.u32 %r7, [%r3-64];
+"""
+AGAIN = (
+    "AGAIN: ld.relaxed.cta.shared.u32 %r6, [%r1+512];\nsetp.eq.u32 %p3, %r6, 0;\n@%p3 bra AGAIN;"
+)
+#: how compilers leave `while (flag == 0)` where the flag is a plain variable
+ONCE = {
+    "test in the loop": "ld.relaxed.cta.shared.u32 %r6, [%r1+512];\n"
+    "AGAIN: setp.eq.u32 %p3, %r6, 0;\n@%p3 bra AGAIN;",
+    "test before it": "ld.relaxed.cta.shared.u32 %r6, [%r1+512];\nsetp.eq.u32 %p3, %r6, 0;\n"
+    "AGAIN: @%p3 bra AGAIN;",
+    "no test": "ld.relaxed.cta.shared.u32 %r6, [%r1+512];\nsetp.ne.u32 %p3, %r6, 0;\n"
+    "@%p3 bra OUT;\nAGAIN: bra.uni AGAIN;\nOUT:",
+}
+
+
+def check(loop: str) -> tuple[Report, list[str]]:
+    body = AROUND.format(loop=loop).strip()
+    return report(body, warps=2), body.splitlines()
+
+
+def test_who_looks_at_the_flag_in_each_turn_leaves() -> None:
+    assert check(AGAIN)[0].verdict == "exhausted"
+
+
+@pytest.mark.parametrize("loop", ONCE.values(), ids=ONCE)
+def test_who_has_read_the_flag_once_never_leaves(loop: str) -> None:
+    found, lines = check(loop)
+    assert (found.verdict, found.rules) == ("failed", {"deadlock"})
+    (finding,) = found.findings
+    (waiting,) = finding.participants
+    assert "bra" in lines[waiting.loc.line - FIRST]
+    assert "AGAIN;" in lines[waiting.loc.line - FIRST]
+    assert "in each turn" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "mov.u32 %r6, 4096;\nAGAIN: shr.u32 %r6, %r6, 1; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;",
+        "mov.u32 %r6, 1; setp.eq.u32 %p5, %r6, 1; setp.ne.u32 %p3, %r6, 1;\n"
+        "AGAIN: @%p3 mov.u32 %r6, 0; setp.eq.u32 %p3, %r6, 1; @%p3 bra AGAIN;",
+        "mov.u32 %r6, 1; mov.u32 %r8, 0;\nAGAIN: setp.eq.u32 %p3, %r6, 1; mov.u32 %r6, %r8;\n"
+        "@%p3 bra AGAIN;",
+    ],
+    ids=["halves", "sets by a predicate", "sets for the next turn"],
+)
+def test_loops_that_come_to_an_end(loop: str) -> None:
+    assert check(f"{loop}\n{AGAIN.replace('AGAIN', 'LOOK')}")[0].verdict == "exhausted"
+
+
+def test_a_warp_that_computes_for_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "mov.u32 %r6, 1;\nAGAIN: mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;"
+    monkeypatch.setattr(machine, "_STRETCH", 50_000)
+    found = check(long)[0]
+    assert found.verdict == "bounded"
+    assert any("does not come to an end" in why for why in found.reasons)
