@@ -28,6 +28,7 @@ def _gallery() -> list[Case]:
     return list({case.kernel.function: case for case in reversed(rows)}.values())
 
 
+@needs.recent_compiler
 @pytest.mark.parametrize("case", _gallery(), ids=lambda case: case.target)
 def test_gallery_compiles_without_local_memory(case: Case) -> None:
     binary = compile_cubin(emit(case.build()))
@@ -54,6 +55,7 @@ def test_a_compilation_without_a_report_of_ptxas_is_no_result(
         compile_cubin(emit(vector.build(n=3072)))
 
 
+@needs.recent_compiler
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_form_of_every_instruction_is_accepted(name: str) -> None:
     assert compile_cubin(emit(PROGRAMS[name])).resources.local_memory == 0

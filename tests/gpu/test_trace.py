@@ -329,7 +329,7 @@ def test_traced_kernels_use_no_local_memory(kernel: Kernel) -> None:
     assert (resources.local_memory, resources.warnings) == (0, ())
 
 
-@needs.compiler
+@needs.recent_compiler
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_instruction_can_be_traced(name: str) -> None:
     compile_cubin(emit(PROGRAMS[name], trace=True, watchdog=True))
