@@ -160,7 +160,8 @@ GOES_ON = {
 def test_who_gives_up_and_goes_on_comes_too_early(loop: str) -> None:
     """Some schedule lets nobody else move before the last try."""
     found = check(loop)
-    assert (found.verdict, found.rules) == ("failed", {"race"})
+    assert found.verdict == "failed"
+    assert found.rules == {"race"}
     body = AROUND.format(loop=loop.strip(), arrive=ARRIVES, behind="").strip().splitlines()
     lines = {body[p.loc.line - FIRST] for p in found.findings[0].participants}
     assert lines == {"st.shared.u32 [%r3+64], 1;", "DONE: ld.shared.u32 %r7, [%r3-64];"}

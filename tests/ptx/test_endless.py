@@ -50,7 +50,8 @@ def test_who_looks_at_the_flag_in_each_turn_leaves() -> None:
 @pytest.mark.parametrize("loop", ONCE.values(), ids=ONCE)
 def test_who_has_read_the_flag_once_never_leaves(loop: str) -> None:
     found, lines = check(loop)
-    assert (found.verdict, found.rules) == ("failed", {"deadlock"})
+    assert found.verdict == "failed"
+    assert found.rules == {"deadlock"}
     (finding,) = found.findings
     (waiting,) = finding.participants
     assert "bra" in lines[waiting.loc.line - FIRST]
@@ -74,8 +75,8 @@ def test_loops_that_come_to_an_end(loop: str) -> None:
 
 
 def test_a_warp_that_computes_for_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "mov.u32 %r6, 1;\nAGAIN: mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;"
+    turn = "mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;"
     monkeypatch.setattr(machine, "_STRETCH", 50_000)
-    found = check(long)[0]
+    found = check(f"mov.u32 %r6, 1;\nAGAIN: {turn}")[0]
     assert found.verdict == "bounded"
     assert any("does not come to an end" in why for why in found.reasons)

@@ -125,7 +125,7 @@ def test_a_time_limit_bounds_the_search(jobs: int) -> None:
 
 
 def test_the_end_of_the_time_between_two_schedules_is_no_failure_of_the_process() -> None:
-    what = pickle.dumps((lower(tickets(4, 200)), "practice", {}, [0], 0.0))
+    what = pickle.dumps((lower(tickets(4, 200)), "practice", {}, [0], (0.0, 1_000_000)))
     assert run_batch(Batch(what, seed=0, attempts=range(8))) == (0, None, True)
 
 

@@ -178,8 +178,8 @@ def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
         if not _looks(polls[0]):
             return (
-                f"read what {polls[0]} waits for in each turn of its loop, as it is there (volatile, "
-                "atomic or acquire): of a plain variable compilers read the value once"
+                f"read what {polls[0]} waits for in each turn of its loop, as it is there "
+                "(volatile, atomic or acquire): of a plain variable compilers read the value once"
             )
         return f"let somebody store, or add up, the value by which {polls[0]} leaves its loop"
     return (

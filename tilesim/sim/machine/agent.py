@@ -442,6 +442,10 @@ class Agent(ABC):
         """Lanes that have not exited."""
         return FULL & ~self.exited_lanes
 
+    def woken(self) -> None:
+        """It waits for nothing any more; when it runs is up to the schedule."""
+        self.blocked = None
+
     @abstractmethod
     def run(self, _event: object = None) -> None:
         """Executes instructions up to the next synchronising one after at least one of them."""

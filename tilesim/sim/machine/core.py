@@ -59,7 +59,7 @@ class Core:
 
     def wake(self, warp: Who) -> None:
         """Makes a parked warp runnable."""
-        warp.blocked = None
+        warp.woken()
         Move(self.env, warp.run, 0, warp)
 
     def wake_all(self, warps: Sequence[Who]) -> None:

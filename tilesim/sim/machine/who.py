@@ -49,6 +49,10 @@ class Who(Protocol):
         """The instruction before its position."""
         ...
 
+    def woken(self) -> None:
+        """It waits for nothing any more."""
+        ...
+
     def run(self, _event: object = None) -> None:
         """Executes up to the next scheduling point."""
         ...
