@@ -11,6 +11,7 @@ from tilesim.checker import Report, check
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.ir.types import bf16, f32, s32, u32
+from tilesim.lib.tensor_memory import TensorMemory
 
 from ..kernels.mutate import line
 
@@ -307,3 +308,61 @@ def test_lanes_that_part_behind_a_fence_for_shared_memory(fences: int, *, meets:
         assert report.rules == {"race"}
         lines = {line(fetched, "k.mem.store(sent"), line(fetched, "k.mem.load(number")}
         assert all(lines <= {loc.line for loc in f.locations} for f in report.findings)
+
+
+@kernel(target="sm_100a", warps=5)
+def refilled(k: Builder, *, fence: Kind = "shared::cta", ctas: int = 2) -> None:
+    """What copies have filled and a product has read is written part by part, and copied on, by a
+    warp that has waited for the product alone."""
+    k.launch(grid=ctas, cluster=ctas)
+    A, B = k.tensor("A", bf16, (128, 16)), k.tensor("B", bf16, (32, 16))
+    Out = k.tensor("Out", f32, (256 * ctas,))
+    filled = k.tensor_map(A, (128, 16), swizzle=32), k.tensor_map(B, (32, 16), swizzle=32)
+    a = k.shared("a", bf16, (128, 16), swizzle=32)
+    b = k.shared("b", bf16, (32, 16), swizzle=32, offset=8192)
+    tile = k.shared("tile", f32, (256,), offset=8192)
+    full, done = k.mbarriers("full"), k.mbarriers("done")
+    memory = TensorMemory(k, 32)
+    memory.allocate()
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(done, 1)
+        k.mbarrier.arrive_expect_tx(full, a.nbytes + b.nbytes)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    d = k.tcgen05.tensor(memory.address(), f32, (128, 32), name="d")
+    with k.role("multiplies", 4), k.elected():
+        with k.if_(k.cluster_rank.eq(0)):
+            for into, tensor_map in zip((a, b), filled, strict=True):
+                k.tma.load(tensor_map, into, (0, 0), full, multicast=(1 << ctas) - 1)
+        k.mbarrier.wait(full, 0, scope="cluster")
+        k.tcgen05.mma(d, a, b, accumulate=0)
+        k.tcgen05.commit(done)
+    with k.role("stores", 0):
+        k.mbarrier.wait(done, 0)
+        for part in range(8):
+            k.mem.store(tile[k.lane_id + 32 * part], 1.0)
+        _fence(k, fence)
+        k.sync_warp()
+        with k.elected():
+            k.bulk.store(Out[ds(k.cluster_rank * 256, 256)], tile)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+    k.cluster.sync()
+    memory.free()
+
+
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("ctas", [1, 2])
+@pytest.mark.parametrize("fence", ["shared::cta", "all"])
+def test_what_comes_after_a_copy_counts_by_a_fence_for_this_memory_alone(
+    fence: Kind, ctas: int, strict: Strict
+) -> None:
+    """Who knows of the stores, which together cover what was copied, knows of that (A28)."""
+    assert check(refilled.build(fence=fence, ctas=ctas), strict=strict).verdict == "proved"
+    report = check(refilled.build(fence="", ctas=ctas), strict=strict)
+    assert report.verdict == "failed"
+    assert report.rules == {"race", "proxy-fence"}
+    fence_finding = next(f for f in report.findings if f.rule == "proxy-fence")
+    places = {loc.line for loc in fence_finding.locations}
+    assert places == {line(refilled, "k.mem.store(tile"), line(refilled, "k.bulk.store(Out")}

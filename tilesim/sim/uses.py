@@ -42,9 +42,8 @@ def note_uses(code: Code, mir: Mir) -> None:
     )  # fmt: skip
     code.spare_mbarriers = _spare_mbarriers(mir)
     orders = mir.all_of(fx.Orders)
-    code.fences_own = _reaches_peers(mir) and any(
-        not {"async.own", "half.own"}.isdisjoint(e.targets) for _, e in mir.all_of(fx.Crosses)
-    )
+    own = (e for _, e in mir.all_of(fx.Crosses) if {"async.own", "half.own"} & {*e.targets})
+    code.fences_own = kernel.cluster_size > 1 and any(own) and _reaches_peers(mir)
     code.forgets = any(t.contents is not None for t in kernel.tensors) or any(
         e.unknown for _, e in mir.all_of(fx.Defines)
     )

@@ -61,6 +61,14 @@ class Components:
         """The row of what the generic proxy sees in shared memory alone."""
         return ROWS + 2 * self.own
 
+    def also(self, row: int, own_row: int) -> int:
+        """Where the row begins about fences for one memory alone (H9), which is ``own_row``, or for
+        shared memory (H18), in which what is not known in the one that begins at ``row`` may be
+        known; 0 if there is none."""
+        if self.near and row == self.size:
+            return self.near_row * self.size
+        return own_row * self.size if row == SHARED * self.size else 0
+
     def of_shared(self, clock: Clock) -> Clock:
         """What a clock knows of accesses to shared memory, and of the order of events."""
         known, size = clock.copy(), self.size

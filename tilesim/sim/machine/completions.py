@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.storage import Memory
 
 #: remembered answers about bytes that completed accesses vouch for
 _VOUCHED = 4096
@@ -51,19 +52,26 @@ class Completions:
                         record.precedes(write, footprint)
 
     def over(
-        self, footprint: Footprint, other: Footprint, record: Access,
+        self, memory: Memory, footprint: Footprint, other: Footprint, record: Access,
         rows: dict[tuple[bool, bool], int], clock: Clock, *, writes: bool,
     ) -> bool:  # fmt: skip
         """Whether ``record`` is known through accesses that came after it to all bytes that it
         shares with an access to ``footprint``, which ``writes``: only then reads count as well.
 
-        ``rows`` are those of the accessor's clock by kind of access.
+        ``rows`` are those of the accessor's clock by kind of access; fences for this ``memory``
+        alone have one of their own.
         """
+        also = self._machine.components.also
+
+        def knows(at: int, access: Access) -> bool:
+            row = rows[access.asynchronous, access.write]
+            own = also(row, memory.own_row)
+            known = clock[row + at] >= access.tick
+            return bool(known or (own and clock[own + at] >= access.tick))
+
+        later = (record.later or {}).items()
         known = tuple(
-            part
-            for (at, part), access in (record.later or {}).items()
-            if (writes or access.write)
-            and clock[rows[access.asynchronous, access.write] + at] >= access.tick
+            part for (at, part), access in later if (writes or access.write) and knows(at, access)
         )
         if not known:
             return False

@@ -176,7 +176,7 @@ class RaceDetector:
                     memory, row, record, clock
                 ):
                     if record.later and self._over(
-                        footprint, other, record, rows, clock, writes=False
+                        memory, footprint, other, record, rows, clock, writes=False
                     ):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
@@ -255,7 +255,7 @@ class RaceDetector:
                 ):
                     if (
                         record.later
-                        and self._over(footprint, other, record, rows, clock, writes=True)
+                        and self._over(memory, footprint, other, record, rows, clock, writes=True)
                     ) or accepted_unfenced(access, record, clock):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
@@ -266,7 +266,7 @@ class RaceDetector:
                     memory, row, record, clock
                 ):
                     if record.later and self._over(
-                        footprint, other, record, rows, clock, writes=True
+                        memory, footprint, other, record, rows, clock, writes=True
                     ):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
@@ -304,17 +304,9 @@ class RaceDetector:
             each(memory, footprint, own, warp.part.clock)
         warp.spread, warp.part = parts, part
 
-    def _also_in(self, memory: Memory, row: int) -> int:
-        """The row about fences for this memory alone (H9), or for shared memory (H18), in which
-        what is not known in ``row`` may be known; 0 if there is none."""
-        rows, size = self.machine.components, self.machine.components.size
-        if rows.near and row == size:
-            return rows.near_row * size
-        return memory.own_row * size if row == SHARED * size else 0
-
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known in the other one either."""
-        also = self._also_in(memory, row)
+        also = self.machine.components.also(row, memory.own_row)
         return not also or bool(clock[also + record.component] < record.tick)
 
     def _check_global(
@@ -416,7 +408,8 @@ class RaceDetector:
             self._check_superseded(memory, footprint, access, record, clock)
             return
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
-        also = self._also_in(memory, row) if memory.mbarriers is not None else 0
+        near = memory.mbarriers is not None
+        also = machine.components.also(row, memory.own_row) if near else 0
         for at in (row, also) if also else (row,):
             if published_also(record, clock, at) or known_as_one(record, other, clock, at):
                 return
@@ -488,7 +481,7 @@ class RaceDetector:
             if (
                 near
                 and before.later
-                and self._over(footprint, other, before, rows, clock, writes=True)
+                and self._over(memory, footprint, other, before, rows, clock, writes=True)
             ):
                 continue
             self._conflict(memory, footprint, access, other, before, clock)
