@@ -23,11 +23,9 @@ def kept(function: Callable[[K], R]) -> Callable[[K], R]:
     @wraps(function)
     def answer(owner: K) -> R:
         known: dict[str, R] = owner.__dict__
-        try:
-            return known[key]
-        except KeyError:
-            found = known[key] = function(owner)
-            return found
+        if key not in known:
+            known[key] = function(owner)
+        return known[key]
 
     return answer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
@@ -108,11 +107,9 @@ def _once(key: str, method: Callable[[Op], object]) -> Callable[[Op], object]:
     @wraps(method)
     def answer(op: Op) -> object:
         known = op.__dict__
-        try:
-            return known[key]
-        except KeyError:
-            found = known[key] = method(op)
-            return found
+        if key not in known:
+            known[key] = method(op)
+        return known[key]
 
     return answer
 
@@ -211,12 +208,16 @@ class Op:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Computation(Op, ABC):
-    """Base of instructions that do nothing but compute registers, of their operands alone."""
+class Computation(Op):
+    """Base of instructions that do nothing but compute registers, of their operands alone.
 
-    @abstractmethod
+    No `abc.ABC`, nor are the classes below: whether an instruction is one is asked of each, again
+    and again, and of those Python code answers that.
+    """
+
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         """The values of its results; ``value`` gives an operand's, of each lane."""
+        raise NotImplementedError(self.mnemonic)
 
     def compute_many(self, _value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         """The same for many warps at once; None if that has to be computed warp by warp.
@@ -231,26 +232,26 @@ class Computation(Op, ABC):
         return self.compute(inputs.lanes)
 
 
-class Symmetric(ABC):
+class Symmetric:
     """Mixed into instructions that may compute the same of two operands, whichever comes first."""
 
     @property
-    @abstractmethod
     def symmetric(self) -> bool:
         """Whether this one does."""
+        raise NotImplementedError
 
 
-class Rearranges(ABC):
+class Rearranges:
     """Mixed into instructions of which a lane stores what other lanes have in registers."""
 
     @property
-    @abstractmethod
     def count(self) -> int:
         """Registers of each lane."""
+        raise NotImplementedError
 
-    @abstractmethod
     def rows(self, registers: Sequence[PerLane]) -> PerLane:
         """What lanes store, (32, 8) of 16 bits, of what the registers hold in each."""
+        raise NotImplementedError
 
 
 def operand_names(cls: type) -> tuple[str, ...]:
