@@ -113,6 +113,10 @@ def is_float(expr: Expr) -> bool:
     return Typing().type_of(expr) in ("f32", "f64")
 
 
+#: under which `Typing` keeps what it says of operations
+_FACTS = ".facts"
+
+
 @dataclass(frozen=True)
 class Typing(Keeper):
     """Types and ranges of expressions, which are kept for those that are made of others.
@@ -130,28 +134,30 @@ class Typing(Keeper):
 
     def type_of(self, expr: Expr) -> CType:
         """The type of an expression."""
-        return self._facts(expr)[0]
+        return self.facts(expr)[0]
 
     def interval(self, expr: Expr) -> Interval | None:
         """Bounds of an integer expression's value; None if it is no integer."""
-        return _bounds(*self._facts(expr))
+        return bounds(*self.facts(expr))
 
     def wraps(self, expr: Expr) -> bool:
         """Whether the mathematical value of an operation may lie outside of its integer type."""
-        kind, found = self._facts(expr)
-        return kind in LIMITS and (found is None or _bounds(kind, found) is not found)
+        kind, found = self.facts(expr)
+        return kind in LIMITS and (found is None or bounds(kind, found) is not found)
 
-    def _facts(self, expr: Expr) -> Facts:
+    def facts(self, expr: Expr) -> Facts:
         """The type of an expression, and bounds before the result is wrapped; None if nothing is
         known."""
-        leaf = _OF_LEAVES.get(type(expr))
-        if leaf is not None:
-            return leaf(self, expr)
-        known: dict[int, tuple[Expr, Facts]] = self.__dict__.setdefault(".facts", {})
-        found = known.get(id(expr))
-        if found is None:
-            found = known[id(expr)] = expr, self._of_operation(expr)
-        return found[1]
+        leaf = type(expr)
+        if leaf in _OF_LEAVES:
+            return _OF_LEAVES[leaf](self, expr)
+        own, place = self.__dict__, id(expr)
+        if _FACTS not in own:
+            own[_FACTS] = {}
+        known: dict[int, tuple[Expr, Facts]] = own[_FACTS]
+        if place not in known:
+            known[place] = expr, self._of_operation(expr)
+        return known[place][1]
 
     def _of_variable(self, var: Var) -> Facts:
         if var.name in self.tokens:
@@ -183,13 +189,14 @@ class Typing(Keeper):
             case Binary(op, lhs, rhs):
                 if op in COMPARE:
                     return "s32", (0, 1)
-                (one, first), (other, second) = self._facts(lhs), self._facts(rhs)
-                a, b = _bounds(one, first), _bounds(other, second)
-                found = None if a is None or b is None else _combine(op, a, b)
-                return binary_type(op, one, other), found
+                (one, first), (other, second) = self.facts(lhs), self.facts(rhs)
+                a, b = bounds(one, first), bounds(other, second)
+                if a is None or b is None or op not in _INTERVALS:
+                    return binary_type(op, one, other), None
+                return binary_type(op, one, other), _INTERVALS[op](a, b)
             case Unary(op, operand):
-                own, known = self._facts(operand)
-                inner = _bounds(own, known)
+                own, known = self.facts(operand)
+                inner = bounds(own, known)
                 if op == "not":
                     return "s32", (0, 1)
                 if inner is None:
@@ -230,10 +237,13 @@ _OF_LEAVES: Mapping[type[Expr], Callable[[Typing, Any], Facts]] = {
 }
 
 
-def _bounds(kind: CType, found: Interval | None) -> Interval | None:
-    """Bounds of a value in a type, where it lies within ``found`` before it wraps."""
-    limits = LIMITS.get(kind)
-    if found is None or limits is None:
+def bounds(kind: CType, found: Interval | None) -> Interval | None:
+    """Bounds of a value in a type, where it lies within ``found`` before it wraps; None if the type
+    is none of integers."""
+    if kind not in LIMITS:
+        return None
+    limits = LIMITS[kind]
+    if found is None:
         return limits
     return found if limits[0] <= found[0] and found[1] <= limits[1] else limits
 
@@ -248,12 +258,6 @@ _BOUNDS: dict[str, Callable[[int, int, int], Interval]] = {
     ">=": lambda a, b, c: (max(a, c), b),
 }
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-
-def _combine(op: str, a: Interval, b: Interval) -> Interval | None:
-    """Bounds of ``a op b``; None where they are of no use."""
-    rule = _INTERVALS.get(op)
-    return None if rule is None else rule(a, b)
 
 
 def _product(a: Interval, b: Interval) -> Interval:
@@ -296,6 +300,7 @@ def _shift_right(a: Interval, b: Interval) -> Interval | None:
     return min(ends), max(ends)
 
 
+#: bounds of ``a op b`` of those of a and b; None where they are of no use
 _INTERVALS: dict[str, Callable[[Interval, Interval], Interval | None]] = {
     "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
-from tilesim.ir.expr import Base, Const, Expr, Special, Var
-from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import GlobalTensor, Mbar, View
@@ -74,7 +73,7 @@ def mentions_of(instruction: Instruction) -> Mentions:
     op = instruction.what
     if isinstance(op, Op):
         guard, found = instruction.guard, _mentioning(op)
-        return found if guard is None else found._replace(tested=mentioned(guard))
+        return found if guard is None else Mentions(mentioned(guard), found.used, found.operands)
     cond = condition(instruction)
     return Mentions(_NOTHING if cond is None else mentioned(cond), _NOTHING, ())
 
@@ -83,42 +82,45 @@ def mentions_of(instruction: Instruction) -> Mentions:
 def _mentioning(op: Op) -> Mentions:
     """What the operands of an instruction mention."""
     found: list[tuple[str, object, frozenset[str]]] = []
-    values = vars(op)
+    used = _NOTHING
+    values = op.__dict__
     for name in OPERANDS[type(op)]:
         value = values[name]
-        if not isinstance(value, _WITHOUT):
-            each = isinstance(value, Expr)
-            names = _named_in(value) if each else mentioned(*expressions_in(value))
-            if names:
-                found.append((name, value, names))
-    if len(found) == 1:
-        return Mentions(_NOTHING, found[0][2], tuple(found))
-    used = _NOTHING.union(*[names for _, _, names in found])
+        if isinstance(value, Expr):
+            names = mentioned(value)
+        elif isinstance(value, _WITHOUT):
+            continue
+        else:
+            names = _NOTHING.union(*map(mentioned, expressions_in(value)))
+        if names:
+            found.append((name, value, names))
+            used = used | names if used else names
     return Mentions(_NOTHING, used, tuple(found))
 
 
-def mentioned(*expressions: Expr) -> frozenset[str]:
-    """What expressions are made of, as `Mentions` has it."""
-    if len(expressions) == 1:
-        return _named_in(expressions[0])
-    return _NOTHING.union(*map(_named_in, expressions))
-
-
 @kept
-def _named_in(expr: Expr) -> frozenset[str]:
-    found = []
-    for part in walk_expr(expr):
-        if isinstance(part, Var):
-            found.append(part.name)
-        elif isinstance(part, Special):
-            found.append(f"%{part.name}")
-        elif isinstance(part, Base):
-            found.append(f"&{part.name}")
-    return frozenset(found) if found else _NOTHING
+def mentioned(expr: Expr) -> frozenset[str]:
+    """What an expression is made of, as `Mentions` has it."""
+    match expr:
+        case Var(name):
+            return frozenset((name,))
+        case Binary(_, lhs, rhs):
+            first, second = mentioned(lhs), mentioned(rhs)
+            return first | second if first and second else first or second
+        case Unary(_, operand):
+            return mentioned(operand)
+        case Select(cond, then, other):
+            return mentioned(cond) | mentioned(then) | mentioned(other)
+        case Special(name):
+            return frozenset((f"%{name}",))
+        case Base(name):
+            return frozenset((f"&{name}",))
+        case _:
+            return _NOTHING
 
 
 #: operands that are no expressions and have none
-_WITHOUT = (int, str, Const, type(None))
+_WITHOUT = (int, str, type(None))
 
 
 @kept

@@ -83,7 +83,7 @@ class _Splitting:
             access = word_access(op.effects())
             if access is not None and access.sem != "weak":
                 # lanes may tell what they know at words of their own, and learn there
-                where = mentioned(*expressions_in(access.view))
+                where = frozenset[str]().union(*map(mentioned, expressions_in(access.view)))
                 if self._differs(where):
                     self._add(number, _ALL)
         for number in self._crowds():

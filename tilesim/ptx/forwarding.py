@@ -14,14 +14,15 @@ is computed of it, and of that only counts what it is made of. What nobody reads
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
-from tilesim.ir.dataflow import Mentions, mentions_of, operand_expressions, registers_set
+from tilesim.ir.arithmetic import LIMITS, Interval, Typing, bounds, integer_limits, join_types
+from tilesim.ir.dataflow import Mentions, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
     Base,
@@ -39,12 +40,14 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tmem import TmemView
 from tilesim.ptx.compute import Compute, Data, Exchange
+from tilesim.ptx.listing import Listing
 from tilesim.ptx.quotients import as_quotient
 
 #: operators and operands of an expression that takes the place of a register
@@ -60,14 +63,14 @@ Values: TypeAlias = Mapping[str, Expr]
 
 
 def forward(
-    graph: FlowGraph, code: list[Instruction], given: Collection[str], gone: Collection[int]
+    graph: FlowGraph, listing: Listing, given: Collection[str], gone: Collection[int]
 ) -> Typing:
-    """Puts into ``code``, the instructions of ``graph``, what registers hold in place of them, but
-    for those of ``given``, so that it does the same; what is known of registers from then on.
+    """Puts into ``listing``, the instructions of ``graph``, what registers hold in place of them,
+    but for those of ``given``, so that it does the same; what is known of registers from then on.
 
     ``gone``: the instructions that are left out.
     """
-    forwarding = _Forwarding(graph, code, given, gone)
+    forwarding = _Forwarding(graph, listing, given, gone)
     for block in graph.order:
         forwarding.walk(block)
     typing = graph.mir.typing
@@ -84,18 +87,17 @@ class _Held:
         #: by register, those that hold what is made of it
         self._parts_of: dict[str, list[str]] = {}
 
-    def note(self, name: str, value: Expr, parts: list[Expr]) -> None:
-        """A register holds the value of an expression, which has these parts."""
-        if self._is_made_of(name, parts):
+    def note(self, name: str, value: Expr, names: frozenset[str]) -> None:
+        """A register holds the value of an expression, which mentions these."""
+        if self._is_made_of(name, names):
             self.values[name] = value
 
-    def note_data(self, name: str, sources: tuple[Expr, ...]) -> None:
+    def note_data(self, name: str, sources: tuple[Expr, ...], names: frozenset[str]) -> None:
         """A register holds what no expression says, and is made of that."""
-        if self._is_made_of(name, [part for source in sources for part in walk(source)]):
+        if self._is_made_of(name, names):
             self.made_of[name] = sources
 
-    def _is_made_of(self, name: str, parts: list[Expr]) -> bool:
-        names = {part.name for part in parts if isinstance(part, Var)}
+    def _is_made_of(self, name: str, names: frozenset[str]) -> bool:
         if name in names:
             return False
         for other in names:
@@ -113,87 +115,86 @@ class _Forwarding:
     """A walk through blocks, each before those that follow it but for loops."""
 
     def __init__(
-        self, graph: FlowGraph, code: list[Instruction], given: Collection[str],
-        gone: Collection[int],
-    ) -> None:  # fmt: skip
-        self._graph, self._code, self._given, self._gone = graph, code, given, gone
-        self._uses: Counter[str] = Counter()
-        #: by register, the instructions that set it
-        self._setters: dict[str, list[int]] = {}
-        for number, instruction in enumerate(code):
-            if number not in gone:
-                tested, used, _ = mentions_of(instruction)
-                self._uses.update(tested | used)
-                if isinstance(instruction.what, Op):
-                    for var in registers_set(instruction.what):
-                        self._setters.setdefault(var.name, []).append(number)
+        self, graph: FlowGraph, listing: Listing, given: Collection[str], gone: Collection[int]
+    ) -> None:
+        self._graph, self._listing, self._given, self._gone = graph, listing, given, gone
+        #: by register: how many instructions read it, and how many set it
+        self._uses: defaultdict[str, int] = defaultdict(int)
+        self._setters: defaultdict[str, int] = defaultdict(int)
+        #: registers that hold what a lane has got from another one
+        self._of_lanes: set[str] = set()
+        known: set[str] = set()
+        for number, instruction in enumerate(listing.code):
+            if number in gone:
+                continue
+            for name in listing.names[number]:
+                self._uses[name] += 1
+            for name in listing.sets[number]:
+                self._setters[name] += 1
+            if isinstance(instruction.what, Shuffle | Exchange):
+                self._of_lanes |= listing.sets[number]
+            if not isinstance(instruction.what, Data):
+                known |= listing.sets[number]
         #: what registers hold that are set once, to what is the same from then on; and where
         self._always: dict[str, tuple[int, Expr]] = {}
         #: registers that hold what nobody knows wherever they are set
-        self._unknown = {
-            name
-            for name, setters in self._setters.items()
-            if all(isinstance(code[number].what, Data) for number in setters)
-        }
+        self._unknown = self._setters.keys() - known
         #: least and greatest values of registers that are set once
         self.ranges: dict[str, Interval] = {}
         self._typing = replace(graph.mir.typing, ranges=self.ranges, any_scalar=True)
 
     def walk(self, block: int) -> None:
         """The instructions of a block."""
-        held = _Held()
+        held, listing, always = _Held(), self._listing, self._always
         for number in self._graph.blocks[block]:
             if number in self._gone:
                 continue
-            old = self._code[number]
-            mentions = mentions_of(old)
-            for names in mentions[:2]:
-                for name in names:
-                    at, value = self._always.get(name, _NEVER)
-                    if value is not None and self._graph.dominates(at, block):
-                        held.values[name] = value
-            new = self._code[number] = self._with(old, mentions, held)
+            values: dict[str, Expr] = {}
+            for name in listing.names[number]:
+                if name in always and self._graph.dominates(always[name][0], block):
+                    held.values[name] = always[name][1]
+                if name in held.values:
+                    values[name] = held.values[name]
+            old = listing.code[number]
+            new = self._with(old, listing.mentions[number], values, held)
+            if new is not old:
+                listing.put(number, new)
             if isinstance(new.what, Op):
-                for var in registers_set(new.what):
-                    held.forget(var.name)
+                for name in listing.sets[number]:
+                    held.forget(name)
                 if new.guard is None:
-                    self._note(new.what, block, held)
+                    self._note(new.what, listing.names[number], block, held)
 
-    def _note(self, op: Op, block: int, held: _Held) -> None:
-        """An instruction has set registers."""
-        if isinstance(op, Data | Computation):
+    def _note(self, op: Op, names: frozenset[str], block: int, held: _Held) -> None:
+        """An instruction that mentions these has set registers."""
+        if isinstance(op, Assign):
+            self._note_value(op, names, block, held)
+        elif isinstance(op, Data | Computation):
+            # of what another lane has got, the order says whether two compute the same
+            if (isinstance(op, Data) and op.partly) or not self._of_lanes.isdisjoint(names):
+                return
             operands = operand_expressions(op)
-            if (isinstance(op, Data) and op.partly) or self._of_other_lanes(operands):
-                return
             for result in registers_set(op):
-                held.note_data(result.name, operands)
-        elif isinstance(op, Assign) and op.var.name not in self._given:
-            name, value, parts = op.var.name, self._value(op), [*walk(op.value)]
-            if value is None or any(map(_divides, parts)):
-                return
-            uses = self._uses[name]
-            if not _is_short(value) and (uses > _OFTEN or (uses > 1 and not _is_step(value))):
-                return
-            if len(parts) > _MOST:
-                return
-            if len(self._setters[name]) == 1 and not any(map(_varies, parts)):
-                self._always[name] = block, value
-            held.note(name, value, parts)
+                held.note_data(result.name, operands, names)
 
-    def _of_other_lanes(self, operands: Iterable[Expr]) -> bool:
-        """Whether something is computed of what a lane has got from another one: in what order
-        says whether the two compute the same, so that is not to be lost."""
-        names = (part.name for operand in operands for part in walk(operand)
-                 if isinstance(part, Var))  # fmt: skip
-        setters = (n for name in names for n in self._setters.get(name, ()))
-        return any(isinstance(self._code[n].what, Shuffle | Exchange) for n in setters)
+    def _note_value(self, op: Assign, names: frozenset[str], block: int, held: _Held) -> None:
+        name = op.var.name
+        value = None if name in self._given else self._value(op)
+        if value is None or _size(op.value) > _MOST:
+            return
+        uses = self._uses[name]
+        if uses > 1 and not _is_short(value) and (uses > _OFTEN or not _is_step(value)):
+            return
+        if self._setters[name] == 1 and not any(map(_varies, names)):
+            self._always[name] = block, value
+        held.note(name, value, names)
 
     def _value(self, assign: Assign) -> Expr | None:
         """What the register of an assignment holds from then on; None if no expression says it."""
         var, value, typing = assign.var, assign.value, self._typing
         if var.name in typing.tokens:
             return None
-        once = len(self._setters[var.name]) == 1
+        once = self._setters[var.name] == 1
         if isinstance(value, Var) and value.name not in typing.tokens and value.dtype == var.dtype:
             if once and value.name in self._unknown:
                 self._unknown.add(var.name)
@@ -210,10 +211,10 @@ class _Forwarding:
 
     # ------------------------------------------------------------------ instructions
 
-    def _with(self, instruction: Instruction, mentions: Mentions, held: _Held) -> Instruction:
+    def _with(
+        self, instruction: Instruction, mentions: Mentions, values: Values, held: _Held
+    ) -> Instruction:
         """An instruction that takes what registers hold."""
-        known = held.values
-        values = {name: known[name] for name in mentions.tested | mentions.used if name in known}
         what, guard = instruction.what, instruction.guard
         if isinstance(what, Data):
             what = _of_sources(what, held)
@@ -258,7 +259,7 @@ class _Forwarding:
         plain = all(isinstance(s, Var | Const) for s in compute.sources)
         if not plain or name not in self._unknown or source.dtype != result.dtype:
             return compute
-        if len(self._setters[result.name]) == 1:
+        if self._setters[result.name] == 1:
             self._unknown.add(result.name)
         return Assign(var=result, value=source, loc=compute.loc)
 
@@ -283,7 +284,7 @@ class _Forwarding:
                 return value if new is address else replace(value, address=new)
             case tuple():
                 items = tuple([self._operand(item, values) for item in value])
-                return value if all(map(_is, items, value)) else items
+                return value if all(map(is_, items, value)) else items
             case _:
                 return value
 
@@ -325,17 +326,18 @@ class _Forwarding:
             _OtherTypeError: something may wrap elsewhere.
         """
         typing = self._typing
-        if all(a is b or typing.type_of(a) == typing.type_of(b) for a, b in operands):
+        known = [typing.facts(part) for pair in operands for part in pair]
+        (first, _), (other, _), *_ = known
+        (last, _), (other_last, _) = known[-2:]
+        if first == other and last == other_last:
             return new
-        for side in zip(*operands, strict=True):
-            kinds = [typing.type_of(part) for part in side]
-            kind = kinds[0] if len(kinds) == 1 else join_types(kinds[0], kinds[1])
+        intervals = [bounds(*part) for part in known[1::2]]
+        for kind in (join_types(first, last), join_types(other, other_last)):
             if kind not in LIMITS:
                 raise _OtherTypeError
             low, high = LIMITS[kind]
-            for _, part in operands:
-                known = typing.interval(part)
-                if known is None or known[0] < low or known[1] > high:
+            for interval in intervals:
+                if interval is None or interval[0] < low or interval[1] > high:
                     raise _OtherTypeError
         if typing.wraps(old) or typing.wraps(new):
             raise _OtherTypeError
@@ -389,17 +391,22 @@ def _is_step(value: Expr) -> bool:
     return isinstance(value, Binary) and isinstance(value.lhs, Var) and isinstance(value.rhs, Const)
 
 
-def _varies(part: Expr) -> bool:
-    """Whether a part of an expression has other values later, or one for each lane."""
-    if isinstance(part, Special):
-        return part.name in ("thread_id", "lane_id")
-    return isinstance(part, Var)
+def _varies(name: str) -> bool:
+    """Whether something that is mentioned has other values later, or one for each lane."""
+    return name[0] not in "%&" or name in ("%thread_id", "%lane_id")
 
 
-def _divides(part: Expr) -> bool:
-    """Whether a part of an expression may divide by zero."""
-    return isinstance(part, Binary) and part.op in ("//", "%") and not constant(part.rhs)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+@kept
+def _size(expr: Expr) -> int:
+    """Operators and operands of an expression; too many if it may divide by zero."""
+    match expr:
+        case Binary("//" | "%", _, rhs) if not constant(rhs):
+            return _MOST + 1
+        case Binary(_, lhs, rhs):
+            return 1 + _size(lhs) + _size(rhs)
+        case Unary(_, operand):
+            return 1 + _size(operand)
+        case Select(cond, then, other):
+            return 1 + _size(cond) + _size(then) + _size(other)
+        case _:
+            return 1

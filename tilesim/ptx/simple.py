@@ -10,12 +10,12 @@ that only sets registers from others sets, and nobody reads, is left out.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilesim.ir.blocking import evaluated
-from tilesim.ir.dataflow import mentioned, mentions_of, registers_set, sets_only
+from tilesim.ir.dataflow import mentions_of, registers_set, sets_only
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
@@ -25,6 +25,7 @@ from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.renumber import renumbered
 from tilesim.ptx.compute import Data
 from tilesim.ptx.forwarding import forward
+from tilesim.ptx.listing import Listing
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,13 @@ class _Choice:
 def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
     """``mir`` with predicates in place of what they are told by, and what registers hold in place
     of them, but for those of ``given``. It does the same."""
-    graph, code = graph_of(mir), [*mir.code]
-    for number, short in _shortened(mir):
-        code[number] = short
-    again = {number for block in graph.blocks for number in _set_again(code, block)}
-    typing = forward(graph, code, given, again)
-    unread = _unread(graph, code, again)
+    graph, listing = graph_of(mir), Listing(mir.code)
+    for block in graph.blocks:
+        _shorten(listing, block)
+    again = _set_again(graph, listing, ())
+    typing = forward(graph, listing, given, again)
+    unread = _unread(graph, listing, again)
+    code = listing.code
     instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(unread, ())
     for block in graph.blocks:
         left = _left(code, block, unread)
@@ -106,42 +108,50 @@ def _may_precede(instruction: Instruction, product: Instruction) -> bool:
     return plain and sets_only(what) and sets.isdisjoint(mentions_of(product).used)
 
 
-def _unread(graph: FlowGraph, code: Sequence[Instruction], again: Collection[int]) -> set[int]:
+def _unread(graph: FlowGraph, listing: Listing, again: Collection[int]) -> set[int]:
     """What sets registers that nobody reads but what is left out as well, as ``again`` is, or that
     are set again before, or to what they hold."""
-    found = {n for block in graph.blocks for n in _set_again(code, block, again)}
-    named = [{*one.tested, *one.used} for one in map(mentions_of, code)]
-    readers = Counter(name for n, names in enumerate(named) if n not in found for name in names)
-    left = {n: i.what for n, i in enumerate(code) if n not in found and _only_computes(i.what)}
-    while more := {n for n, what in left.items() if _is_unread(what, readers)}:
-        found |= more
-        for number in more:
-            del left[number]
-            readers.subtract(named[number])
+    found = _set_again(graph, listing, again)
+    readers, setters = defaultdict[str, int](int), defaultdict[str, list[int]](list)
+    left: list[int] = []
+    for number, instruction in enumerate(listing.code):
+        if number not in found:
+            for name in listing.names[number]:
+                readers[name] += 1
+            if _only_computes(instruction.what):
+                left.append(number)
+                for name in listing.sets[number]:
+                    setters[name].append(number)
+    while left:
+        number = left.pop()
+        read = any(readers[name] for name in listing.sets[number])
+        if number in found or (read and not _same(listing.code[number].what)):
+            continue
+        found.add(number)
+        for name in listing.names[number]:
+            readers[name] -= 1
+            if not readers[name]:
+                left += setters[name]
     return found
 
 
-def _set_again(
-    code: Sequence[Instruction], block: Sequence[int], known: Collection[int] = ()
-) -> Iterator[int]:
+def _set_again(graph: FlowGraph, listing: Listing, known: Collection[int]) -> set[int]:
     """What sets registers of which its lanes set all again before anybody reads one; ``known`` are
     among them."""
-    later: set[str] = set()
-    for number in reversed(block):
-        if number in known:
-            yield number
-            continue
-        instruction = code[number]
-        what = instruction.what
-        if isinstance(what, Op):
-            results = {var.name for var in registers_set(what)}
+    found = {*known}
+    for block in graph.blocks:
+        later: set[str] = set()
+        for number in reversed(block):
+            if number in known:
+                continue
+            instruction, results = listing.code[number], listing.sets[number]
             if results and results <= later and _is_replaced(instruction):
-                yield number
+                found.add(number)
                 continue
             if instruction.guard is None:
                 later |= results
-        tested, used, _ = mentions_of(instruction)
-        later -= tested | used
+            later -= listing.names[number]
+    return found
 
 
 def _is_replaced(instruction: Instruction) -> bool:
@@ -157,37 +167,36 @@ def _is_replaced(instruction: Instruction) -> bool:
 
 def _only_computes(what: Op | Control) -> bool:
     """Whether an instruction does nothing but compute registers."""
-    return isinstance(what, Assign | Computation | Data) and sets_only(what)
+    return isinstance(what, Assign) or (isinstance(what, Computation | Data) and sets_only(what))
 
 
-def _is_unread(what: Op | Control, readers: Mapping[str, int]) -> bool:
-    assert isinstance(what, Op)
-    if isinstance(what, Assign) and _same(what):
-        return True
-    return not any(readers[var.name] for var in registers_set(what))
+def _same(what: Op | Control) -> bool:
+    """Whether an assignment leaves its register as it is."""
+    match what:
+        case Assign(var=Var(name), value=Var(same)):
+            return name == same
+        case _:
+            return False
 
 
-def _same(assign: Assign) -> bool:
-    return isinstance(assign.value, Var) and assign.value.name == assign.var.name
-
-
-def _shortened(mir: Mir) -> Iterator[tuple[int, Instruction]]:
-    """The instructions that another predicate decides as well, with that."""
-    for block in graph_of(mir).blocks:
-        choices = _Choices()
-        for number in block:
-            instruction = mir.code[number]
+def _shorten(listing: Listing, block: Sequence[int]) -> None:
+    """Puts what other predicates are told by in place of them."""
+    choices = _Choices()
+    for number in block:
+        instruction, names = listing.code[number], listing.names[number]
+        if not choices.keys().isdisjoint(names):
             short = _with_flags(instruction, choices)
             if short is not instruction:
-                yield number, short
-            what = instruction.what
-            found = None
-            if isinstance(what, Assign) and instruction.guard is None:
-                found = _choice(what, choices)
-            for var in registers_set(what) if isinstance(what, Op) else ():
-                choices.forget(var.name)
-            if found is not None and isinstance(what, Assign) and found.flag != what.var:
-                choices.note(what.var.name, found)
+                listing.put(number, short)
+        what = instruction.what
+        found = None
+        if isinstance(what, Assign) and instruction.guard is None and len(names) <= 1:
+            found = _choice(what, choices)
+        if choices:
+            for name in listing.sets[number]:
+                choices.forget(name)
+        if found is not None and isinstance(what, Assign) and found.flag != what.var:
+            choices.note(what.var.name, found)
 
 
 class _Choices(dict[str, _Choice]):
@@ -214,14 +223,12 @@ class _Choices(dict[str, _Choice]):
 
 
 def _choice(assign: Assign, choices: Mapping[str, _Choice]) -> _Choice | None:
-    """What is assigned, if one predicate decides it."""
+    """What is assigned, if one predicate decides it; at most one register is mentioned."""
     match assign.value:
         case Const(int() as value) if 0 <= value < 1 << assign.var.dtype.bits:
             return _Choice(None, value, value)
         case _:
             pass
-    if len(mentioned(assign.value)) != 1:
-        return None
     var = next((part for part in walk(assign.value) if isinstance(part, Var)), None)
     if var is None:
         return None

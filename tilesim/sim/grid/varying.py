@@ -23,7 +23,8 @@ def varying_registers(mir: Mir) -> frozenset[str]:
     of: dict[str, list[str]] = {}
     for op in mir.ops():
         results = [result.name for result in registers_set(op)]
-        named = mentioned(*operand_expressions(op)) if results else frozenset()
+        exprs = operand_expressions(op) if results else ()
+        named = frozenset[str]().union(*map(mentioned, exprs))
         if not named.isdisjoint(_OF_THE_GRID):
             found.update(results)
         for name in named:
