@@ -43,7 +43,7 @@ def registers_set(op: Op) -> tuple[Var, ...]:
 def operand_expressions(op: Op) -> tuple[Expr, ...]:
     """All expressions in the operands of an instruction; a register that it sets only is none."""
     values = [getattr(op, name) for name in OPERANDS[type(op)]]
-    return tuple(expr for value in values for expr in expressions_in(value))
+    return tuple([expr for value in values for expr in expressions_in(value)])
 
 
 class Mentions(NamedTuple):
@@ -331,19 +331,19 @@ def _register(name: str, setter: int) -> str:
     return f"{_VARIABLE}{name}@{setter}"
 
 
-def expressions_in(value: object) -> Iterator[Expr]:
+def expressions_in(value: object) -> tuple[Expr, ...]:
     """The expressions in an operand: offsets, indices, ranks, or the operand itself."""
     match value:
-        case View() | Mbar():
-            yield from value.operands
-        case TmemView() as tmem:
-            yield tmem.address
-        case tuple() as items:
-            yield from (i for i in items if isinstance(i, Expr))
         case Expr() as expr:
-            yield expr
+            return (expr,)
+        case View() | Mbar():
+            return value.operands
+        case tuple() as items:
+            return tuple([i for i in items if isinstance(i, Expr)])
+        case TmemView() as tmem:
+            return (tmem.address,)
         case _:
-            pass
+            return ()
 
 
 def tensors_read(effect: fx.Effect) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import cast
 
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.kept import kept
@@ -38,11 +39,7 @@ class Constants:
         self, kernel: Kernel, parameter_value: Callable[[str, int, int], Expr | None]
     ) -> None:
         self._parameter_value = parameter_value
-        self._sets: dict[str, Step | None] = {}
-        for step in kernel.code:
-            for register in set_by(step):
-                again = register.name in self._sets or step.guard is not None
-                self._sets[register.name] = None if again else step
+        self._setters = naming(kernel).setters
         self._known: dict[str, int | Symbol | None] = {}
         self._code = kernel.code
 
@@ -95,11 +92,15 @@ class Constants:
         return found if isinstance(found, Symbol) else None
 
     def setter(self, operand: Flat) -> Step | None:
-        """The only instruction that sets a register, if it is the only one."""
-        return self._sets.get(operand.name) if isinstance(operand, Register) else None
+        """The only instruction that sets a register, and always does."""
+        return self._setter(operand.name) if isinstance(operand, Register) else None
+
+    def _setter(self, name: str) -> Step | None:
+        steps = self._setters.get(name, ())
+        return steps[0] if len(steps) == 1 and steps[0].guard is None else None
 
     def _computed(self, name: str, depth: int) -> int | Symbol | None:
-        step = self._sets.get(name)
+        step = self._setter(name)
         if step is None or depth > _DEEPEST or len(step.operands) < 2:
             return None
         if step.opcode.startswith("ld.param"):
@@ -238,7 +239,33 @@ def set_by(step: Step) -> tuple[Register, ...]:
 @kept
 def operands_named(step: Step) -> list[tuple[Register, ...]]:
     """The registers that an instruction names, for each operand."""
-    return [(o,) if isinstance(o, Register) else named(o) for o in step.operands]
+    return [(o,) if type(o) is Register else named(o) for o in step.operands]
+
+
+class Naming:
+    """Where a kernel names its registers; guards do not count."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        #: by name, in the order of the code: registers, and the instructions that name them
+        self.registers: dict[str, Register] = {}
+        self.numbers: dict[str, list[int]] = {}
+        #: by name, the instructions that set it
+        self.setters: dict[str, list[Step]] = {}
+        for number, step in enumerate(kernel.code):
+            for found in operands_named(step):
+                for register in found:
+                    name = register.name
+                    if name not in self.numbers:
+                        self.registers[name], self.numbers[name] = register, []
+                    self.numbers[name].append(number)
+            for register in set_by(step):
+                self.setters.setdefault(register.name, []).append(step)
+
+
+@kept
+def naming(kernel: Kernel) -> Naming:
+    """Where a kernel names its registers."""
+    return Naming(kernel)
 
 
 def registers(operand: Flat) -> tuple[Register, ...]:
@@ -276,6 +303,8 @@ def _all(
     of: Callable[[Flat], tuple[Register, ...]], items: tuple[Flat, ...]
 ) -> tuple[Register, ...]:
     """Those of all items, most of which are registers."""
+    if {*map(type, items)} == {Register}:
+        return cast(tuple[Register, ...], items)
     found: list[Register] = []
     for item in items:
         if isinstance(item, Register):

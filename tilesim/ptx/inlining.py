@@ -60,15 +60,16 @@ class _Frame:
     """A function in one of the places where it is called: what its names mean there.
 
     ``prefix`` begins the names of its registers; ``bound`` are the caller's variables for its
-    parameters; ``starts`` says where its instructions went, its end among them.
+    parameters; ``names`` and ``operands`` are what those of scopes are, the latter by their identity;
+    ``starts`` says where its instructions went, its end among them.
     """
 
     function: Function
     prefix: str
     bound: Mapping[str, Variable]
     depth: int
-    known: dict[tuple[int, str], Flat] = field(default_factory=dict)
-    compound: dict[tuple[int, int], Flat] = field(default_factory=dict)
+    names: dict[tuple[int, str], Flat] = field(default_factory=dict)
+    operands: dict[tuple[int, int], Flat] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
 
 
@@ -87,7 +88,10 @@ class _Flattening:
     def kernel(self) -> Kernel:
         params = {p.name: p for p in self._entry.params}
         self._inline(self._entry, "", params, 0)
-        code = tuple(self._with_targets(step, frame) for step, frame in self._code)
+        code = tuple([
+            self._with_targets(step, frame) if step.base in ("bra", "brx") else step
+            for step, frame in self._code
+        ])  # fmt: skip
         shared, size = self._layout()
         return Kernel(
             self._entry, code, self._registers, shared, size, self._module.files, self._variables
@@ -104,21 +108,21 @@ class _Flattening:
         assert function.body is not None
         frame = _Frame(function, prefix, bound, depth)
         for number, instruction in enumerate(function.body.code):
-            frame.starts[number] = len(self._code)
-            if len(self._code) > _LARGEST:
+            frame.starts[number] = place = len(self._code)
+            if place > _LARGEST:
                 raise self._fail(instruction.place, "with its calls the kernel is too large")
-            if instruction.base == "call":
+            if instruction.opcode[:4] == "call" and instruction.base == "call":
                 self._call(instruction, frame)
             else:
                 self._add(instruction, frame)
         frame.starts[len(function.body.code)] = len(self._code)
 
     def _add(self, instruction: Instruction, frame: _Frame) -> None:
-        guard = self._guard(instruction, frame)
-        opcode = instruction.opcode
+        guard = None if instruction.guard is None else self._guard(instruction, frame)
+        opcode, scope, known = instruction.opcode, instruction.scope, frame.operands
         operands = tuple([
-            self._name(operand.text, instruction, frame) if isinstance(operand, syntax.Name)
-            else self._compound(operand, instruction, frame)
+            known[key] if (key := (scope, id(operand))) in known
+            else self._known(key, operand, instruction, frame)
             for operand in instruction.operands
         ])  # fmt: skip
         if frame.depth and instruction.base == "ret":
@@ -142,8 +146,6 @@ class _Flattening:
 
     def _with_targets(self, step: Step, frame: _Frame) -> Step:
         """Labels are negative numbers within their function until all is inlined."""
-        if step.base not in ("bra", "brx"):
-            return step
         operands = tuple(_placed(operand, frame.starts) for operand in step.operands)
         return Step(step.opcode, operands, step.guard, step.place, step.located)
 
@@ -151,10 +153,9 @@ class _Flattening:
 
     def _name(self, name: str, instruction: Instruction, frame: _Frame) -> Flat:
         key = instruction.scope, name
-        found = frame.known.get(key)
-        if found is None:
-            found = frame.known[key] = self._resolve(name, instruction, frame)
-        return found
+        if key not in frame.names:
+            frame.names[key] = self._resolve(name, instruction, frame)
+        return frame.names[key]
 
     def _resolve(self, name: str, instruction: Instruction, frame: _Frame) -> Flat:
         body = frame.function.body
@@ -195,14 +196,13 @@ class _Flattening:
             self._variables[name] = named
         return Symbol(named)
 
-    def _compound(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
+    def _known(
+        self, key: tuple[int, int], operand: syntax.Operand, at: Instruction, frame: _Frame
+    ) -> Flat:
         """As `_operand`, once for operands that are spelled alike: the reader makes one object of
         these, and vectors of accumulators are long."""
-        key = at.scope, id(operand)
-        known = frame.compound.get(key)
-        if known is None:
-            known = frame.compound[key] = self._operand(operand, at, frame)
-        return known
+        found = frame.operands[key] = self._operand(operand, at, frame)
+        return found
 
     def _operand(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
         match operand:

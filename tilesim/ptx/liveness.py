@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilesim.ptx.constants import operands_named, read_by, registers, set_by
+from tilesim.ir.kept import kept
+from tilesim.ptx.constants import naming, operands_named, read_by, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Nothing, Register, Step, Target
 
 #: after these control does not go on to the next instruction, unless a guard forbids them
 _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
+_JUMPS = frozenset({"bra", "brx"})
+
+
+@kept
+def entered(kernel: Kernel) -> frozenset[int]:
+    """The instructions that some branch goes to."""
+    return frozenset(n for step in kernel.code if step.base in _JUMPS for n in targets(step))
 
 
 def targets(step: Step) -> list[int]:
     """The instructions that a branch may go to."""
     result: list[int] = []
-    if step.base not in ("bra", "brx"):
+    if step.base not in _JUMPS:
         return result
     for operand in step.operands:
         items = operand.items if isinstance(operand, Items) else (operand,)
@@ -26,20 +34,20 @@ def targets(step: Step) -> list[int]:
 def only_padding(kernel: Kernel, registers: Collection[Register]) -> frozenset[Register]:
     """Those of ``registers`` that are only packed with others (``mov.b64 whole, {part, register}``)
     for readers that all leave that part of the whole out (``mov.b64 {part, _}, whole``)."""
-    readers: dict[str, list[Step]] = {}
-    for step in kernel.code:
-        for name in read_by(step):
-            readers.setdefault(name, []).append(step)
+    numbers = naming(kernel).numbers
+
+    def readers(name: str) -> list[Step]:
+        return [step for n in numbers[name] if name in read_by(step := kernel.code[n])]
 
     def left_out(step: Step, register: Register) -> bool:
         match step.base, step.operands:
             case "mov", (Register(name=whole), Items(items)):
                 parts = [k for k, item in enumerate(items) if item == register]
-                return all(_leaves_out(r, parts, len(items)) for r in readers.get(whole, ()))
+                return all(_leaves_out(r, parts, len(items)) for r in readers(whole))
             case _:
                 return False
 
-    return frozenset(r for r in registers if all(left_out(s, r) for s in readers.get(r.name, ())))
+    return frozenset(r for r in registers if all(left_out(s, r) for s in readers(r.name)))
 
 
 def _leaves_out(step: Step, parts: Collection[int], count: int) -> bool:
@@ -73,10 +81,13 @@ class Interference:
     def __init__(self, kernel: Kernel, names: Collection[str]) -> None:
         self.bit = {name: 1 << i for i, name in enumerate(names)}
         self._read_late = 0
-        for step in kernel.code:
+        products = {n: step for n, step in enumerate(kernel.code) if step.base == "wgmma"}
+        for step in products.values():
             if step.opcode.startswith("wgmma.mma_async") and isinstance(step.operands[1], Items):
                 self._read_late |= self._bits(registers(step.operands[1]))
-        masks = [self._masks(step) for step in kernel.code]
+        masks = [_NONE] * len(kernel.code)
+        for number in {*products}.union(*map(naming(kernel).numbers.__getitem__, names)):
+            masks[number] = self._masks(kernel.code[number])
         after = _live_after(kernel, masks)
         self.of = dict.fromkeys(self.bit, 0)
         by_bit = {bit: name for name, bit in self.bit.items()}
@@ -91,8 +102,6 @@ class Interference:
     def _masks(self, step: Step) -> _Masks:
         if step.opcode.startswith("wgmma.wait_group"):
             return _Masks(0, self._read_late, 0, 0)
-        if self.bit.keys().isdisjoint([r.name for found in operands_named(step) for r in found]):
-            return _NONE
         results = set_by(step)
         sets = self._bits(results)
         first = {r.name for r in registers(step.operands[0])} if sets else set()

@@ -29,6 +29,8 @@ _REGISTERS: dict[int, DType] = {
 }  # fmt: skip
 
 
+#: what names in MIR have none of
+_STRANGE = re.compile(r"\W")
 #: a mask of all lanes
 _EVERY = 0xFFFFFFFF
 
@@ -127,9 +129,8 @@ class Lowering:
                 raise self.unsupported("a result is no register")
 
     def _variable(self, register: str, kind: str) -> Var:
-        known = self._of_registers.get(register)
-        if known is not None:
-            return known
+        if register in self._of_registers:
+            return self._of_registers[register]
         name, kind = self.tiles.stands_for(register, kind)
         found = self.variables.get(name)
         if found is None:
@@ -174,7 +175,7 @@ class Lowering:
         return found
 
     def _free(self, name: str) -> str:
-        plain = re.sub(r"\W", "_", name.lstrip("%"))
+        plain = _STRANGE.sub("_", name.lstrip("%"))
         chosen, number = plain, 0
         while chosen in self._names:
             number += 1
@@ -222,9 +223,9 @@ class Lowering:
 
     def value(self, operand: Flat, width: int = 64) -> Expr:
         """An operand that is read; constants with the bits of ``width``."""
-        if isinstance(operand, Register):
-            return self._variable(operand.name, operand.type)
         match operand:
+            case Register(name, kind):
+                return self._variable(name, kind)
             case Integer(number):
                 return Const(number & (1 << width) - 1)
             case Float(bits, size):

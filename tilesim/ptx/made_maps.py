@@ -57,6 +57,8 @@ class MadeMaps:
         self.fields: set[str] = set()
         copies = []
         for step in launched.kernel.code:
+            if step.base != "tensormap":
+                continue
             if step.opcode.startswith("tensormap.replace"):
                 self.fields.add(step.qualifiers[2])
                 if step.qualifiers[2] == "global_address":

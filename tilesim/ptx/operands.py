@@ -67,32 +67,51 @@ def _wrapped(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+class _Known(dict[str, Operand]):
+    """Operands by their texts, blanks around them among these, as far as they need no cursor."""
+
+    def __missing__(self, text: str) -> Operand:
+        plain = text.strip()
+        operand = self.get(plain) or _quickly(plain or "?")
+        if operand is None:
+            raise _NotPlainError
+        self[text] = self[plain] = operand
+        return operand
+
+
+class _NotPlainError(Exception):
+    """An operand is to be read token by token."""
+
+
 class Operands:
     """Reads operands; equal texts give one object."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
-        self._known: dict[str, Operand] = {}
+        self._known = _Known()
 
     def read(self, start: int, end: int) -> tuple[Operand, ...]:
         """The operands between two offsets, separated by commas."""
-        source = self._text.text[start:end]
+        source, known = self._text.text[start:end], self._known
+        if "{" not in source:
+            try:
+                return tuple([known[text] for text in source.split(",")])
+            except _NotPlainError:
+                pass
         if not source or source.isspace():
             return ()
-        known, found = self._known, []
+        found: list[Operand] = []
         position, size, match = 0, len(source), _PIECE.match
         while position < size:
             piece = match(source, position)
             if piece is None:
                 return self._all(Cursor(self._text, start, end))
             text = piece[1]
-            operand = known.get(text)
-            if operand is None:
-                operand = _quickly(text)
-                if operand is None:
-                    first = start + piece.start(1)
-                    operand = self._alone(first, first + len(text))
-                known[text] = operand
+            try:
+                operand = known[text]
+            except _NotPlainError:
+                first = start + piece.start(1)
+                operand = known[text] = self._alone(first, first + len(text))
             found.append(operand)
             position = piece.end()
         if source.endswith(","):
@@ -236,7 +255,6 @@ def _quickly(text: str) -> Operand | None:
         items = [_quickly(item.strip() or "?") for item in text[1:-1].split(",")]
         known = tuple(item for item in items if isinstance(item, Name | Integer))
         return Vector(known) if len(known) == len(items) else None
-    text = text.rstrip()
     if _NAME.fullmatch(text):
         return None if text in _RESERVED else Name(text)
     if _INTEGER.fullmatch(text):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tilesim.ir import types
 from tilesim.ir.memory import GlobalTensor, Pointed
-from tilesim.ptx.constants import Constants
+from tilesim.ptx.constants import Constants, naming
 from tilesim.ptx.contents import bytes_of
 from tilesim.ptx.flat import Flat, Kernel, Register, Symbol
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
@@ -51,19 +51,17 @@ def _chosen(kernel: Kernel, constants: Constants) -> Iterator[str]:
     """The parameters from whose address one is made of which the text does not say the place."""
     own = {formal.name for formal in kernel.entry.params}
     known: dict[str, str] = {}  #: by register the parameter of which it is a place
-    steps = [s for s in kernel.code if s.operands and isinstance(s.operands[0], Register)]
-    before = -1
-    while before < len(known):
-        before = len(known)
-        for step in steps:
-            target, *sources = step.operands
-            named = {name for s in sources if (name := _named(s, known)) in own}
-            if not named or not isinstance(target, Register):
-                continue
-            if constants.parameter(target) is None:
-                yield from named
-            else:
-                known[target.name] = named.pop()
+    left = [step for step in kernel.code if Symbol in map(type, step.operands[1:])]
+    while left:
+        target, *sources = left.pop().operands
+        named = {name for s in sources if (name := _named(s, known)) in own}
+        if not named or not isinstance(target, Register):
+            continue
+        if constants.parameter(target) is None:
+            yield from named
+        elif target.name not in known:
+            known[target.name] = named.pop()
+            left += (kernel.code[number] for number in naming(kernel).numbers[target.name])
 
 
 def _named(source: Flat, known: Mapping[str, str]) -> str | None:

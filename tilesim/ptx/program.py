@@ -28,13 +28,13 @@ from tilesim.ptx import (
 )
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.compute import Data
-from tilesim.ptx.constants import operands_named, set_by
+from tilesim.ptx.constants import naming
 from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
-from tilesim.ptx.liveness import only_padding, targets
-from tilesim.ptx.lowering import Lowering
+from tilesim.ptx.liveness import entered, only_padding
+from tilesim.ptx.lowering import Lowering, Rule
 from tilesim.ptx.names import readable
 from tilesim.ptx.nulls import without_null_tests
 from tilesim.ptx.simple import simple
@@ -67,13 +67,13 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     kernel = flatten(module, entry)
     prepared = launched(kernel, launch, module.target)
     low = Lowering(prepared, module.file)
-    waits, entered = spins(kernel), {n for step in kernel.code for n in targets(step)}
+    waits, places = spins(kernel), entered(kernel)
     for step in kernel.code:
-        if step.opcode.startswith("wgmma.mma_async"):
+        if step.base == "wgmma" and step.opcode.startswith("wgmma.mma_async"):
             low.at(step)
             rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
-    together = Together()
+    rules, together = _Rules(low), Together()
     code = together.code
     code += _missing(low, warps)
     code += (Instruction(what, None, "", warps) for what in _never_set(low, kernel))
@@ -81,7 +81,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     for number, step in enumerate(kernel.code):
         starts.append(len(code))
         low.at(step)
-        if number in entered:
+        if number in places:
             low.accessed.clear()
             together.end()
         found = waits.get(number)
@@ -91,9 +91,11 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             continue
         if step.base in ("bra", "brx", "wgmma"):
             low.accessed.clear()
-        guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
-        lowered = _lowered(low, step, spin=found is not None)
-        if low.tiles.named(step):
+        guard = None
+        if step.guard is not None and step.base not in ("bra", "brx", *_TRAPS):
+            guard = _guard(low, step)
+        lowered = _lowered(rules, step, spin=found is not None)
+        if number in low.tiles.numbers:
             lowered = [*low.accesses(step), *_in_tiles(low, lowered)]
         for what in lowered:
             together.add(Instruction(what, guard, "", warps))
@@ -123,9 +125,8 @@ def _missing(low: Lowering, warps: tuple[int, ...]) -> Iterator[Instruction]:
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
     them where half of a register does not matter. Where nobody takes that half, it may be 0."""
-    sets = {register.name for step in kernel.code for register in set_by(step)}
-    uses = {r: None for step in kernel.code for found in operands_named(step) for r in found}
-    never = [register for register in uses if register.name not in sets]
+    where = naming(kernel)
+    never = [register for name, register in where.registers.items() if name not in where.setters]
     padding = only_padding(kernel, never)
     for register in never:
         low.at(kernel.code[0])
@@ -179,22 +180,47 @@ def _in_tiles(low: Lowering, ops: Iterable[_What]) -> Iterator[_What]:
             yield Data(opcode=op.mnemonic, results=tiled, sources=tiled, partly=True, loc=op.loc)
 
 
-def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
+class _Rules(dict[str, Rule]):
+    """What makes instructions, by opcode."""
+
+    def __init__(self, low: Lowering) -> None:
+        super().__init__()
+        self.low = low
+
+    def __missing__(self, opcode: str) -> Rule:
+        self[opcode] = found = self.low.rule(opcode) or self._without_one(opcode)
+        return found
+
+    def _without_one(self, opcode: str) -> Rule:
+        if self.low.forms.of(opcode) is not None:
+            return lambda low, step: spelled(low, step) or ()
+        if operation(opcode) is not None:
+            return rules_registers.compute
+        if is_data(opcode):
+            return rules_registers.data
+        raise self.low.unsupported(
+            "this instruction is not modelled", "see the page on PTX for what is"
+        )
+
+
+def _lowered(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
     """What an instruction becomes; targets are numbers of instructions of the kernel.
 
     Raises:
         PtxError: it has not the operands of the instruction.
     """
     try:
-        return _by_its_rule(low, step, spin=spin)
+        return _by_its_rule(rules, step, spin=spin)
     except TilesimError:
         raise
     except (IndexError, ValueError) as error:  # rules take operands apart by their number
-        raise low.malformed(f"{len(step.operands)} operands are none of this form") from error
+        what = f"{len(step.operands)} operands are none of this form"
+        raise rules.low.malformed(what) from error
 
 
-def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
+def _by_its_rule(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
     """As `_lowered`, of an instruction with the operands that it has."""
+    low = rules.low
     if step.base == "bra":
         return [_branch(low, step)]
     if step.base == "brx":
@@ -205,27 +231,18 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[_What]:
         what = f"the kernel executes {step.base}"
         return [Trap(cond=cond, what=what, aborts=True, loc=low.loc)]
     first = step.operands[0] if step.operands else None
-    place = low.constants.parameter(first) if isinstance(first, Register) else None
-    if place is not None and place.variable.name not in low.launched.variables:
-        return []  # the address of a parameter is followed by `Constants`
+    if isinstance(first, Register):
+        place = low.constants.parameter(first)
+        if place is not None and place.variable.name not in low.launched.variables:
+            return []  # the address of a parameter is followed by `Constants`
+        if first.name in low.workspace:
+            return [_workspace(low, step, low.workspace[first.name])]
     if spin:
         return list(rules_registers.wait(low, step))
-    if isinstance(first, Register) and (part := low.workspace.get(first.name)) is not None:
-        return [_workspace(low, step, part)]
     step = rules_launch_control.in_halves(step)
-    rule = low.rule(step.opcode)
-    if rule is not None:
-        found = list(rule(low, step))
-        before, low.before = low.before, []
-        return [*before, *found]
-    read = spelled(low, step)
-    if read is not None:
-        return read
-    if operation(step.opcode) is not None:
-        return list(rules_registers.compute(low, step))
-    if is_data(step.opcode):
-        return list(rules_registers.data(low, step))
-    raise low.unsupported("this instruction is not modelled", "see the page on PTX for what is")
+    found = rules[step.opcode](low, step)
+    before, low.before = low.before, []
+    return [*before, *found]
 
 
 def _workspace(low: Lowering, step: Step, part: workspace.Part) -> Op:

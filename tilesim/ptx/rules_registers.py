@@ -29,48 +29,45 @@ _MACHINE = frozenset({
 })  # fmt: skip
 
 
-def compute(low: Lowering, step: Step) -> Iterator[Op]:
+def compute(low: Lowering, step: Step) -> list[Op]:
     """An instruction whose operation is known."""
     found = operation(step.opcode)
     assert found is not None
-    results = _results(step.operands[0])
-    sources = step.operands[1:]
+    target, *sources = step.operands
     if len(sources) == 3 and found.name in ("min.float", "max.float"):
-        yield from _extreme_of_three(low, step)
-        return
+        return _extreme_of_three(low, step)
     if len(sources) != len(found.sources):
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
     widths = [*zip(sources, found.sources, strict=True)]
     values = tuple([low.value(o, w) for o, w in widths])
-    kept = tuple([low.register(r) for r in results])
-    simple = expressions(found, values) if all(low.fits(o, w) for o, w in widths) else None
+    kept = tuple([low.register(r) for r in _results(target)])
+    simple = expressions(found, values) if all([low.fits(o, w) for o, w in widths]) else None
     if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
-        for var, value in zip(kept, simple, strict=False):
-            yield Assign(var=var, value=value, loc=low.loc)
-        return
-    yield Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)
+        pairs = zip(kept, simple, strict=False)
+        return [Assign(var=var, value=value, loc=low.loc) for var, value in pairs]
+    return [Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)]
 
 
-def _extreme_of_three(low: Lowering, step: Step) -> Iterator[Op]:
+def _extreme_of_three(low: Lowering, step: Step) -> list[Op]:
     """The first of two steps leaves in the result what the second one takes, so a source that is
     the result comes first; the order does not matter otherwise."""
     target, *sources = step.operands
     first, second, third = sorted(sources, key=lambda source: source != target)
-    yield from compute(low, replace(step, operands=(target, first, second)))
-    yield from compute(low, replace(step, operands=(target, target, third)))
+    return [
+        *compute(low, replace(step, operands=(target, first, second))),
+        *compute(low, replace(step, operands=(target, target, third))),
+    ]
 
 
 def _results(operand: Flat) -> tuple[Flat, ...]:
     return (operand.first, operand.second) if isinstance(operand, Both) else (operand,)
 
 
-def data(low: Lowering, step: Step) -> Iterator[Data]:
+def data(low: Lowering, step: Step) -> list[Data]:
     """An instruction that computes with elements."""
-    results = tuple(low.register(r) for r in registers(step.operands[0]))
-    sources = tuple(
-        low.value(r) for operand in step.operands[1:] for r in registers(operand)
-    )  # fmt: skip
-    yield Data(opcode=step.opcode, results=results, sources=sources, loc=low.loc)
+    results = tuple([low.register(r) for r in registers(step.operands[0])])
+    sources = tuple([low.value(r) for operand in step.operands[1:] for r in registers(operand)])
+    return [Data(opcode=step.opcode, results=results, sources=sources, loc=low.loc)]
 
 
 @rule("redux.sync")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate, count
+from operator import add
 from typing import NoReturn
 
 from tilesim.ptx.errors import PtxError
@@ -14,7 +16,6 @@ _COMMENT = re.compile(r'"[^"\n]*+"|//[^\n]*+|/\*.*?\*/|/\*', re.DOTALL)
 _ASSEMBLY = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
 _LOC = re.compile(r"^\s*+\.loc\s[^\n]*+", re.MULTILINE)
 _INSIDE = re.compile(r"[^\n]")
-_NEWLINE = re.compile(r"\n")
 #: the text of a token is in the group of its kind
 _TOKEN = re.compile(
     r"""\s*+(?:
@@ -48,7 +49,9 @@ class Text:
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
-        self._starts = [0, *(m.end() for m in _NEWLINE.finditer(text))]
+        ends = accumulate(map(len, text.split("\n")))
+        #: where lines begin: behind the others, and as many ends of lines
+        self._starts = [0, *map(add, ends, count(1))]
         self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(_without_locs, text))
 
     def _blank(self, found: re.Match[str]) -> str:
@@ -57,7 +60,7 @@ class Text:
             return comment
         if comment == "/*":
             self.fail(found.start(), "the comment that starts here has no end", "add */")
-        return _INSIDE.sub(" ", comment)
+        return _blanks(comment)
 
     def place(self, offset: int) -> Place:
         """Line and column of an offset."""
@@ -79,7 +82,13 @@ _BLANK = re.compile(r"\s*+")
 
 
 def _without_locs(assembly: re.Match[str]) -> str:
-    return _LOC.sub(lambda found: _INSIDE.sub(" ", found[0]), assembly[0])
+    source = assembly[0]
+    return _LOC.sub(lambda found: _blanks(found[0]), source) if ".loc" in source else source
+
+
+def _blanks(source: str) -> str:
+    """As many lines and characters without anything in them."""
+    return _INSIDE.sub(" ", source) if "\n" in source else " " * len(source)
 
 
 class Cursor:

@@ -9,7 +9,7 @@ from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.constants import named, set_by
 from tilesim.ptx.flat import Both, Flat, Kernel, Not, Register, Target
 from tilesim.ptx.lanes import Value, apply
-from tilesim.ptx.liveness import targets
+from tilesim.ptx.liveness import entered
 from tilesim.ptx.syntax import Integer
 
 
@@ -28,13 +28,13 @@ def spins(kernel: Kernel) -> dict[int, Spin]:
     that gives the same in every turn (no counter), nobody jumps in between, and the branch is taken
     if and only if the try_wait fails.
     """
-    entered = {n for step in kernel.code for n in targets(step)}
+    places = entered(kernel)
     found: dict[int, Spin] = {}
     for back, step in enumerate(kernel.code):
         match step.base, step.operands, step.guard:
             case "bra", (Target(head),), (Register() | Not()) if head < back:
                 wait = _wait_in(kernel, head, back)
-                if wait is None or any(n in entered for n in range(head + 1, back + 1)):
+                if wait is None or any(n in places for n in range(head + 1, back + 1)):
                     continue
                 if _same_every_turn(kernel, head, back) and _repeats(kernel, head, wait, back):
                     found[wait] = found[back] = Spin(wait, back)

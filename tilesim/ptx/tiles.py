@@ -14,7 +14,7 @@ from tilesim.ir.effects import Effect, UsesFragment
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.ptx.constants import Constants, operands_named, registers, set_by
+from tilesim.ptx.constants import Constants, naming, operands_named, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Register, Step
 from tilesim.ptx.liveness import Interference
 from tilesim.ptx.syntax import Float, Integer
@@ -96,13 +96,12 @@ class Tiles:
         for tile in tiles:
             for name in tile:
                 self._together.join(self._registers.root(tile[0]), self._registers.root(name))
-        self._tiles = {self._tile(name) for tile in tiles for name in tile}
-        #: by register: see `of`
-        self._known: dict[str, str | None] = {}
-        #: the registers of all tiles
-        self._parts = frozenset(
-            name for name in (*self._registers.names, *self._together.names) if self.of(name)
-        ).union(*tiles)
+        found = {self._tile(name) for tile in tiles for name in tile}
+        names = {*self._registers.names, *self._together.names}.union(*tiles)
+        #: by register, the tile that it is part of
+        self._of = {name: tile for name in names if (tile := self._tile(name)) in found}
+        #: the instructions that name such registers
+        self.numbers = frozenset[int]().union(*map(naming(kernel).numbers.__getitem__, self._of))
 
     def _coalesce(self, kernel: Kernel, moves: Sequence[tuple[str, str]], parts: set[str]) -> None:
         """Joins the registers that moves connect with ``parts`` of tiles and that can be one."""
@@ -128,25 +127,12 @@ class Tiles:
 
     def of(self, name: str) -> str | None:
         """A name of the tile that a register belongs to; None: it is part of none."""
-        if name not in self._known:
-            tile = self._tile(name)
-            self._known[name] = tile if tile in self._tiles else None
-        return self._known[name]
+        return self._of.get(name)
 
     def stands_for(self, name: str, kind: str) -> tuple[str, str]:
         """The register that stands for this one, and its type."""
         tile = self.of(name)
         return (name, kind) if tile is None else (f"{tile}:", "b32")
-
-    def named(self, step: Step) -> bool:
-        """Whether an instruction names registers of tiles."""
-        parts = self._parts
-        if parts:
-            for found in operands_named(step):
-                for register in found:
-                    if register.name in parts:
-                        return True
-        return False
 
     def accessed(self, step: Step) -> Iterator[tuple[str, bool]]:
         """The tiles of which an instruction accesses registers, and whether it writes them."""

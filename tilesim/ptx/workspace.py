@@ -30,7 +30,7 @@ _BYTES = 8
 
 def named(kernel: Kernel) -> bool:
     """Whether a kernel asks for the address."""
-    special = {o.name for step in kernel.code for o in step.operands if isinstance(o, Special)}
+    special = {o.name for step in kernel.code for o in step.operands if type(o) is Special}
     return not special.isdisjoint(_HALVES)
 
 
