@@ -22,13 +22,13 @@ def joined(mir: Mir) -> Mir:
     graph = graph_of(mir)
     waits = {graph.blocks[x.tail][-1] for x in graph.loops if _waits(graph, x)}
     instead: dict[int, tuple[Instruction, ...]] = {}
-    for number, instruction in enumerate(mir.code):
-        if isinstance(branch := instruction.what, Branch):
-            polls = branch.polls or number in waits
-            instead[number] = (replace(instruction, what=replace(branch, polls=polls)),)
+    for number in waits:
+        branch = mir.code[number].what
+        if isinstance(branch, Branch) and not branch.polls:
+            instead[number] = (mir.code[number].doing(replace(branch, polls=True)),)
     for number in _places(graph):
         old = mir.code[number]
-        join = replace(old, what=Join(loc=old.loc), guard=None, counts=False)
+        join = Instruction(Join(loc=old.loc), None, old.role, old.warps, left_out=old.left_out)
         instead[number] = (join, *instead.get(number, (old,)))
     return renumbered(mir, instead)
 

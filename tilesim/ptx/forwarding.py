@@ -237,7 +237,7 @@ class _Forwarding:
                 new = self._put(index, values)
                 return what if new is index else replace(what, index=new)
             case Op():
-                if any(isinstance(effect, Gathers | Shuffles) for effect in what.effects()):
+                if not isinstance(what, Assign) and _meets_others(what):
                     # lanes may read what others have that have not come by
                     values = {n: v for n, v in values.items() if isinstance(v, Const)}
                 changes: dict[str, object] = {}
@@ -374,6 +374,11 @@ def _of_sources(data: Data, held: _Held) -> Data:
     if not sources or len(sources) > _MOST or sources == data.sources:
         return data
     return replace(data, sources=sources, composed=True)
+
+
+def _meets_others(op: Op) -> bool:
+    """Whether lanes do something together, or one reads what another one has."""
+    return any(isinstance(effect, Gathers | Shuffles) for effect in op.effects())
 
 
 def _is_short(value: Expr) -> bool:

@@ -60,8 +60,8 @@ class _Frame:
     """A function in one of the places where it is called: what its names mean there.
 
     ``prefix`` begins the names of its registers; ``bound`` are the caller's variables for its
-    parameters; ``names`` and ``operands`` are what those of scopes are, the latter by their identity;
-    ``starts`` says where its instructions went, its end among them.
+    parameters; ``names`` and ``operands`` are what those of its scopes mean, the latter by their
+    identity; ``starts`` says where its instructions went, its end among them.
     """
 
     function: Function

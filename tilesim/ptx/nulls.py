@@ -12,22 +12,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.ir.blocking import evaluated
-from tilesim.ir.expr import Const, Expr
-from tilesim.ir.mir import Branch, Instruction, Mir
+from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ir.mir import Branch, Control, Instruction, Mir
+from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.renumber import renumbered
-
-_POINTER_BITS = 64
+from tilesim.ir.types import DType
 
 
 def without_null_tests(mir: Mir) -> Mir:
     """``mir`` with jumps in place of branches that a null pointer decides."""
+    if not any(_is_null(instruction.what) for instruction in mir.code):
+        return mir
     given = _given(mir)
-    nulls: dict[str, Expr] = {
-        name: Const(0)
-        for name, assign in given.items()
-        if assign.value == Const(0) and assign.var.dtype.bits == _POINTER_BITS
-    }
+    nulls: dict[str, Expr] = {name: Const(0) for name, assign in given.items() if _is_null(assign)}
     if not nulls:
         return mir
     known = nulls | {
@@ -46,6 +44,15 @@ def without_null_tests(mir: Mir) -> Mir:
                 jump = replace(branch, cond=None, sense=True)
                 instead[number] = (replace(instruction, what=jump),) if taken else ()
     return renumbered(mir, instead)
+
+
+def _is_null(what: Op | Control) -> bool:
+    """Whether an instruction sets a register that may hold a pointer to zero."""
+    match what:
+        case Assign(var=Var(dtype=DType(bits=64)), value=Const(value)):
+            return not value
+        case _:
+            return False
 
 
 def _given(mir: Mir) -> dict[str, Assign]:

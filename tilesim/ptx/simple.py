@@ -82,7 +82,8 @@ def _left(code: list[Instruction], block: Sequence[int], unread: Collection[int]
             cycles[place] += what.cycles
     for number, more in cycles.items():
         if more:
-            code[number] = replace(code[number], left_out=more)
+            old = code[number]
+            code[number] = Instruction(old.what, old.guard, old.role, old.warps, left_out=more)
     return left
 
 
