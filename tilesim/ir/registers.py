@@ -59,11 +59,13 @@ def _tokens(ops: Iterable[Op]) -> frozenset[str]:
     found = set[str]()
     copies: list[tuple[str, str]] = []
     for op in ops:
+        if isinstance(op, Assign):
+            if isinstance(op.value, Var):
+                copies.append((op.value.name, op.var.name))
+            continue
         for effect in op.effects():
             if isinstance(effect, fx.Defines) and isinstance(effect.value, fx.Arrives):
                 found.add(effect.var.name)
-        if isinstance(op, Assign) and isinstance(op.value, Var):
-            copies.append((op.value.name, op.var.name))
     while more := {copy for source, copy in copies if source in found} - found:
         found |= more
     return frozenset(found)

@@ -107,12 +107,16 @@ class Constants:
             return self._loaded(step, name, depth)
         if step.base == "mov" and isinstance(step.operands[1], Items):
             return self._joined(step, step.operands[1].items, depth + 1)
-        values = [self.of(operand, depth + 1) for operand in step.operands[1:]]
-        if any(value is None for value in values):
-            return None
-        if any(isinstance(value, Symbol) for value in values):
+        values: list[int | Symbol] = []
+        for operand in step.operands[1:]:
+            value = self.of(operand, depth + 1)
+            if value is None:
+                return None
+            values.append(value)
+        numbers = [value for value in values if isinstance(value, int)]
+        if len(numbers) < len(values):
             return _moved(step, values)
-        return _result(step, name, [v for v in values if isinstance(v, int)])
+        return _result(step, name, numbers)
 
     def _joined(self, step: Step, items: tuple[Flat, ...], depth: int) -> int | None:
         """A register that is made of items of one size, the first one lowest."""
@@ -205,7 +209,7 @@ def _part(step: Step, name: str) -> tuple[int, int] | None:
     return place * width, width
 
 
-def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
+def _moved(step: Step, values: list[int | Symbol]) -> Symbol | None:
     """The address of a parameter that is moved, converted, or has a number added."""
     match step.base, values:
         case (("mov" | "cvta" | "cvt"), [Symbol() as symbol]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeAlias
 
 from tilesim.ir.quick import quick
@@ -96,26 +96,40 @@ Flat: TypeAlias = (
 )
 
 
+@cache
+def _parts(opcode: str) -> tuple[str, tuple[str, ...]]:
+    base, *qualifiers = opcode.split(".")
+    return base, tuple(qualifiers)
+
+
 @quick
 @dataclass(frozen=True)
 class Step:
-    """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it."""
+    """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it.
+
+    ``base`` is the opcode without qualifiers, and ``qualifiers`` are what follows its dots.
+    """
 
     opcode: str
+    base: str
+    qualifiers: tuple[str, ...]
     operands: tuple[Flat, ...]
     guard: Register | Not | None
     place: Place
     located: Located | None
 
-    @cached_property
-    def base(self) -> str:
-        """The opcode without qualifiers."""
-        return self.opcode.partition(".")[0]
+    @classmethod
+    def of(
+        cls, opcode: str, operands: tuple[Flat, ...], guard: Register | Not | None, place: Place,
+        located: Located | None,
+    ) -> Step:  # fmt: skip
+        """An instruction with this opcode."""
+        base, qualifiers = _parts(opcode)
+        return cls(opcode, base, qualifiers, operands, guard, place, located)
 
-    @cached_property
-    def qualifiers(self) -> tuple[str, ...]:
-        """What follows the opcode's dots."""
-        return tuple(self.opcode.split(".")[1:])
+    def as_if(self, opcode: str, operands: tuple[Flat, ...]) -> Step:
+        """Another instruction in its place."""
+        return Step.of(opcode, operands, self.guard, self.place, self.located)
 
     @property
     def operands_without_policy(self) -> tuple[Flat, ...]:

@@ -128,7 +128,7 @@ class _Flattening:
         if frame.depth and instruction.base == "ret":
             assert frame.function.body is not None
             opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
-        step = Step(opcode, operands, guard, instruction.place, instruction.located)
+        step = Step.of(opcode, operands, guard, instruction.place, instruction.located)
         typed = step.base in _TYPED and "bulk" not in step.qualifiers
         if typed and opcode.rpartition(".")[2] not in WIDTH:
             raise self._fail(instruction.place, f"{opcode} does not end with a type")
@@ -147,7 +147,7 @@ class _Flattening:
     def _with_targets(self, step: Step, frame: _Frame) -> Step:
         """Labels are negative numbers within their function until all is inlined."""
         operands = tuple(_placed(operand, frame.starts) for operand in step.operands)
-        return Step(step.opcode, operands, step.guard, step.place, step.located)
+        return Step.of(step.opcode, operands, step.guard, step.place, step.located)
 
     # ------------------------------------------------------------------ names
 
@@ -164,10 +164,13 @@ class _Flattening:
         while at is not None:
             number, scope = at, body.scopes[at]
             at = scope.parent
+            if (number, name) in frame.names:
+                return frame.names[number, name]
             if name in scope.registers:
                 full = f"{frame.prefix}{name}" + (f"#{number}" if number else "")
-                self._registers[full] = scope.registers[name]
-                return Register(full, scope.registers[name])
+                kind = self._registers[full] = scope.registers[name]
+                found = frame.names[number, name] = Register(full, kind)
+                return found
             if name in scope.variables:
                 variable = scope.variables[name]
                 full = f"{frame.prefix}{name}" + (f"#{number}" if number else "")
@@ -271,22 +274,22 @@ class _Flattening:
         guard = self._guard(at, frame)
         skip = len(self._code)
         if guard is not None:
-            self._code.append((Step("bra", (), guard, at.place, at.located), frame))
+            self._code.append((Step.of("bra", (), guard, at.place, at.located), frame))
         self._inline(function, f"{frame.prefix}{name}.{self._calls}:", bound, frame.depth + 1)
         if guard is not None:
             opposite = guard.operand if isinstance(guard, Not) else Not(guard)
-            end = Step("bra", (Target(len(self._code)),), opposite, at.place, at.located)
+            end = Step.of("bra", (Target(len(self._code)),), opposite, at.place, at.located)
             self._code[skip] = end, frame
 
     def _outside(self, at: Instruction, name: str, frame: _Frame) -> None:
         """A function that is only declared: it ends the kernel, prints, or is not known."""
         if name in PRINTS:
             results = tuple(self._operand(r, at, frame) for r in _parts(at)[0])
-            step = Step("call", results, self._guard(at, frame), at.place, at.located)
+            step = Step.of("call", results, self._guard(at, frame), at.place, at.located)
             self._code.append((step, frame))
             return
         if name in TRAPS:
-            step = Step("trap", (), self._guard(at, frame), at.place, at.located)
+            step = Step.of("trap", (), self._guard(at, frame), at.place, at.located)
             self._code.append((step, frame))
             return
         raise self._fail(

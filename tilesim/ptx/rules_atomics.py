@@ -63,7 +63,8 @@ def _as_seen(low: Lowering, step: Step) -> Step:
     elif seen:
         return step
     without = _WITHOUT_RESULT if seen else _WITHOUT_ORDER
-    return replace(step, opcode=".".join((step.base, *(without.get(q, q) for q in names))))
+    opcode = ".".join((step.base, *(without.get(q, q) for q in names)))
+    return step.as_if(opcode, step.operands)
 
 
 def _elements(low: Lowering, step: Step, dtype: DType, packed: int, kind: str) -> Iterator[Op]:
@@ -96,7 +97,7 @@ def _one(low: Lowering, step: Step, place: At, kind: str, dtype: DType) -> Atomi
     dropped = {*_VECTORS, kind, POLICY}
     names = [q for q in step.qualifiers if q not in dropped]
     opcode = ".".join(("red", *names, dtype.name))
-    (op,) = spelled(low, replace(step, opcode=opcode, operands=(place, Integer(0)))) or (None,)
+    (op,) = spelled(low, step.as_if(opcode, (place, Integer(0)))) or (None,)
     if not isinstance(op, Atomic) or op.op != "add":
         raise low.unsupported("this operation on floating-point numbers is not modelled")
     return op

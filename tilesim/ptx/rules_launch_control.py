@@ -51,7 +51,7 @@ def in_halves(step: Step) -> Step:
     if step.base not in ("ld", "st") or "b128" not in step.qualifiers:
         return step
     opcode = step.opcode.removesuffix(".b128") + ".v2.b64"
-    return replace(step, opcode=opcode, operands=tuple(map(halves, step.operands)))
+    return step.as_if(opcode, tuple(map(halves, step.operands)))
 
 
 @rule("mov.b128")

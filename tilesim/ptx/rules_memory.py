@@ -108,7 +108,7 @@ def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     passed = any(p.name in low.launched.variables for p in low.kernel.entry.params)
     parts = _PARTS | {"param"} if passed else _PARTS
     names = ("global" if name in parts else name for name in step.qualifiers)
-    access = replace(step, opcode=".".join((step.base, *names)))
+    access = step.as_if(".".join((step.base, *names)), step.operands)
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
         each = [op for part in _each(access) for op in _spelled(low, part)]
         whole = any(isinstance(o, At) and o.undivided for o in step.operands)
@@ -138,7 +138,7 @@ def _each(step: Step) -> Iterator[Step]:
         if isinstance(place.base, Symbol):
             moved = Symbol(place.base.variable, place.base.offset + at.offset)
             at = replace(place, base=moved, offset=0)
-        yield replace(step, opcode=opcode, operands=(item, at) if loads else (at, item))
+        yield step.as_if(opcode, (item, at) if loads else (at, item))
 
 
 @rule("st.async")

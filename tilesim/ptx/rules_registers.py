@@ -38,10 +38,10 @@ def compute(low: Lowering, step: Step) -> list[Op]:
         return _extreme_of_three(low, step)
     if len(sources) != len(found.sources):
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
-    widths = [*zip(sources, found.sources, strict=True)]
-    values = tuple([low.value(o, w) for o, w in widths])
-    kept = tuple([low.register(r) for r in _results(target)])
-    simple = expressions(found, values) if all([low.fits(o, w) for o, w in widths]) else None
+    values = tuple(map(low.value, sources, found.sources))
+    kept = tuple(map(low.register, _results(target)))
+    fits = all(map(low.fits, sources, found.sources))
+    simple = expressions(found, values) if fits else None
     if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
         pairs = zip(kept, simple, strict=False)
         return [Assign(var=var, value=value, loc=low.loc) for var, value in pairs]

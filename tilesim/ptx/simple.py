@@ -54,8 +54,9 @@ def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
     """``mir`` with predicates in place of what they are told by, and what registers hold in place
     of them, but for those of ``given``. It does the same."""
     graph, listing = graph_of(mir), Listing(mir.code)
+    flags = {var.name: var for var in mir.kernel.variables if var.dtype.kind == "pred"}
     for block in graph.blocks:
-        _shorten(listing, block)
+        _shorten(listing, block, flags)
     again = _set_again(graph, listing, ())
     typing = forward(graph, listing, given, again)
     unread = _unread(graph, listing, again)
@@ -180,8 +181,8 @@ def _same(what: Op | Control) -> bool:
             return False
 
 
-def _shorten(listing: Listing, block: Sequence[int]) -> None:
-    """Puts what other predicates are told by in place of them."""
+def _shorten(listing: Listing, block: Sequence[int], flags: Mapping[str, Var]) -> None:
+    """Puts what other predicates are told by in place of them; ``flags`` are all by name."""
     choices = _Choices()
     for number in block:
         instruction, names = listing.code[number], listing.names[number]
@@ -192,7 +193,7 @@ def _shorten(listing: Listing, block: Sequence[int]) -> None:
         what = instruction.what
         found = None
         if isinstance(what, Assign) and instruction.guard is None and len(names) <= 1:
-            found = _choice(what, choices)
+            found = _choice(what, names, choices, flags)
         if choices:
             for name in listing.sets[number]:
                 choices.forget(name)
@@ -223,21 +224,21 @@ class _Choices(dict[str, _Choice]):
                 del self[other]
 
 
-def _choice(assign: Assign, choices: Mapping[str, _Choice]) -> _Choice | None:
+def _choice(
+    assign: Assign, names: Collection[str], choices: Mapping[str, _Choice], flags: Mapping[str, Var]
+) -> _Choice | None:
     """What is assigned, if one predicate decides it; at most one register is mentioned."""
     match assign.value:
         case Const(int() as value) if 0 <= value < 1 << assign.var.dtype.bits:
             return _Choice(None, value, value)
         case _:
             pass
-    var = next((part for part in walk(assign.value) if isinstance(part, Var)), None)
-    if var is None:
-        return None
-    name = var.name
-    choice = choices.get(name)
-    if choice is None and var.dtype.kind == "pred":
-        choice = _Choice(var, 1, 0)
-    if choice is None:
+    name = next(iter(names), "")
+    if name in choices:
+        choice = choices[name]
+    elif name in flags:
+        choice = _Choice(flags[name], 1, 0)
+    else:
         return None
     found = []
     for value in (choice.then, choice.other):
