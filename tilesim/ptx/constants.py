@@ -23,6 +23,8 @@ NO_RESULT = frozenset({
 })  # fmt: skip
 #: of those the ones whose ``.red`` does
 _VOTES = frozenset({"bar", "barrier"})
+#: opcodes that may set a register to the address of a parameter
+ADDRESSING = frozenset({"mov", "cvta", "cvt", "add", "ld"})
 _STRONG_LOADS = frozenset({"relaxed", "acquire", "volatile", "ld_reduce"})
 #: other opcodes whose first operand is a register that they only read
 _READS_FIRST = "tcgen05.dealloc"

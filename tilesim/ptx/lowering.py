@@ -52,8 +52,6 @@ class Lowering:
         self.variables: dict[str, Var] = {}
         #: those of registers, by the names that these have in PTX
         self._of_registers: dict[str, Var] = {}
-        #: by opcode, what `rule` says
-        self._rules: dict[str, Rule | None] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
         #: tensor maps that the kernel makes, as far as they are known before it runs
@@ -77,14 +75,6 @@ class Lowering:
         self.step: Step | None = None
         #: what has to be done before the current instruction
         self.before: list[Op] = []
-
-    def rule(self, opcode: str) -> Rule | None:
-        """The rule of the longest beginning of an opcode."""
-        if opcode not in self._rules:
-            parts = opcode.split(".")
-            beginnings = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-            self._rules[opcode] = next((RULES[b] for b in beginnings if b in RULES), None)
-        return self._rules[opcode]
 
     # ------------------------------------------------------------------ errors and places
 

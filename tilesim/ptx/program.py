@@ -28,13 +28,13 @@ from tilesim.ptx import (
 )
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.compute import Data
-from tilesim.ptx.constants import naming
+from tilesim.ptx.constants import ADDRESSING, naming
 from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import entered, only_padding
-from tilesim.ptx.lowering import Lowering, Rule
+from tilesim.ptx.lowering import RULES, Lowering, Rule
 from tilesim.ptx.names import readable
 from tilesim.ptx.nulls import without_null_tests
 from tilesim.ptx.simple import simple
@@ -106,7 +106,9 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         fragments=tuple(low.fragments.values()),
         maps=(*prepared.program.maps, *low.maps.values()),
     )  # fmt: skip
-    placed = tuple(_placed(instruction, starts) for instruction in code)
+    placed = tuple([
+        _placed(i, starts) if isinstance(i.what, Branch | Switch) else i for i in code
+    ])  # fmt: skip
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(entry.name),) * len(warps)
     mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
@@ -181,14 +183,18 @@ def _in_tiles(low: Lowering, ops: Iterable[_What]) -> Iterator[_What]:
 
 
 class _Rules(dict[str, Rule]):
-    """What makes instructions, by opcode."""
+    """By opcode what makes its instructions: the rule of its longest beginning that has one, or
+    else the spelling of an instruction of MIR, or arithmetic."""
 
     def __init__(self, low: Lowering) -> None:
         super().__init__()
         self.low = low
 
     def __missing__(self, opcode: str) -> Rule:
-        self[opcode] = found = self.low.rule(opcode) or self._without_one(opcode)
+        parts = opcode.split(".")
+        beginnings = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+        own = next((RULES[b] for b in beginnings if b in RULES), None)
+        self[opcode] = found = own or self._without_one(opcode)
         return found
 
     def _without_one(self, opcode: str) -> Rule:
@@ -232,14 +238,15 @@ def _by_its_rule(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
         return [Trap(cond=cond, what=what, aborts=True, loc=low.loc)]
     first = step.operands[0] if step.operands else None
     if isinstance(first, Register):
-        place = low.constants.parameter(first)
+        place = low.constants.parameter(first) if step.base in ADDRESSING else None
         if place is not None and place.variable.name not in low.launched.variables:
             return []  # the address of a parameter is followed by `Constants`
         if first.name in low.workspace:
             return [_workspace(low, step, low.workspace[first.name])]
     if spin:
         return list(rules_registers.wait(low, step))
-    step = rules_launch_control.in_halves(step)
+    if "b128" in step.qualifiers:
+        step = rules_launch_control.in_halves(step)
     found = rules[step.opcode](low, step)
     before, low.before = low.before, []
     return [*before, *found]

@@ -47,8 +47,8 @@ def halves(operand: Flat) -> Flat:
 
 
 def in_halves(step: Step) -> Step:
-    """A load or store of 128 bits as one of two halves."""
-    if step.base not in ("ld", "st") or "b128" not in step.qualifiers:
+    """A load or store of 128 bits as one of two halves; another instruction with such as it is."""
+    if step.base not in ("ld", "st"):
         return step
     opcode = step.opcode.removesuffix(".b128") + ".v2.b64"
     return step.as_if(opcode, tuple(map(halves, step.operands)))
