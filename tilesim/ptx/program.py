@@ -247,9 +247,9 @@ def _by_its_rule(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
         return list(rules_registers.wait(low, step))
     if "b128" in step.qualifiers:
         step = rules_launch_control.in_halves(step)
-    found = rules[step.opcode](low, step)
+    made = [*rules[step.opcode](low, step)]
     before, low.before = low.before, []
-    return [*before, *found]
+    return before + made if before else made
 
 
 def _workspace(low: Lowering, step: Step, part: workspace.Part) -> Op:

@@ -80,14 +80,13 @@ class Tiles:
 
     def __init__(self, kernel: Kernel, constants: Constants) -> None:
         self._constants = constants
-        operands = dict.fromkeys(
-            operand
+        tiles = dict.fromkeys(
+            tuple([register.name for register in registers(operand)])
             for step in kernel.code
             if step.base == "wgmma"
             for operand in step.operands[:2]
             if isinstance(operand, Items)
         )
-        tiles = [[r.name for r in registers(operand)] for operand in operands]
         copies = [step for step in kernel.code if step.base == "mov"]
         moves = [pair for step in copies if (pair := self._moved(step)) is not None]
         #: registers that the assembler makes one, and the tiles that those of a wgmma form
@@ -96,10 +95,10 @@ class Tiles:
         for tile in tiles:
             for name in tile:
                 self._together.join(self._registers.root(tile[0]), self._registers.root(name))
-        found = {self._tile(name) for tile in tiles for name in tile}
+        roots = {self._tile(name) for tile in tiles for name in tile}
         names = {*self._registers.names, *self._together.names}.union(*tiles)
         #: by register, the tile that it is part of
-        self._of = {name: tile for name in names if (tile := self._tile(name)) in found}
+        self._of = {name: root for name in names if (root := self._tile(name)) in roots}
         #: the instructions that name such registers
         self.numbers = frozenset[int]().union(*map(naming(kernel).numbers.__getitem__, self._of))
 
