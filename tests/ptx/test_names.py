@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.ptx.test_check import ARRIVE, INIT, WAIT
@@ -47,6 +47,8 @@ def test_arguments_that_make_a_name_long_are_not_shown() -> None:
 
 
 @given(st.text("_ZNESTIJLKPFAXDp0123456789abvfi.$", max_size=30))
+@example("L0")  # a name of no letters
+@example("1fFE")  # a function that returns nothing at all
 def test_no_name_is_too_strange(text: str) -> None:
     assert readable(f"_Z{text}")
 

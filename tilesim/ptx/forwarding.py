@@ -56,8 +56,6 @@ _MOST = 16
 #: how often something is computed that is one operation with a constant
 _OFTEN = 2
 
-#: where something has a value, and which; nowhere
-_NEVER: tuple[int, Expr | None] = (0, None)
 #: what is known of registers, by name
 Values: TypeAlias = Mapping[str, Expr]
 

@@ -47,7 +47,7 @@ def readable(name: str) -> str:
         reader.end()
     except (_Strange, RecursionError):
         return name
-    return found if len(found) <= _LONG else _without_arguments(found)
+    return (found if len(found) <= _LONG else _without_arguments(found)) or name
 
 
 def short(name: str) -> str:
@@ -199,6 +199,8 @@ class _Reader:
             kinds: list[str] = []
             while not self._is("E"):
                 kinds.append(self._type())
+            if not kinds:
+                raise _Strange
             return f"{kinds[0]} ({', '.join(kinds[1:])})"
         if self._is("A"):
             size = self._number()
