@@ -249,7 +249,7 @@ def operands_named(step: Step) -> list[tuple[Register, ...]]:
 
 
 class Naming:
-    """Where a kernel names its registers; guards do not count."""
+    """Where a kernel names its registers as operands, or parts of these."""
 
     def __init__(self, kernel: Kernel) -> None:
         #: by name, in the order of the code: registers, and the instructions that name them

@@ -50,7 +50,7 @@ class Text:
     def __init__(self, text: str, file: str) -> None:
         self.file = file
         ends = accumulate(map(len, text.split("\n")))
-        #: where lines begin: behind the others, and as many ends of lines
+        #: where lines begin: behind those before, each with its end
         self._starts = [0, *map(add, ends, count(1))]
         self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(_without_locs, text))
 
