@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import LIMITS, Interval, Typing, bounds, integer_limits, join_types
-from tilesim.ir.dataflow import Mentions, operand_expressions, registers_set
+from tilesim.ir.dataflow import mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
     Base,
@@ -154,7 +154,7 @@ class _Forwarding:
                 if name in held.values:
                     values[name] = held.values[name]
             old = listing.code[number]
-            new = self._with(old, listing.mentions[number], values, held)
+            new = self._with(old, values, held)
             if new is not old:
                 listing.put(number, new)
             if isinstance(new.what, Op):
@@ -209,15 +209,13 @@ class _Forwarding:
 
     # ------------------------------------------------------------------ instructions
 
-    def _with(
-        self, instruction: Instruction, mentions: Mentions, values: Values, held: _Held
-    ) -> Instruction:
+    def _with(self, instruction: Instruction, values: Values, held: _Held) -> Instruction:
         """An instruction that takes what registers hold."""
         what, guard = instruction.what, instruction.guard
         if isinstance(what, Data):
             what = _of_sources(what, held)
         elif values:
-            what = self._taking(what, mentions, values)
+            what = self._taking(instruction, values)
             if guard is not None:
                 guard = self._put(guard, values)
         if isinstance(what, Compute):
@@ -226,26 +224,29 @@ class _Forwarding:
             return instruction
         return Instruction(what, guard, instruction.role, instruction.warps)
 
-    def _taking(self, what: Op | Control, mentions: Mentions, values: Values) -> Op | Control:
-        match what:
-            case Branch(cond=Expr() as cond) | Trap(cond=cond):
+    def _taking(self, instruction: Instruction, values: Values) -> Op | Control:
+        match instruction.what:
+            case Assign(value=value) as what:
+                new = self._put(value, values)
+                return what if new is value else Assign(var=what.var, value=new, loc=what.loc)
+            case Branch(cond=Expr() as cond) | Trap(cond=cond) as what:
                 new = self._put(cond, values)
                 return what if new is cond else replace(what, cond=new)
-            case Switch(index=index):
+            case Switch(index=index) as what:
                 new = self._put(index, values)
                 return what if new is index else replace(what, index=new)
-            case Op():
-                if not isinstance(what, Assign) and _meets_others(what):
+            case Op() as what:
+                if any(isinstance(effect, Gathers | Shuffles) for effect in what.effects()):
                     # lanes may read what others have that have not come by
                     values = {n: v for n, v in values.items() if isinstance(v, Const)}
                 changes: dict[str, object] = {}
-                for name, old, names in mentions.operands:
+                for name, old, names in mentions_of(instruction).operands:
                     if not names.isdisjoint(values):
                         operand = self._operand(old, values)
                         if operand is not old:
                             changes[name] = operand
                 return what.having(changes) if changes else what
-            case _:
+            case what:
                 return what
 
     def _unless_unknown(self, compute: Compute) -> Op:
@@ -372,11 +373,6 @@ def _of_sources(data: Data, held: _Held) -> Data:
     if not sources or len(sources) > _MOST or sources == data.sources:
         return data
     return replace(data, sources=sources, composed=True)
-
-
-def _meets_others(op: Op) -> bool:
-    """Whether lanes do something together, or one reads what another one has."""
-    return any(isinstance(effect, Gathers | Shuffles) for effect in op.effects())
 
 
 def _is_short(value: Expr) -> bool:
