@@ -27,6 +27,7 @@ Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -50,6 +51,7 @@ class Reads:
     element: tuple[int, int] | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.

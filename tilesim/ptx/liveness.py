@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilesim.ir.kept import kept
 from tilesim.ptx.constants import naming, operands_named, read_by, registers, set_by
@@ -59,8 +59,7 @@ def _leaves_out(step: Step, parts: Collection[int], count: int) -> bool:
             return False
 
 
-@dataclass(frozen=True)
-class _Masks:
+class _Masks(NamedTuple):
     """Registers as bits: set, used, and the one that a move copies."""
 
     sets: int
