@@ -77,6 +77,24 @@ def test_lanes_that_look_together_have_all_observed(
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
+def test_a_store_before_the_one_that_was_observed(between: str, meet: str, strict: Strict) -> None:
+    """It comes before what follows if its thread has released it there (H3), and not by itself."""
+    first, second = TELL.replace("relaxed", "release"), TELL.replace("1;", "2;")
+    look = LOOK.replace("ld.relaxed", "ld.acquire").replace(
+        "setp.eq.u32 %p4, %r5, 0", "setp.lt.u32 %p4, %r5, 2"
+    )
+    right, _ = run(first + second, between.replace("{meet}", meet), strict, look)
+    assert right.verdict == "proved", right.findings
+    wrong, text = run(TELL + second, between.replace("{meet}", meet), strict, look)
+    assert wrong.rules == {"race"}
+    lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
+    assert lines == {RESET.strip(), TELL.strip()}
+    unseen, text = run(first + second, between.replace("{meet}", ""), strict, look)
+    assert unseen.rules == {"race"}
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_a_scope_without_the_writer_observes_nothing(strict: Strict) -> None:
     report, text = run(TELL.replace("gpu", "cta"), LANE.replace("{meet}", WARP), strict)
     assert report.rules == {"race"}

@@ -50,6 +50,15 @@ _LOADED = (*_PRODUCT, Wait(0, 0), *_LOAD)
 _NEXT = (Wait(1, 0, relaxed=True), TensorFence(False), Mma(0, 0), TensorCommit(2), Wait(2, 0))
 
 
+_SECOND = Set(0, 2, False, "gpu")
+_SEES_SECOND = (Spin(0, 2, True, "gpu", 0),)
+#: a count that grows twice, and then a flag that orders nothing
+_COUNTED = (
+    Set(0, 1, False, "gpu"), Add(0, False, "gpu"), Set(1, release=False, scope="gpu"),
+)  # fmt: skip
+_TOLD = Spin(1, 1, False, "gpu", 0)
+
+
 def tensor(*warps: tuple[Step, ...], counts: tuple[int, ...] = (1, 1, 1), slots: int = 1) -> Small:
     """One CTA with tensor memory and two words."""
     return Small(warps, counts, 2, slots=slots)
@@ -158,6 +167,23 @@ TWINS = {
     "but not those that it overwrote": (
         pair((Set(0, 1, False, "gpu"),), (Spin(0, 1, False, "gpu", 0), Set(0, 3, cta=0))),
         pair((_TWICE[0], Set(0, 2, False, "gpu")), (Spin(0, 2, False, "gpu", 0), Set(0, 3, cta=0))),
+        "race",
+    ),
+    "unless they are released, too": (
+        pair((Set(0, 1, True, "gpu"), _SECOND), (*_SEES_SECOND, Set(0, 3, cta=0))),
+        pair((Set(0, 1, False, "gpu"), _SECOND), (*_SEES_SECOND, Set(0, 3, cta=0))),
+        "race",
+    ),
+    "those before them as well": (
+        pair((Set(0, 1, False, "gpu"), Set(0, 2, True, "gpu"), Set(0, 3, False, "gpu")),
+             (Spin(0, 3, True, "gpu", 0), Set(0, 4, cta=0))),
+        pair((Set(0, 1, True, "gpu"), Set(0, 2, False, "gpu"), Set(0, 3, False, "gpu")),
+             (Spin(0, 3, True, "gpu", 0), Set(0, 4, cta=0))),
+        "race",
+    ),
+    "a wait observes what it finds in every schedule": (
+        pair(_COUNTED, (*[Spin(0, 2, False, "gpu", 0)] * 2, _TOLD, Set(0, 9, cta=0)), 2),
+        pair(_COUNTED, (*[Spin(0, 1, False, "gpu", 0)] * 2, _TOLD, Set(0, 9, cta=0)), 2),
         "race",
     ),
     "a release reaches the other CTA if its scope does": (
@@ -296,6 +322,11 @@ REGRESSIONS = {
     "nor the weak load": Small(
         ((Read(0), Red(0), Arrive(0)), (*[Fence()] * 4, Red(0), Arrive(0)), (Wait(0, 0), Read(0))),
         (2,),
+    ),
+    "a wait that finds another store acquires what its thread has observed": Small(
+        ((Spin(0, scope="gpu", cta=0), Set(0, 3, cta=0), *_MEET),
+         (Spin(0, scope="gpu", cta=0), Spin(0, 3, False, "sys", 0), Set(0, 3, cta=0), *_MEET),
+         _MEET, (Set(0, release=False, scope="gpu", cta=0), *_MEET)), (), ctas=2, flags=1,
     ),
     "strong accesses of two proxies race": TWINS["reductions of one proxy"][1],
 }  # fmt: skip

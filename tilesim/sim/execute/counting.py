@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.storage import Memory
 
 Addresses = NDArray[np.int64]
-#: what a poll does with the memory and the addresses of the active lanes; the least value that it
-#: finds in any schedule, where the loop is entered again with it
-Look = Callable[["Warp", "Memory", Addresses], int | None]
+#: what a poll does with the memory and the addresses of the active lanes: whether all pass, and the
+#: least value that it finds in any schedule, where the loop is entered again with it
+Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
 
 
 def touch(w: Warp, memory: Memory, address: int, dtype: DType) -> Counter:
@@ -95,13 +95,14 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             columns.append(np.broadcast_to(value, 32)[mask_array(w.mask)].tolist())
         return [*zip(*columns, strict=True)] if columns else [()] * w.lanes
 
-    def step(w: Warp, memory: Memory, addresses: Addresses) -> int | None:
+    def step(w: Warp, memory: Memory, addresses: Addresses) -> tuple[bool, int | None]:
         least: int | None = None
+        ends = True
         keys = [*zip(addresses.tolist(), leaves(w), strict=True)]
         past, alike = _past(w, spin), len(set(keys)) == 1
 
         def poll(key: tuple[int, tuple[int, ...]]) -> None:
-            nonlocal least
+            nonlocal least, ends
             address, compared = key
             counter = touch(w, memory, address, dtype)
             value = _there(memory, address, dtype)
@@ -110,6 +111,7 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 counter.holds = counter.holds and alike
             released = None
             passes = any(a <= value < b for a, b in wanted)
+            ends = ends and passes
             if passes:
                 counter.looks(w)
             if counter.holds and passes:
@@ -123,7 +125,7 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 observe(released, w, scope, acquires=acquires, near=near)
 
         in_groups(w, keys, poll)
-        return least
+        return ends, least
 
     return step
 

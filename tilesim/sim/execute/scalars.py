@@ -143,18 +143,19 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
             _require_address(w, op, name, memory.overlaid.others(footprint))
         if strong:
             _note(w, op, memory, addresses, "read")
-        loaded = value(w, memory, addresses)
+        loaded, waits, ends = value(w, memory, addresses), False, True
         if poll is not None and w.machine.timed:
             if type(loaded) is Unknown:
                 raise UnknownSteers(loaded)
-            least = poll(w, memory, addresses)
+            waits = True
+            ends, least = poll(w, memory, addresses)
             loaded = loaded if least is None else least
         elif strong:
             observe_value(
                 w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
             )
-        if strong and not _several(w, addresses):
-            w.machine.races.observations.saw(access, footprint)
+        if strong and ends and not _several(w, addresses):
+            w.machine.races.observations.saw(access, footprint, waits=waits)
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
@@ -404,15 +405,16 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if goes_on:
             w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
-        if slot is not None and w.lanes == 1:
-            w.machine.races.observations.saw(access, footprint)
         unknown = lost(w, memory, addresses) if real else None
+        ends = True
+        if poll is not None and timed and unknown is None:
+            ends, _ = poll(w, memory, addresses)
+        if slot is not None and w.lanes == 1 and ends:
+            w.machine.races.observations.saw(access, footprint, waits=waits)
         if unknown is not None:
             leave(w, memory, addresses, unknown)
             return
-        if poll is not None and timed:
-            poll(w, memory, addresses)
-        elif counting and timed:
+        if counting and timed and not waits:
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
             if how == "exch":

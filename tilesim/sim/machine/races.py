@@ -231,7 +231,7 @@ class RaceDetector:
             folded(footprint, access)
         if memory.mbarriers is None:
             kept = self._check_global(memory, footprint, access, clock)
-            supersede(footprint, access, kept)
+            supersede(footprint, access, kept, self.observations.outlast(footprint, access))
             self.observations.wrote(footprint, access)
             return
         rows = self._rows[access.asynchronous]
@@ -281,7 +281,7 @@ class RaceDetector:
             Completions.note_write(footprint, access, unordered)
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
-        supersede(footprint, access, unordered)
+        supersede(footprint, access, unordered, self.observations.outlast(footprint, access))
         self.observations.wrote(footprint, access)
         memory.table.note_write(footprint, access.perhaps)
         if memory.overlaid is not None:

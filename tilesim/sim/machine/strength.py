@@ -154,8 +154,11 @@ def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Ac
         warp.perhaps_written.append((footprint, partial(memory.forget, footprint)))
 
 
-def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
-    """Drops what the write covers and is ordered after, and records the write."""
+def supersede(
+    footprint: Footprint, access: Access, unordered: list[Footprint], outlast: list[Access]
+) -> None:
+    """Drops what the write covers and is ordered after, but those that ``outlast`` it, and records
+    the write."""
     excused = access.turn or access.stored is not None or access.warp.machine.plan.places
     if access.scope is None and excused:
         access.over = _over(footprint, access, unordered)
@@ -166,13 +169,17 @@ def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) 
                 covered.reads.clear()
             else:
                 same = covered.same_elements(footprint)
-                covered.writes[:] = [r for r in covered.writes if not (same and hides(access, r))]
+                covered.writes[:] = [
+                    record
+                    for record in covered.writes
+                    if not (same and hides(access, record)) or record in outlast
+                ]
         elif not access.asynchronous:
             # the same instruction of the same warp, once more: the earlier time adds nothing
             covered.writes[:] = [
                 record
                 for record in covered.writes
-                if record.op is not access.op or record.warp is not access.warp
+                if record.op is not access.op or record.warp is not access.warp or record in outlast
             ]
     footprint.writes.append(access)
 

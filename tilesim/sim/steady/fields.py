@@ -281,6 +281,15 @@ def _strong_write(out: Writer, owner: Any, value: int | None) -> None:
         out.number("strong", value)
 
 
+def _begin(out: Writer, owner: Any, value: tuple[int, int] | None) -> None:
+    """Where the store was made with which strong writes begin."""
+    if value is None:
+        out.token(None)
+    else:
+        out.token(value[0])
+        out.position(*value)
+
+
 def _footprint(out: Writer, footprint: Footprint) -> None:
     """A set of bytes: it does not matter which, if they are of global memory that is the same
     everywhere. Who accesses them has done so when the access was issued."""
@@ -395,7 +404,7 @@ FIELDS: Fields = {
         "later": _later, "number": _strong_write,
     },
     Observations: {"count": _strong_write, "_words": left_out},
-    Word: {"since": _strong_write},
+    Word: {"since": _strong_write, "begin": _begin},
     Look: {"tick": at_component, "since": _strong_write, "end": _strong_write},
     Join: {"tick": at_component},
     Generation: {"number": left_out, "joined": clock},
