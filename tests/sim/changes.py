@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tests.sim import steps as s
-from tests.sim.steps import Scope, Small, Step
+from tests.sim.steps import Scope, Small, Space, Step
 
 Choose = Callable[[int], int]
 Steps = tuple[Step, ...]
@@ -18,6 +18,10 @@ OWN = (
     s.TensorWait, s.TensorFence, s.TensorCommit,
 )  # fmt: skip
 _SCOPES: tuple[Scope, ...] = ("cta", "cluster", "gpu", "sys")
+#: what a proxy fence may be about
+SPACES: tuple[Space | None, ...] = (
+    None, "global", "shared::cta", "shared::cluster", "release", "acquire",
+)  # fmt: skip
 
 
 def added(choose: Choose, small: Small) -> Step | None:

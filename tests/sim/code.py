@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from tests.sim.steps import (
@@ -137,6 +139,10 @@ class Code:
         for cells in self._cells.values():
             for line, cell in cells:
                 line.rivals = tuple(o for _, o in cells if o is not cell and _collide(cell, o))
+
+    def words_of(self, cta: int) -> int:
+        """The accesses to the words of a CTA, whoever makes them."""
+        return reduce(or_, (*self.writes[cta], *self.reads[cta]), 0)
 
     def _new(self) -> int:
         self.events += 1

@@ -11,6 +11,7 @@ from tests.sim.grid_changes import changed_grid
 from tests.sim.grid_programs import GRID_STYLES
 from tests.sim.lane_changes import changed
 from tests.sim.lane_pipelines import LANE_STYLES
+from tests.sim.observers import observers
 from tests.sim.pipelines import mutated, pipeline
 from tests.sim.steps import Family, Small, Step
 from tests.sim.strong_pipelines import REDUCTION_STYLES, SCOPE_STYLES, blind
@@ -204,6 +205,8 @@ def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
     kind = choose(10)
     if kind < 3 and family == "mbarriers":
         return "random", generate(choose)
+    if kind < 2 and family == "scopes" and not choose(3):
+        return "random", replace(observers(choose), family=family)
     if kind < 2 and family in ("scopes", "reductions"):
         return "random", replace(blind(choose, flags=family == "scopes"), family=family)
     small = correct(choose, family)

@@ -61,7 +61,8 @@ class Core(Rules):
     Knowledge is an int: an event's bit says that the generic proxy sees it, ``shift`` higher that
     the async proxy does, ``2 * shift`` higher that tcgen05 fences have handed it over, and
     ``3 * shift`` higher that a write may be overwritten: an asynchronous read of what it wrote is
-    over, which publishes nothing else (A28).
+    over, which publishes nothing else (A28), ``4 * shift`` higher that half a fence has begun to
+    hand it over (H10).
     """
 
     def __init__(self, program: s.Small) -> None:

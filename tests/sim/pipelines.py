@@ -375,6 +375,8 @@ def _altered(choose: Choose, small: Small, step: Step) -> Steps:
             return (replace(step, read=not read) if choose(2) else s.WaitGroup(pending + 1, read),)
         case s.ClusterArrive(relaxed=relaxed):
             return (replace(step, relaxed=not relaxed),)
+        case s.Fence():
+            return (s.Fence(changes.SPACES[choose(len(changes.SPACES))]),)
         case s.Loop(trips=trips):
             return (replace(step, trips=max(1, trips + up)),)
         case s.When(rest=rest, modulus=modulus):

@@ -84,7 +84,7 @@ class _Model(Memory, TensorMemory):
             s.Wait: self._wait, s.Peek: self._peek, s.WaitUnless: self._wait_unless,
             s.Poll: self._poll, s.Init: self._init, s.Inval: self._inval, s.Read: self.read,
             s.Write: self.write, s.Store: self._store, s.Commit: self._nothing,
-            s.WaitGroup: self._wait_group, s.Fence: self._fence, s.Join: self._join,
+            s.WaitGroup: self._wait_group, s.Fence: self.proxy_fence, s.Join: self._join,
             s.ClusterArrive: self._cluster_arrive, s.ClusterWait: self._cluster_wait,
             s.Red: self.write, s.Remote: self.remote, s.Set: self.raise_flag,
             s.Add: self.raise_flag, s.Spin: self.spin, s.MemoryFence: self.memory_fence,
@@ -410,9 +410,6 @@ class _Model(Memory, TensorMemory):
         assert isinstance(step, s.WgMma)
         self.async_access(self.code.writes[self.code.cta[warp]][step.word], 0, n.done, known)
         n.done |= line.events[0]
-
-    def _fence(self, n: Next, warp: int, line: Line, known: int) -> None:
-        n.knows[warp] |= (known & self.generic) << self.shift
 
     def _nothing(self, n: Next, warp: int, line: Line, known: int) -> None:
         """What a group is made of is in the code already."""

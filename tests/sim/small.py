@@ -168,8 +168,11 @@ class _Translation:
                 k.cluster.arrive(sem="relaxed" if relaxed else "release")
             case s.ClusterWait():
                 k.cluster.wait()
-            case s.Fence():
-                k.fence.proxy_async()
+            case s.Fence(space=space):
+                if space == "release" or space == "acquire":
+                    k.fence.proxy_async_generic(space)
+                else:
+                    k.fence.proxy_async(space)
             case s.Arrive(full=True):
                 self._arrive(step, trip)
             case s.MemoryFence(scope=scope):

@@ -48,6 +48,7 @@ WORD = 16
 
 Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes", "grids", "wgmma"]
 Scope = Literal["cta", "cluster", "gpu", "sys"]
+Space = Literal["global", "shared::cta", "shared::cluster", "release", "acquire"]
 
 
 @dataclass(frozen=True)
@@ -300,7 +301,9 @@ class MemoryFence:
 
 @dataclass(frozen=True)
 class Fence:
-    """fence.proxy.async."""
+    """fence.proxy.async, of one state ``space`` or of all; of a cluster, one of its two halves."""
+
+    space: Space | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from tests.sim import steps as s
 from tests.sim.code import Line
 from tests.sim.model import Core, mutual
@@ -134,6 +137,20 @@ class Memory(Core):
         pair = (now, wide) if step.scope == "cta" else (narrow, now)
         fenced = (*n.strong.fenced[:warp], pair, *n.strong.fenced[warp + 1 :])
         n.strong = n.strong._replace(fenced=fenced)
+
+    def proxy_fence(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """H9, H10: of the memory that it names; ``.shared::cta``, and the first half of a fence, of
+        the CTA that executes it."""
+        step = line.step
+        assert isinstance(step, s.Fence)
+        covered = known & self.generic
+        if step.space in ("shared::cta", "release"):
+            covered &= self.code.words_of(self.code.cta[warp])
+        elif step.space == "acquire":
+            covered = known >> 4 * self.shift
+        elif step.space == "global":
+            covered &= reduce(or_, self.code.places.values(), 0)
+        n.knows[warp] |= covered << (4 if step.space == "release" else 1) * self.shift
 
     # ------------------------------------------------------------------ remote stores
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Literal
 
 from tests.sim import steps as s
-from tests.sim.steps import Scope, Small, Step
+from tests.sim.changes import SPACES
+from tests.sim.steps import Scope, Small, Space, Step
 
 Choose = Callable[[int], int]
 Steps = tuple[Step, ...]
@@ -155,11 +156,84 @@ def _exchange(choose: Choose) -> Small:
     return Small(tuple(warps), (1,), 2, ctas=2)
 
 
+def _fenced(choose: Choose) -> Small:
+    """Between who writes a word and who copies is a fence, or its two halves, by one of them or by
+    who comes between."""
+    return _crossing(choose, _fences)
+
+
+def _crossing(choose: Choose, fence: Callable[[Choose, int, list[int]], list[Steps]]) -> Small:
+    """Somebody writes a word of one CTA, and somebody else copies over it or from it."""
+    place, writer, issuer = choose(2), choose(2), choose(2)
+    relays = [w for w in range(4) if w not in (2 * writer, 2 * issuer + 1)]
+    path = [2 * writer, *([relays[choose(len(relays))]] if choose(2) else []), 2 * issuer + 1]
+    warps: list[list[Step]] = [[] for _ in range(4)]
+    fences = fence(choose, place, [w // 2 for w in path])
+    for at, warp in enumerate(path):
+        warps[warp] += [s.Write(0, cta=place)] if at == 0 else [s.Wait(at, 0)]
+        warps[warp] += fences[at]
+        if warp != path[-1]:
+            warps[warp].append(s.Arrive(at + 1, cta=path[at + 1] // 2))
+    copies: list[tuple[Step, tuple[int, ...]]] = [(s.Copy(0, 0, mask=3), (0, 1))]
+    if place == issuer:
+        copies += [
+            (s.Copy(0, 0), (place,)), (s.Remote("copy", 0, 1, 1 - place, source=0), (1 - place,)),
+        ]  # fmt: skip
+    else:
+        form: Literal["copy", "reduce"] = "copy" if choose(2) else "reduce"
+        copies += [
+            (s.Copy(0, 0, mask=1 << place), (place,)),
+            (s.Remote(form, 0, 0, place, source=1), (place,)),
+        ]  # fmt: skip
+    copy, goals = copies[choose(3)]
+    warps[path[-1]].append(copy)
+    for goal in goals:
+        warps[2 * goal] += [s.ArriveExpect(0), s.Wait(0, 0), s.Read(_written(copy))]
+    return Small(tuple((*steps, *_MEET) for steps in warps), (1, 1, 1), 2, ctas=2)
+
+
+def _written(copy: Step) -> int:
+    assert isinstance(copy, (s.Copy, s.Remote))
+    return copy.word
+
+
+def _fences(choose: Choose, place: int, ctas: list[int]) -> list[Steps]:
+    """What orders proxies in the memory of ``place``, by threads of these ``ctas``, one after the
+    other; and perhaps a fence that does not."""
+    fences: list[list[Step]] = [[] for _ in ctas]
+    at = choose(len(ctas))
+    owned = [i for i, cta in enumerate(ctas) if cta == place]
+    spaces: list[Space | None] = [None, "shared::cluster"]
+    if ctas[at] == place:
+        spaces += ["shared::cta"] * 3
+    which = choose(len(spaces) + bool(owned))
+    if which < len(spaces):
+        fences[at].append(s.Fence(spaces[which]))
+    else:
+        begins = owned[choose(len(owned))]
+        fences[begins].append(s.Fence("release"))
+        fences[begins + choose(len(ctas) - begins)].append(s.Fence("acquire"))
+    if choose(2):
+        fences[choose(len(ctas))].insert(0, s.Fence(SPACES[choose(len(SPACES))]))
+    return [tuple(steps) for steps in fences]
+
+
+def _any_fences(choose: Choose, place: int, ctas: list[int]) -> list[Steps]:
+    """One or two fences, of anything, by any of the threads."""
+    fences: list[list[Step]] = [[] for _ in ctas]
+    for _ in range(1 + choose(2)):
+        fences[choose(len(ctas))].append(s.Fence(SPACES[choose(len(SPACES))]))
+    return [tuple(steps) for steps in fences]
+
+
 def blind(choose: Choose, *, flags: bool) -> Small:
     """Accesses of one or two words, of any strength, and hand-overs from one warp to another.
 
-    They are made in the order of one schedule, which therefore goes through.
+    They are made in the order of one schedule, which therefore goes through. Or any fences between
+    a store and a copy.
     """
+    if not flags and not choose(3):
+        return _crossing(choose, _any_fences)
     ctas, some = 1 + choose(2), 2 + choose(2)
     home = 0 if ctas > 1 else None
     warps: list[list[Step]] = [[] for _ in range(some if ctas == 1 else 2 + 2 * (some - 2))]
@@ -195,5 +269,5 @@ def blind(choose: Choose, *, flags: bool) -> Small:
 #: how to make a program that is right, of flags and scopes, and of reductions and remote stores
 SCOPE_STYLES: tuple[Callable[[Choose], Small], ...] = (_message, _message, _turns, _count, _relaxed)
 REDUCTION_STYLES: tuple[Callable[[Choose], Small], ...] = (
-    _reduce, _reduce, _push, _push, _gather, _exchange,
+    _reduce, _reduce, _push, _push, _gather, _exchange, _fenced, _fenced, _fenced,
 )  # fmt: skip

@@ -50,6 +50,16 @@ _LOADED = (*_PRODUCT, Wait(0, 0), *_LOAD)
 _NEXT = (Wait(1, 0, relaxed=True), TensorFence(False), Mma(0, 0), TensorCommit(2), Wait(2, 0))
 
 
+def crossing(writer: Fence | None = None, issuer: Fence | None = None) -> Small:
+    """A warp of CTA 0 writes a word, and one of CTA 1 copies over it, each with a fence or none."""
+    return pair(
+        (Write(0), *([writer] if writer else []), Arrive(1, cta=1),
+         ArriveExpect(0), Wait(0, 0), Read(0)),
+        (Wait(1, 0), *([issuer] if issuer else []), Copy(0, 0, mask=1)),
+        flags=0, counts=(1, 1),
+    )  # fmt: skip
+
+
 _SECOND = Set(0, 2, False, "gpu")
 _SEES_SECOND = (Spin(0, 2, True, "gpu", 0),)
 #: a count that grows twice, and then a flag that orders nothing
@@ -64,9 +74,12 @@ def tensor(*warps: tuple[Step, ...], counts: tuple[int, ...] = (1, 1, 1), slots:
     return Small(warps, counts, 2, slots=slots)
 
 
-def pair(first: tuple[Step, ...], second: tuple[Step, ...], flags: int = 1) -> Small:
-    """A warp in each of two CTAs that end together; one barrier of count 1."""
-    return Small(((*first, *_MEET), (*second, *_MEET)), (1,), 2, ctas=2, flags=flags)
+def pair(
+    first: tuple[Step, ...], second: tuple[Step, ...], flags: int = 1,
+    counts: tuple[int, ...] = (1,),
+) -> Small:  # fmt: skip
+    """A warp in each of two CTAs that end together; one barrier of count 1, or several."""
+    return Small(((*first, *_MEET), (*second, *_MEET)), counts, 2, ctas=2, flags=flags)
 
 
 def products(group: tuple[Step, ...]) -> Small:
@@ -265,6 +278,21 @@ TWINS = {
         products((WgUse(0), WgFence(), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
         products((WgFence(), WgUse(0), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
         "wgmma-order",
+    ),
+    "a fence for the memory of a CTA is one of its threads'": (
+        crossing(Fence("shared::cta")),
+        crossing(issuer=Fence("shared::cta")),
+        "proxy-fence",
+    ),
+    "and so is half a fence": (
+        crossing(Fence("release"), Fence("acquire")),
+        crossing(issuer=Fence("release")),
+        "proxy-fence",
+    ),
+    "others are for all": (
+        crossing(issuer=Fence("shared::cluster")),
+        crossing(issuer=Fence("global")),
+        "proxy-fence",
     ),
     "a remote store is waited for": (
         pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Wait(0, 0), Read(0)), flags=0),
