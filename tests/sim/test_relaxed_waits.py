@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 import tilesim as ts
 from tests.kernels.evidence import at, found, sites
+from tests.kernels.mutate import line
 from tilesim import Builder
+from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.program import Strict
 from tilesim.ir.types import u32
 
 Sem = Literal["acquire", "relaxed"]
@@ -296,3 +299,81 @@ def test_what_the_peer_has_heard_of_comes_with_its_arrival() -> None:
         at(through_the_peer, "k.cluster.st_async(words[0]"),
         at(through_the_peer, "k.mem.load(value"),
     }
+
+
+@ts.kernel(warps=2)
+def across(
+    k: Builder,
+    *,
+    arrive: tuple[Literal["release", "relaxed"], Scope] = ("relaxed", "cluster"),
+    fence: FenceScope | None = "cluster",
+    wait: tuple[Sem, Scope] = ("acquire", "cluster"),
+    after: FenceScope | None = None,
+    reads: int = 0,
+) -> None:
+    """Each of two CTAs stores a word and arrives on a barrier of CTA 1, which reads one of them."""
+    k.launch(grid=2, cluster=2)
+    data, value = k.tensor("data", u32, (2,)), k.var("value")
+    full = k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 2)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("stores", 1), k.one_thread(1):
+        k.mem.store(data[k.cluster_rank], 1)
+        if fence:
+            k.fence.memory("acq_rel", fence)
+        k.mbarrier.arrive(full[0].at(1), sem=arrive[0], scope=arrive[1])
+    with k.role("reads", 0), k.one_thread(0), k.if_(k.cluster_rank.eq(1)):
+        k.mbarrier.wait(full, 0, sem=wait[0], scope=wait[1])
+        if after:
+            k.fence.memory("acq_rel", after)
+        k.mem.load(value, data[reads])
+    k.cluster.sync()
+
+
+_Params = dict[str, Any]
+_OBSERVES = ("relaxed", "cluster")
+#: what makes the barrier's CTA come after a word of the other one, and what falls short of it
+_ACROSS: dict[str, tuple[_Params, _Params, tuple[Strict, ...]]] = {
+    "a fence before a relaxed arrival reaches as far as its scope": (
+        {"fence": "cluster"}, {"fence": "cta"}, ("practice", "ptx"),
+    ),
+    "and to waits that include its thread": (
+        {"fence": "cluster"}, {"fence": "gpu", "wait": ("acquire", "cta")}, ("ptx",),
+    ),
+    "a fence behind a relaxed wait acquires of its scope": (
+        {"wait": _OBSERVES, "after": "cluster"}, {"wait": _OBSERVES, "after": "cta"},
+        ("practice", "ptx"),
+    ),
+    "and of that of the wait": (
+        {"wait": _OBSERVES, "after": "gpu"}, {"wait": ("relaxed", "cta"), "after": "gpu"},
+        ("ptx",),
+    ),
+    "also of arrivals that release themselves": (
+        {"arrive": ("release", "cluster"), "fence": None, "wait": _OBSERVES, "after": "cluster"},
+        {"arrive": ("release", "cluster"), "fence": None, "wait": _OBSERVES, "after": "cta"},
+        ("practice", "ptx"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("name", _ACROSS)
+def test_the_scopes_of_fences_around_barriers(name: str, strict: Strict) -> None:
+    right, wrong, fails = _ACROSS[name]
+    assert ts.check(across.build(**right), strict=strict).verdict == "proved"
+    report = ts.check(across.build(**wrong), strict=strict)
+    if strict not in fails:
+        assert report.verdict == "proved"
+        assert "U4" in {leaning.name for leaning in report.leanings}
+        return
+    assert report.rules == {"race"}
+    lines = {line(across, "k.mem.store(data"), line(across, "k.mem.load(value, data[reads]")}
+    (finding,) = report.findings
+    assert lines <= {loc.line for loc in finding.locations}
+    assert "CTA 0 warp 1" in finding.message
+    assert "CTA 1 warp 0" in finding.message
+    # what threads of its own CTA have stored is acquired
+    own = ts.check(across.build(**wrong, reads=1), strict=strict)
+    assert own.verdict == "proved"

@@ -142,10 +142,10 @@ def arrive(
     position, tick = w.marks.get(w.component, 0), w.tick + w.apart
     contributions = shares(w, count, nbytes)
     if reaches and not visible and sem == "relaxed":
-        local = barrier.cta is w.cta or _leans_on_scope(w, op)
-        fenced = w.fences.released("cta" if local else "cluster")
+        # whoever waits is in the barrier's CTA: the fence has to reach it, in practice as well
+        fenced = w.fences.released("cta" if barrier.cta is w.cta else "cluster")
         if fenced is not None:
-            barrier.publish(fenced)
+            barrier.publish(fenced, w.cta)
     if count is not None and machine.options.ptx:
         _check_observed(barrier, w, op)
     if len(contributions) > 1:
@@ -280,7 +280,7 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
                     barrier.component, barrier.base + barrier.phase, promise
                 ):
                     published[machine.components.size + component] = done
-                barrier.publish(published)
+                barrier.publish(published, barrier.cta)
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 

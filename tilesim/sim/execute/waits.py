@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
@@ -16,6 +16,9 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tokens import Token
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.who import Place
 
 #: which parity a wait on a barrier names
 ParityOf: TypeAlias = Callable[[Warp, Mbarrier], int]
@@ -105,9 +108,25 @@ def acquire(
                 f"what a fence after a relaxed wait that skipped a phase of {barrier.label} gives"
             )
             w.machine.nondeterministic(what, op, explorable=False)
-        w.fences.saw(w.cta, completed)
+        _observe(barrier, w, op, effect)
+
+
+def _observe(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
+    """A relaxed wait has observed what a fence behind it acquires, of the CTAs in its scope (H3);
+    those that the scope of the wait includes, for which ``.cta`` is accepted in practice (U4)."""
+    ptx = w.machine.options.ptx
+    own = barrier.completed if barrier.own is None else barrier.own
+    seen: dict[Place, Clock] = {w.cta: own}
+    if barrier.by is not None and (effect.scope == "cluster" or not ptx):
+        if effect.scope != "cluster":
+            w.machine.lean("U4", op)
+        away = barrier.remote if ptx else barrier.completed
+        if away is not None:
+            seen[barrier.by] = away
+    for cta, known in seen.items():
+        w.fences.saw(cta, known)
         if w.machine.components.near:
-            w.fences.saw(w.cta, completed, near=True)
+            w.fences.saw(cta, known, near=True)
 
 
 def _skipped_away(barrier: Mbarrier, w: Warp) -> dict[int, int]:

@@ -38,6 +38,7 @@ from tilesim.sim.machine.tail import Tail
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.who import Place
 
 
 class Mbarrier(MbarrierState):
@@ -78,6 +79,7 @@ class Mbarrier(MbarrierState):
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
         self.joined = self.machine.components.clock()
+        self.joined_own = self.joined_by = None
         self.arrived = self.machine.components.clock()
 
     def _note_init(self, warp: Agent, tick: int) -> tuple[int, int]:
@@ -185,13 +187,9 @@ class Mbarrier(MbarrierState):
         if machine.trace is not None:
             self.note_credit(machine.trace, credit)
         size = machine.components.size
-        if visible and away and machine.options.ptx:
-            join(self._for_cluster(), clock)
-            visible = False
+        join(self.joined[:size], clock[:size])
         if visible:
-            join(self.joined, clock)
-        else:
-            join(self.joined[:size], clock[:size])
+            self._release(clock[size:], size, credit.warp.cta)
         if arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:
@@ -240,10 +238,27 @@ class Mbarrier(MbarrierState):
             self._doubt("R", credit.op, credit.warp, None, credit.clock)
             self.machine.outcome.explorable = False
 
-    def publish(self, clock: Clock) -> None:
-        """Makes ``clock`` visible through the current phase (a fence before a relaxed arrive)."""
+    def publish(self, clock: Clock, cta: Place) -> None:
+        """Makes ``clock`` of a thread of ``cta`` visible through the current phase (a fence before
+        a relaxed arrive)."""
         size = self.machine.components.size
-        join(self.joined[size:], clock[size:])
+        self._release(clock[size:], size, cta)
+
+    def _release(self, known: Clock, start: int, cta: Place) -> None:
+        """The current phase publishes the rows of a clock that ``start`` there, of a thread of
+        ``cta``: in the strict reading of scopes to waits of cluster scope, if it is another one."""
+        if cta is self.cta:
+            join(self.joined[start:], known)
+            if self.joined_own is not None:
+                join(self.joined_own[start:], known)
+            return
+        self.joined_by = cta
+        if self.machine.options.ptx:
+            join(self._for_cluster()[start:], known)
+            return
+        if self.joined_own is None:
+            self.joined_own = self.joined.copy()
+        join(self.joined[start:], known)
 
     def publish_completion(self, component: int, count: int, *, remote: bool) -> None:
         """The current phase lets its waiters know that ``count`` operations are complete.
@@ -271,6 +286,8 @@ class Mbarrier(MbarrierState):
         size = self.machine.components.size
         away = {r.component for r in self.landed if r.warp.cta is not self.cta}
         self.away_before = {}
+        senders = (r.warp.cta for r in self.landed if r.warp.cta is not self.cta)
+        self.joined_by = next(senders, self.joined_by)
         if self.peers in away and self.peers is not None:
             clock[self.peers] = done
             self._land_away(self.peers, clock, done)
@@ -326,6 +343,7 @@ class Mbarrier(MbarrierState):
         self._check_whole()
         self.completed = clock
         self.remote, self.joined_remote = self.joined_remote, None
+        self._complete_own(clock)
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
         self.joined = self.machine.components.clock()
         if self.keeps_clocks:
@@ -334,6 +352,18 @@ class Mbarrier(MbarrierState):
         self.pending = self.expected
         waiters, self.waiters = self.waiters, []
         self.machine.wake_all(waiters)
+
+    def _complete_own(self, clock: Clock) -> None:
+        """What a fence of CTA scope acquires after a relaxed wait: of what the phase publishes
+        (``clock``) all but what other CTAs have released, and so the end of the phase."""
+        size = self.machine.components.size
+        self.own, self.joined_own = self.joined_own, None
+        self.by, self.joined_by = self.joined_by, None
+        if self.own is not None:
+            self.own[:size] = clock[:size]
+            for component in (self.component, self.engine, self.peers):
+                if component is not None:
+                    self.own[component::size] = clock[component::size]
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""

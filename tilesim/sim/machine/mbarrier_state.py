@@ -85,6 +85,12 @@ class MbarrierState:
         self.keeps_clocks = False
         self.joined_remote: Clock | None = None
         self.remote: Clock | None = None
+        #: what the open phase, and the last one, publish of this CTA alone, where others have
+        #: released as well and that is not apart anyway; and one of those that have
+        self.joined_own: Clock | None = None
+        self.own: Clock | None = None
+        self.joined_by: Place | None = None
+        self.by: Place | None = None
         #: other CTAs store to where it tracks that, in the strict reading of scopes
         self.stored_by_peers = False
         #: by component, the last phase whose landings only waits of cluster scope acquire

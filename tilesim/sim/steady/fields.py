@@ -199,6 +199,11 @@ def _initialised(out: Writer, barrier: Mbarrier, value: tuple[int, int]) -> None
     out.position(*value)
 
 
+def _whether(out: Writer, owner: Any, value: object) -> None:
+    """Whether there is one."""
+    out.token(value is None)
+
+
 def _generation(out: Writer, barrier: NamedBarrier, value: Generation | None) -> None:
     """A round: its number is a position of the barrier's component, less one."""
     if value is None:
@@ -387,7 +392,10 @@ FIELDS: Fields = {
     Warpgroup: WARPGROUP,
     Mbarrier: {
         "phase": _phase, "joined": clock, "arrived": clock, "completed": clock,
-        "joined_remote": clock, "remote": clock, "handed_on": at_component,
+        "joined_remote": clock, "remote": clock, "joined_own": clock, "own": clock,
+        # which one of the other CTAs of the cluster decides nothing
+        "joined_by": _whether, "by": _whether,
+        "handed_on": at_component,
         "handed_on_away": at_component,
         "done": at_component, "done_before": at_component, "senders": positions,
         "away": positions, "away_before": _away_before,
