@@ -44,11 +44,17 @@ def release_onto_both(
     with k.role("math", [1, 2]), k.loop(uses) as i:
         s, p = i % stages, (i // stages) & 1
         k.mbarrier.wait(full[s], p)
-        if not order.endswith("read"):
+        if order == "gathered lanes that read":
+            k.mem.load(r, a[s, k.lane_id])  # before the vote
+        if not order.endswith("read") and not order.startswith("gathered"):
             k.mem.load(r, b[s, k.lane_id])
             k.mem.load(r, a[s, k.lane_id])
             k.sync_warp()
-        if order.startswith("lanes"):
+        if order.startswith("gathered"):
+            k.warp.vote(r, k.lane_id > 3, "any")
+            with k.if_(k.lane_id < 2, sync=False):
+                k.mbarrier.arrive(empty[s].at(k.lane_id), scope="cluster")
+        elif order.startswith("lanes"):
             with k.if_(k.lane_id < 2):
                 if order == "lanes of which one read":
                     with k.if_(k.lane_id.eq(k.cluster_rank)):
@@ -74,7 +80,7 @@ def release_onto_both(
 
 
 @pytest.mark.parametrize("stages", [1, 2])
-@pytest.mark.parametrize("order", ["rank", "lanes", "own first"])
+@pytest.mark.parametrize("order", ["rank", "lanes", "own first", "gathered lanes"])
 def test_release_onto_both_ctas_is_proved(order: str, stages: int) -> None:
     report = check(release_onto_both.build(order=order, stages=stages, uses=6))
     assert report.verdict == "proved", report.reasons
@@ -102,6 +108,19 @@ def test_lanes_that_read_and_release_onto_one_cta_each_are_not_proved(order: str
     report = check(release_onto_both.build(order=order))
     assert report.verdict in ("failed", "bounded")
     assert report.rules <= {"race", "deadlock", "phase-alias", "phase-ambiguity"}
+
+
+def test_lanes_that_only_a_vote_gathers_hand_on_no_reads_of_others() -> None:
+    """What they waited for comes before each one's release in time, which is enough; what they
+    have read would have to be handed over."""
+    report = check(release_onto_both.build(order="gathered lanes that read"))
+    assert report.verdict == "failed"
+    (race,) = report.findings[:1]
+    assert race.rule == "race"
+    assert sites(race) == {
+        ("producer", at(release_onto_both, "k.bulk.load(a[s]")),
+        ("math", at(release_onto_both, "# before the vote")),
+    }
 
 
 def test_releases_that_come_after_the_end_of_a_cta_are_found() -> None:

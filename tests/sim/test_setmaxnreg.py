@@ -278,7 +278,7 @@ class Fake:
     registers: int = 0
 
     @property
-    def tick(self) -> int:
+    def moment(self) -> int:
         return int(self.clock[self.component])
 
 

@@ -82,7 +82,7 @@ def _join(
     if effect.waits:
         w.meet()
     entry = Join(
-        w.origin, op, w.component, w.tick, effect.waits, effect.vote is not None, w.lanes, own,
+        w.origin, op, w.component, w.moment, effect.waits, effect.vote is not None, w.lanes, own,
         effect.aligned,
     )  # fmt: skip
     generation = barrier.gather(entry, threads, w.published, w.mask, visible=True)
@@ -181,7 +181,7 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
         barrier = w.cta.cluster.barrier
         assert barrier is not None
         _require_waited(w, barrier)
-        entry = Join(w.origin, op, w.component, w.tick, True, lanes=w.lanes)
+        entry = Join(w.origin, op, w.component, w.moment, True, lanes=w.lanes)
         generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
         if not visible:
             _hand_over_fenced(w, generation)

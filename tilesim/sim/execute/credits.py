@@ -139,7 +139,8 @@ def arrive(
     machine = w.machine
     reaches = _scopes_reach(barrier, w, op, scope)
     visible = reaches and sem == "release"
-    position, tick = w.marks.get(w.component, 0), w.tick + w.apart
+    position, moment = w.marks.get(w.component, 0), w.moments.get(w.component, 0)
+    tick = w.moment + w.apart
     contributions = shares(w, count, nbytes)
     if reaches and not visible and sem == "relaxed":
         # whoever waits is in the barrier's CTA: the fence has to reach it, in practice as well
@@ -154,6 +155,7 @@ def arrive(
         credit = Credit(
             w, op, each * lanes, (-tx if completes else tx) * lanes, tick,
             partial=partial, lanes=lanes, releases=visible, position=position,
+            moment=moment,
         )  # fmt: skip
         barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
     w.advance()

@@ -130,7 +130,7 @@ def _note_adjustment(w: Warp, change: Change) -> None:
     group, number = w.warpgroup, w.setmaxnreg_count
     w.setmaxnreg_count += 1
     made = group.adjustments.setdefault(number, [])
-    made.append(Adjustment(w, change, w.component, w.tick))
+    made.append(Adjustment(w, change, w.component, w.moment))
     if len(made) < len(group.warps):
         return
     group.adjustments.pop(number - 1, None)

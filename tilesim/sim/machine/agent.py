@@ -176,6 +176,8 @@ class Agent(ABC):
         self.apart = 0
         #: by component: the last position at which something has happened
         self.marks: dict[int, int] = {}
+        #: the same for what leaves nothing in memory
+        self.moments: dict[int, int] = {}
         self.effects = 0
         self.executed = 0
         #: branches at which its CTA might have ended (`tilesim.sim.leaving`)
@@ -245,6 +247,17 @@ class Agent(ABC):
         """
         tick = self.clock.item(self.component)
         self.marks[self.component] = tick + self.apart
+        return tick
+
+    @property
+    def moment(self) -> int:
+        """The warp's own position, where it does what leaves nothing in memory: it passes a wait,
+        joins a barrier, or changes its registers. That others come after it in time is enough; at
+        ptx, mbarrier.inval asks for more (A6)."""
+        if self.machine.options.ptx:
+            return self.tick
+        tick = self.clock.item(self.component)
+        self.moments[self.component] = tick + self.apart
         return tick
 
     @property

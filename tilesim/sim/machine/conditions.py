@@ -32,9 +32,9 @@ class Credit:
     one must not end the phase (.noComplete). ``clock`` is what the credit comes after. It is that
     of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
     If it ``releases``, its waiters acquire the clock, in which nothing of its warp's own is later
-    than ``position``. Who makes it acts at clock component ``component``, where each of the lanes
-    comes after what the others did up to ``common``: as they are when the credit is made or issued,
-    by the lanes of ``mask``.
+    than ``position``, but for what leaves nothing in memory, up to ``moment``. Who makes it acts at
+    clock component ``component``, where each of the lanes comes after what the others did up to
+    ``common``: as they are when the credit is made or issued, by the lanes of ``mask``.
     """
 
     warp: Agent
@@ -49,6 +49,7 @@ class Credit:
     lanes: int = 1
     releases: bool = False
     position: int = NEVER
+    moment: int = NEVER
     component: int = -1
     common: int = NEVER
     mask: int = 0

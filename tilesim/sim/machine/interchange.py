@@ -33,6 +33,7 @@ def _covers(clock: Clock, credit: Credit) -> bool:
     assert credit.clock is not None
     published = credit.clock.copy()
     component, size = credit.component, credit.warp.machine.components.size
-    for entry in (component, GENERIC * size + component):
-        published[entry] = min(published[entry], credit.position)
+    done = max(credit.position, credit.moment)
+    for entry, last in (component, done), (GENERIC * size + component, credit.position):
+        published[entry] = min(published[entry], last)
     return bool((published <= clock).all())

@@ -466,7 +466,7 @@ class Mbarrier(MbarrierState):
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
-        self.previous.waits.append(Wait(warp, warp.component, warp.tick, op, warp.mask))
+        self.previous.waits.append(Wait(warp, warp.component, warp.moment, op, warp.mask))
 
     def _check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""

@@ -62,6 +62,7 @@ class Owner(Protocol):
     fences: Fences
     settled: dict[int, int]
     marks: dict[int, int]
+    moments: dict[int, int]
     followed: dict[int, int]
     components: Components
 
@@ -180,15 +181,19 @@ class Parts:
         if marks.get(part.component, 0) > part.settled[part.component]:
             # whoever knows the first tick knows what these lanes did before
             marks[component] = settled[component] + 1
+        moments = self._warp.moments
+        if moments.get(part.component, 0) > max(part.settled[part.component], done):
+            moments[component] = settled[component] + 1
         return child
 
     def _fenced(self, part: Part, component: int, known: Clock) -> Clock:
         """What a fence of ``part`` hands over in those of its lanes that go on at ``component``."""
         clock, size = limited(known, part.settled, self._size), self._size
-        since, last = part.settled[part.component], self._warp.marks.get(part.component, 0)
+        since, marks, moments = part.settled[part.component], self._warp.marks, self._warp.moments
+        last = marks.get(part.component, 0), moments.get(part.component, 0)
         for row in range(0, len(clock), size):
             # all that they did before they parted, where they have done nothing since the fence
-            if known[row + part.component] >= max(last, since + 1):
+            if known[row + part.component] >= max(last[0] if row else max(last), since + 1):
                 clock[row + component] = self._top + 1
         return clock
 

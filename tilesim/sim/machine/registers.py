@@ -85,7 +85,7 @@ class _Grant:
 
     def __init__(self, warp: Agent, op: Op, spare: int) -> None:
         self.op = op
-        self._component, self._tick = warp.component, warp.tick
+        self._component, self._tick = warp.component, warp.moment
         self._spare = spare
         self._others: dict[Agent, _Others] = {}
         #: the position of each .inc of the others
@@ -101,7 +101,7 @@ class _Grant:
         own = warp.component
         if registers < 0:
             others.may_stop()
-            self._taken.append((own, warp.tick))
+            self._taken.append((own, warp.moment))
         elif any(warp.clock[c] >= tick for c, tick in self._taken if c != own):
             others.may_stop()
         others.balance += registers

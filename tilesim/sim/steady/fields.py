@@ -135,7 +135,7 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
 
 _AGENT: dict[str, FieldWriter] = {
     "clock": clock, "registers": _registers, "laps": _laps, "marks": positions,
-    "settled": positions, "followed": positions, "gathered": positions,
+    "moments": positions, "settled": positions, "followed": positions, "gathered": positions,
     "effects": _count("effects"), "issued": _count("issued"),
     "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
     "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
@@ -404,7 +404,8 @@ FIELDS: Fields = {
         "base": left_out, "skipped": left_out,
     },
     Credit: {
-        "tick": at_component, "position": at_component, "common": at_component, "clock": clock,
+        "tick": at_component, "position": at_component, "moment": at_component,
+        "common": at_component, "clock": clock,
     },
     Wait: {"tick": at_component},
     Access: {
