@@ -151,29 +151,6 @@ def too_narrow(case: Case) -> Cause | None:
     )  # fmt: skip
 
 
-@diagnosis("race", "tcgen05-order")
-def quiet_round(case: Case) -> Cause | None:
-    """A cluster barrier between the two, at which the first side arrives without releasing."""
-    if not any(_QUIET.search(note) for note in case.finding.notes):
-        return None
-    for first, second in directions(case):
-        ctas = first.warp.cta, second.warp.cta
-        if ctas[0] is ctas[1] or ctas[0].cluster is not ctas[1].cluster:
-            continue
-        told = [
-            d for d in case.history.between(first.warp, first.at, case.made)
-            for e in d.op.effects() if isinstance(e, fx.JoinsCluster) and e.arrives
-        ]  # fmt: skip
-        if told and any(e.sem == "relaxed" for e in told[0].op.effects()
-                        if isinstance(e, fx.JoinsCluster)):  # fmt: skip
-            return Cause(
-                f"this {told[0].op.mnemonic} is relaxed: it hands nothing on",
-                (case.who(first.warp, told[0], "arrives at the cluster barrier with .relaxed"),),
-                "let the arrival release (the default)",
-            )
-    return None
-
-
 @diagnosis("race")
 def heard_for(case: Case) -> Cause | None:
     """One thread waits for a flag for several warps, which do not wait for it: the barrier of
@@ -463,3 +440,43 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     met = [d for d in turn if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())]
     place = met[-1] if met else side.done
     return case.who(side.warp, place, f"does not arrive on {on.label} afterwards")
+
+
+@diagnosis("race", "tcgen05-order", "tmem-lifetime", first=True)
+def quiet_round(case: Case) -> Cause | None:
+    """A cluster barrier between the two, at which the first side arrives without releasing."""
+    quiet = any(_QUIET.search(note) for note in case.finding.notes)
+    quiet = quiet or "no tcgen05.fence orders" in case.finding.message
+    if not quiet and case.finding.rule != "tmem-lifetime":
+        return None
+    for first, second in directions(case):
+        if first.warp.cta.cluster is not second.warp.cta.cluster:
+            continue
+        told = _rounds(case, first.warp, first.at, min(second.at, case.made))
+        arrivals = [(done, effect) for done, effect in told if effect.arrives]
+        if not arrivals or any(effect.sem != "relaxed" for _, effect in arrivals):
+            continue
+        done, _ = arrivals[0]
+        if not quiet and not _waited(case, first, done):
+            continue
+        if any(not effect.arrives for _, effect in _rounds(case, second.warp, done.at, second.at)):
+            return Cause(
+                f"this {done.op.mnemonic} is relaxed: it hands nothing on",
+                (case.who(first.warp, done, "arrives at the cluster barrier with .relaxed"),),
+                "let the arrival release (the default)",
+            )
+    return None
+
+
+def _rounds(case: Case, warp: Agent, first: int, last: int) -> list[tuple[Done, fx.JoinsCluster]]:
+    """What a warp does at its cluster barrier between two moments."""
+    return [
+        (done, effect) for done in case.history.between(warp, first, last)
+        for effect in done.op.effects() if isinstance(effect, fx.JoinsCluster)
+    ]  # fmt: skip
+
+
+def _waited(case: Case, side: Side, done: Done) -> bool:
+    """Whether the warp of a side has waited itself for what it does before ``done``."""
+    between = case.history.between(side.warp, side.at, done.at)
+    return any(isinstance(e, fx.WaitsGroup) for d in between for e in d.op.effects())
