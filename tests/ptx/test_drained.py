@@ -180,3 +180,14 @@ def test_each_store_overwrites_what_it_is_made_of() -> None:
     found, lines = report(crossed)
     assert "tcgen05-order" in found.rules
     assert {second.strip(), BACK.replace("[%r8]", "[%r8+8]").strip()} <= lines
+
+
+def test_a_check_at_ptx_that_ends_early_hides_no_switch() -> None:
+    """The address without the warp's lanes (U21) ends it, before the columns are freed."""
+    nowhere = LOAD.replace("%r8", "%r9")
+    drained, _ = report(nowhere + STORE)
+    assert drained.verdict == "proved"
+    assert {"U21", "U33"} <= {leaning.name for leaning in drained.leanings}
+    waited, _ = report(nowhere + WAIT + STORE)
+    assert waited.verdict == "proved"
+    assert "U33" not in {leaning.name for leaning in waited.leanings}

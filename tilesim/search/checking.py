@@ -400,4 +400,5 @@ class Checking:
         search = replace(self.search, schedules=0, limits=limits, start=None)
         strict = Checking(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)
         strict.explains = False
-        return used(strict.simulation.code.mir, may, whole(strict.check()))
+        said = whole(strict.check())
+        return used(strict.simulation.code.mir, may, said, undecided=strict.simulation.ended_early)

@@ -45,19 +45,23 @@ def noted(simulation: Simulation) -> set[Noted]:
     return simulation.leaned | ({("E12", elections)} if elections else set())
 
 
-def used(mir: Mir, may: Collection[Noted], strict: Report) -> tuple[Leaning, ...]:
-    """The switches that were used, as a check at `ptx` says it; if that is undecided, those that
-    ``may`` have been, or any."""
+def used(
+    mir: Mir, may: Collection[Noted], strict: Report, *, undecided: bool
+) -> tuple[Leaning, ...]:
+    """The switches that were used, as a check at `ptx` says it; where that is ``undecided``, as
+    what it found ended it, or it found nothing, those that ``may`` have been, or any."""
     if strict.verdict in ("proved", "exhausted"):
         return ()
     places: dict[str, dict[Loc, None]] = {}
     for finding in strict.findings:
         places.setdefault(_switch(finding, may), {}).update(dict.fromkeys(finding.locations))
-    for switch, numbers in () if places else sorted(may or _ANY):
-        places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
+    found = set(places)
+    for switch, numbers in sorted(may or _ANY) if undecided or not places else ():
+        if switch not in found:
+            places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
     return tuple(
-        Leaning(switch, SWITCHES[switch], tuple(found) or (begin(mir),), "practice")
-        for switch, found in sorted(places.items())
+        Leaning(switch, SWITCHES[switch], tuple(locs) or (begin(mir),), "practice")
+        for switch, locs in sorted(places.items())
     )
 
 

@@ -120,6 +120,8 @@ class Simulation:
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
         #: switches of SEMANTICS 0.3 that runs so far may have used, with instructions
         self.leaned: set[tuple[str, tuple[int, ...]]] = set()
+        #: undefined behaviour or a deadlock has ended a run before the kernel did
+        self.ended_early = False
         #: what instructions have accessed in all runs, if hardware answers or hands out numbers
         self.accessed = Accessed(mir) if is_asked_for(mir) else None
         #: whether repetitions are skipped where a run is in a steady state
@@ -146,6 +148,7 @@ class Simulation:
         other = copy(self)
         other.options = replace(self.options, ptx=strict == "ptx")
         other.followers, other.leaned, other.watches = {}, set(), None
+        other.ended_early = False
         other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
 
@@ -348,6 +351,7 @@ class Simulation:
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
             self.leaned |= machine.outcome.leaned
+            self.ended_early |= any(not w.exited for w in machine.warps)
             if isinstance(env, ChoiceEnvironment):
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
