@@ -308,7 +308,7 @@ def _unawaited(case: Case, invalidation: Done) -> Cause | None:
     return None
 
 
-@diagnosis("race")
+@diagnosis("race", first=True)
 def before_the_grids(case: Case) -> Cause | None:
     """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
     if "griddepcontrol.wait" not in case.finding.message or not case.sides:
