@@ -415,6 +415,10 @@ def test_what_comes_behind_a_copy_that_waited_for_the_grid_before(
         ("mov.u32 %r1, 0, 0;", "mov.u32: 3 operands are none of this form"),
         ("mov.u32 %r1;", "mov.u32: 1 operands are none of this form"),
         ("ld.shared.u32 [smem];", "ld.shared.u32: 1 operands are none of this form"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16 {%r1}, %rd1, %rd2, 1;",
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16: 4 operands are none of this form",
+        ),
     ],
 )
 def test_errors_of_the_text_are_not_unsupported(instruction: str, said: str) -> None:

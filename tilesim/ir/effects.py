@@ -1,7 +1,6 @@
 """The closed set of effects an instruction can have; analyses match on these, never on classes.
 
-`tilesim.sim.execute` has an executor for each: the effects are what an instruction does, in order.
-Its own code only computes values (`Op.evaluate`)."""
+`tilesim.sim.execute` has an executor for each. An instruction's code only computes values."""
 
 from __future__ import annotations
 
@@ -469,8 +468,7 @@ class OrdersTmem:
 
 @dataclass(frozen=True, slots=True)
 class AllocatesTmem:
-    """Takes columns of tensor memory, blocking until they are free; answers their address.
-    ``pair``: in both CTAs of a pair, one warp of each executes it (G9)."""
+    """Takes columns of tensor memory once they are free; answers their address. ``pair`` (G9)."""
 
     columns: int
     pair: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -71,7 +72,8 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     for step in kernel.code:
         if step.base == "wgmma" and step.opcode.startswith("wgmma.mma_async"):
             low.at(step)
-            rules_wgmma.declare(low, step)
+            with _of_this_form(low, step):
+                rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
     rules, together = _Rules(low), Together()
     code = together.code
@@ -215,13 +217,23 @@ def _lowered(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
     Raises:
         PtxError: it has not the operands of the instruction.
     """
-    try:
+    with _of_this_form(rules.low, step):
         return _by_its_rule(rules, step, spin=spin)
+
+
+@contextmanager
+def _of_this_form(low: Lowering, step: Step) -> Iterator[None]:
+    """Rules take qualifiers and operands apart by their number.
+
+    Raises:
+        PtxError: it has not those of the instruction.
+    """
+    try:
+        yield
     except TilesimError:
         raise
-    except (IndexError, ValueError) as error:  # rules take operands apart by their number
-        what = f"{len(step.operands)} operands are none of this form"
-        raise rules.low.malformed(what) from error
+    except (IndexError, ValueError) as error:
+        raise low.malformed(f"{len(step.operands)} operands are none of this form") from error
 
 
 def _by_its_rule(rules: _Rules, step: Step, *, spin: bool) -> Sequence[_What]:
