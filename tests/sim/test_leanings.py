@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -129,6 +130,40 @@ def test_a_fence_behind_cp_async_needs_no_second_look() -> None:
     assert check(program).conditions == ()
     simulation.run({}, lambda cluster: None, [0])
     assert simulation.leaned == set()
+
+
+@ts.kernel(warps=1)
+def received(k: ts.Builder, *, scope: Literal["cta", "cluster"] = "cta") -> None:
+    """A peer's copy, a relaxed wait for it, and a fence of some scope behind that (U4)."""
+    k.launch(grid=2, cluster=2)
+    source, out = k.tensor("source", ts.f32, (32,)), k.tensor("out", ts.f32, (2, 32))
+    slot, full, value = (
+        k.shared("slot", ts.f32, (32,)),
+        k.mbarriers("full"),
+        k.var("v", dtype=ts.f32),
+    )
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.arrive_expect_tx(full, slot.nbytes)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(0)), k.elected():
+        k.bulk.load(slot, source, full, multicast=0b11)  # U4
+    k.mbarrier.wait(full, 0, sem="relaxed", scope="cluster")
+    k.fence.memory("acq_rel", scope)
+    k.mem.load(value, slot[k.lane_id])  # U4
+    k.mem.store(out[k.cta_x, k.lane_id], value)
+    k.cluster.sync()
+
+
+def test_a_fence_behind_a_relaxed_wait_for_what_a_peer_has_copied() -> None:
+    program = received.build(scope="cta")
+    report = check(program)
+    (one,) = (one for one in report.leanings if one.conditional)
+    assert (report.verdict, one.name, one.kind) == ("proved", "U4", "practice")
+    assert {loc.line for loc in one.locs} == lines(program, "U4")
+    assert check(program, strict="ptx").rules == {"race"}
+    assert check(received.build(scope="cluster")).conditions == ()
 
 
 def test_barriers_of_two_roles() -> None:

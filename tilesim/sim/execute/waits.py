@@ -113,8 +113,11 @@ def acquire(
 
 def _observe(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
     """A relaxed wait has observed what a fence behind it acquires, of the CTAs in its scope (H3);
-    those that the scope of the wait includes, for which ``.cta`` is accepted in practice (U4)."""
+    those that the scope of the wait includes, for which ``.cta`` is accepted in practice (U4), also
+    of the fence that comes behind it, where a copy of a peer has completed the phase."""
     ptx = w.machine.options.ptx
+    if not ptx and barrier.senders:
+        w.machine.lean("U4", op)
     own = barrier.completed if barrier.own is None else barrier.own
     seen: dict[Place, Clock] = {w.cta: own}
     if barrier.by is not None and (effect.scope == "cluster" or not ptx):
