@@ -30,11 +30,6 @@ AFTER_THE_RACE = {
         set(), {"deadlock"},
     ),
 }  # fmt: skip
-#: rows with launch control are looked at in every run of the tests, but for those of GEMMs whose
-#: grids can be shared out in many ways: half a minute each
-SMALL = "tilesim.kernels.bugs.launch_control"
-GEMMS = {"tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6"}
-FEW_TILES = ({"m": 128, "n": 64}, {"m": 256, "n": 64, "depth": 64, "stages": 2})
 LIMIT = timedelta(minutes=30)
 
 
@@ -44,18 +39,7 @@ def readable(case: Case) -> bool:
     return case.expected != "rejected" and kernel.name not in NOT_IN_PTX and kernel.inputs is None
 
 
-def module(case: Case) -> str:
-    return str(case.target).partition("::")[0]
-
-
 ROWS = [case for case in cases() if readable(case)]
-QUICK = [case for case in ROWS if module(case) not in GEMMS]
-LAUNCH_CONTROL = [
-    *[case for case in QUICK if module(case) == SMALL][::2],
-    *[case for case in ROWS if module(case) in GEMMS and case.params in FEW_TILES],
-]
-#: one row in so many is looked at in every run of the tests
-ONE_IN = 16
 
 
 def back(case: Case) -> tuple[Source, Report]:
@@ -93,14 +77,8 @@ def compare(case: Case) -> None:
 
 
 @needs.compiler
-@pytest.mark.parametrize("case", QUICK[::ONE_IN], ids=lambda case: str(case.target))
-def test_some_rows_read_back(case: Case) -> None:
-    compare(case)
-
-
-@needs.compiler
-@pytest.mark.parametrize("case", LAUNCH_CONTROL, ids=lambda case: str(case.target))
-def test_answers_of_launch_control_are_told_from_what_else_is_shared(case: Case) -> None:
+@pytest.mark.parametrize("case", ROWS, ids=lambda case: str(case.target))
+def test_all_rows_read_back(case: Case) -> None:
     compare(case)
 
 
@@ -215,10 +193,3 @@ def test_what_tells_clusters_apart_only_after_some_tiles_is_found(asks: int, ver
     _, report = back(Case(late_tile, {"asks": asks}, "bugs", "proved"))
     assert report.verdict == verdict, report.reasons
     assert report.rules <= {"deadlock"}
-
-
-@pytest.mark.slow
-@needs.compiler
-@pytest.mark.parametrize("case", ROWS, ids=lambda case: str(case.target))
-def test_all_rows_read_back(case: Case) -> None:
-    compare(case)
