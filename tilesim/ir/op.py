@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
@@ -212,12 +213,12 @@ class Computation(Op):
     """Base of instructions that do nothing but compute registers, of their operands alone.
 
     No `abc.ABC`, nor are the classes below: whether an instruction is one is asked of each, again
-    and again, and of those Python code answers that.
+    and again, and of those Python code answers that. The type checker refuses what lacks a method.
     """
 
+    @abstractmethod
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         """The values of its results; ``value`` gives an operand's, of each lane."""
-        raise NotImplementedError(self.mnemonic)
 
     def compute_many(self, _value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         """The same for many warps at once; None if that has to be computed warp by warp.
@@ -236,22 +237,22 @@ class Symmetric:
     """Mixed into instructions that may compute the same of two operands, whichever comes first."""
 
     @property
+    @abstractmethod
     def symmetric(self) -> bool:
         """Whether this one does."""
-        raise NotImplementedError
 
 
 class Rearranges:
     """Mixed into instructions of which a lane stores what other lanes have in registers."""
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """Registers of each lane."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, registers: Sequence[PerLane]) -> PerLane:
         """What lanes store, (32, 8) of 16 bits, of what the registers hold in each."""
-        raise NotImplementedError
 
 
 def operand_names(cls: type) -> tuple[str, ...]:

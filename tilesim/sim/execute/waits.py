@@ -112,9 +112,11 @@ def acquire(
 
 
 def _observe(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
-    """A relaxed wait has observed what a fence behind it acquires, of the CTAs in its scope (H3);
-    those that the scope of the wait includes, for which ``.cta`` is accepted in practice (U4), also
-    of the fence that comes behind it, where a copy of a peer has completed the phase."""
+    """A relaxed wait has observed what a fence behind it acquires, of the CTAs in its scope (H3).
+
+    In practice ``.cta`` is accepted for a peer's as well (U4): of the wait, and of the fence behind
+    it where a copy of the peer has completed the phase.
+    """
     ptx = w.machine.options.ptx
     if not ptx and barrier.senders:
         w.machine.lean("U4", op)
