@@ -6,6 +6,7 @@ import pytest
 
 from tests.ptx.test_check import FIRST, report
 from tilesim.checker import Report
+from tilesim.ptx.launch import Pointer
 from tilesim.sim.machine import machine
 
 #: warp 0 stores, and says so by a flag; warp 1 looks at that until it is set
@@ -80,3 +81,27 @@ def test_a_warp_that_computes_for_too_long_is_cut_off(monkeypatch: pytest.Monkey
     found = check(f"mov.u32 %r6, 1;\nAGAIN: {turn}")[0]
     assert found.verdict == "bounded"
     assert any("does not come to an end" in why for why in found.reasons)
+
+
+def test_who_waits_for_a_copy_that_has_not_landed_is_no_deadlock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """When the other warp is cut off, the copy is still on its way."""
+    monkeypatch.setattr(machine, "_STRETCH", 50_000)
+    body = """
+ld.param.u64 %rd1, [x]; mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x;
+setp.eq.u32 %p0, %r4, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;
+bar.sync 0;
+setp.lt.u32 %p2, %r4, 32; @!%p2 bra W;
+@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 128;
+@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1+128], [%rd1], 128, [%r1];
+A: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0; @!%p1 bra A;
+ret;
+W: bar.sync 1, 32; bar.sync 1, 32; bar.sync 1, 32; bar.sync 1, 32; mov.u32 %r6, 1;
+AGAIN: mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;
+"""
+    values = (Pointer("x", 128),)
+    found = report(body.strip(), warps=2, params=(".param .u64 x",), values=values)
+    assert found.verdict == "bounded", found
+    assert found.reasons == ("the run was cut off where a warp does not come to an end",)
