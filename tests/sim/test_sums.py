@@ -12,6 +12,7 @@ from tests.ptx import test_grids
 from tests.ptx.test_check import report
 from tilesim.checker import Report
 from tilesim.ir.arithmetic import Typing
+from tilesim.ir.array_operators import ARRAY_BINARY
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ir.operators import BINARY
 from tilesim.ir.types import s64
@@ -19,7 +20,7 @@ from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.lanes import apply
 from tilesim.ptx.launch import Pointer, Scalar
 from tilesim.ptx.many import apply_many
-from tilesim.sim.expression import ARRAY_BINARY, compile_expr
+from tilesim.sim.expression import compile_expr
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.sums import Column, Sums, combined
 

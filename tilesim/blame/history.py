@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.effects import Effect
+from tilesim.ir.executing import executing
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Turn
@@ -407,9 +408,10 @@ class History(Watcher):
     def code_of(self, warp: Agent) -> Iterator[tuple[int, Op, tuple[Effect, ...]]]:
         """The instructions that a warp can reach."""
         mir = self.machine.loaded.mir
-        for number, instruction in enumerate(mir.code):
-            if isinstance(instruction.what, Op) and warp.number in instruction.warps:
-                yield number, instruction.what, mir.effects[number]
+        for number, warps in enumerate(executing(mir)):
+            what = mir.code[number].what
+            if isinstance(what, Op) and warp.number in warps:
+                yield number, what, mir.effects[number]
 
     def may_name(self, array: Mbarriers | AddressedMbarriers, on: Mbarrier) -> bool:
         """Whether an instruction that names an array may mean a barrier."""

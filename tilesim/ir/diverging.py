@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from tilesim.ir.dataflow import Mentions, mentioned, mentions
 from tilesim.ir.effects import Defines, Elects, Shuffles
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -35,6 +36,7 @@ class Diverging:
 
     def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
         self._graph, self._mir = graph, graph.mir
+        self._warps = executing(graph.mir)
         self._lanes, self._elections = lanes, elections
         #: by register and instruction that sets it
         self._levels: dict[tuple[str, int], int] = {}
@@ -101,11 +103,11 @@ class Diverging:
 
     def _found(self, name: str, number: int) -> int:
         """How much of a register differs as an instruction finds it."""
-        code, found = self._mir.code, SAME
+        warps, found = self._warps, SAME
         for setter in self._graph.reaching.setters(number, name):
             level = self._levels.get((name, setter), SAME)
             # what other warps set their registers to does not matter
-            if level > found and not set(code[setter].warps).isdisjoint(code[number].warps):
+            if level > found and not set(warps[setter]).isdisjoint(warps[number]):
                 found = level
         return found
 

@@ -38,6 +38,7 @@ from tilesim.ir.effects import (
     WaitsGroup,
     Writes,
 )
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -146,10 +147,9 @@ class _Elected:
     @cached_property
     def _electing(self) -> frozenset[int]:
         """What warps that elect execute."""
-        electing = {warp for number in self._elections for warp in self._mir.code[number].warps}
-        return frozenset(
-            n for n, i in enumerate(self._mir.code) if not electing.isdisjoint(i.warps)
-        )
+        warps = executing(self._mir)
+        electing = {warp for number in self._elections for warp in warps[number]}
+        return frozenset(n for n, own in enumerate(warps) if not electing.isdisjoint(own))
 
     @cached_property
     def _telling(self) -> frozenset[int]:

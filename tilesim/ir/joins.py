@@ -28,7 +28,7 @@ def joined(mir: Mir) -> Mir:
             instead[number] = (mir.code[number].doing(replace(branch, polls=True)),)
     for number in _places(graph):
         old = mir.code[number]
-        join = Instruction(Join(loc=old.loc), None, old.role, old.warps, left_out=old.left_out)
+        join = Instruction(Join(loc=old.loc), None, old.role, left_out=old.left_out)
         instead[number] = (join, *instead.get(number, (old,)))
     return renumbered(mir, instead)
 

@@ -29,11 +29,10 @@ def lanes_apart(mir: Mir, warp: int, lanes: int) -> tuple[Mir, tuple[int, ...]]:
     places = tuple(n for n, old in enumerate(mir.code) for _ in instead.get(n, (old,)))
     size, end = len(whole), 2 * len(whole) + 2
     mine = ((Const(lanes) >> Special("lane_id")) & 1).ne(0) & Special("warp_id").eq(warp)
-    every = tuple(range(mir.kernel.warps))
     code = (
-        Instruction(Branch(target=size + 2, cond=mine, loc=mir.kernel.loc), warps=every),
+        Instruction(Branch(target=size + 2, cond=mine, loc=mir.kernel.loc)),
         *(_moved(i, 1, size, end) for i in whole),
-        Instruction(Branch(target=end, loc=mir.kernel.loc), warps=every),
+        Instruction(Branch(target=end, loc=mir.kernel.loc)),
         *(_moved(i, size + 2, size, end) for i in whole),
     )
     numbered = tuple(

@@ -30,11 +30,10 @@ _WARP = Special("warp_id")
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What a statement is in: the role that reports name, the warps that reach it, and whether all
-    lanes of them do that come to the outermost region."""
+    """What a statement is in: the role that reports name, and whether all lanes reach it of the
+    warps that come to the outermost region."""
 
     role: str
-    warps: tuple[int, ...]
     whole: bool = True
 
 
@@ -61,7 +60,7 @@ def lower(program: Program) -> Mir:
     """
     outliving, written = outliving_counters(program), assigned(program)
     lowering = _Lowering(program, outliving - written)
-    lowering.block(program.body, _Region("", tuple(range(program.warps))))
+    lowering.block(program.body, _Region(""))
     drafts = [draft() for draft in lowering.drafts]
     code = tuple(_numbered(draft, number) for number, draft in enumerate(drafts))
     kernel = replace(program, body=(), variables=(*program.variables, *lowering.hidden))
@@ -127,7 +126,7 @@ class _Lowering:
     # ------------------------------------------------------------------ emission
 
     def _add(self, what: Op | Control, region: _Region, guard: Expr | None = None) -> None:
-        instruction = Instruction(what, guard, region.role, region.warps)
+        instruction = Instruction(what, guard, region.role)
         self.drafts.append(lambda: instruction)
 
     def _branch(
@@ -138,7 +137,7 @@ class _Lowering:
             branch = Branch(
                 target=target.number, cond=cond, sense=sense, arms=arms, polls=polls, loc=loc
             )
-            return Instruction(branch, None, region.role, region.warps)
+            return Instruction(branch, None, region.role)
 
         self.drafts.append(draft)
 
@@ -164,8 +163,7 @@ class _Lowering:
     def _role(self, stmt: Role, region: _Region) -> None:
         end = _Label()
         named = region.role or ("" if stmt.name.startswith("warp ") else stmt.name)
-        warps = tuple(w for w in region.warps if w in set(stmt.warps))
-        inside = _Region(named, warps, region.whole)
+        inside = _Region(named, region.whole)
         self._branch(end, region, stmt.loc, _member(stmt.warps), sense=False)
         self.block(stmt.body, inside)
         self._place(end)
@@ -231,7 +229,7 @@ class _Lowering:
 
     def _set(self, var: Var, value: Expr, region: _Region, loc: Loc) -> None:
         what = Assign(var=var, value=value, loc=loc)
-        instruction = Instruction(what, None, region.role, region.warps, counts=True)
+        instruction = Instruction(what, None, region.role, counts=True)
         self.drafts.append(lambda: instruction)
 
     def _while(self, stmt: While, region: _Region) -> None:

@@ -86,15 +86,14 @@ Control = Join | Branch | Switch | Trap
 class Instruction:
     """One instruction; ``guard`` restricts it to the lanes in which it holds.
 
-    ``role`` names the region of the source it is in, ``warps`` are those of its CTA that can reach
-    it. ``counts``: it keeps the counter of a loop, and the source has no instruction for it.
-    ``left_out``: the cycles of instructions next to it that have been left out.
+    ``role`` names the region of the source it is in. ``counts``: it keeps the counter of a loop,
+    and the source has no instruction for it. ``left_out``: the cycles of instructions next to it
+    that have been left out.
     """
 
     what: Op | Control
     guard: Expr | None = None
     role: str = ""
-    warps: tuple[int, ...] = ()
     counts: bool = False
     left_out: int = field(default=0, compare=False, repr=False)
 
@@ -105,7 +104,7 @@ class Instruction:
 
     def doing(self, what: Op | Control) -> Instruction:
         """Another instruction with the guard and the place in the source of this one."""
-        return Instruction(what, self.guard, self.role, self.warps, self.counts, self.left_out)
+        return Instruction(what, self.guard, self.role, self.counts, self.left_out)
 
 
 def condition(instruction: Instruction) -> Expr | None:

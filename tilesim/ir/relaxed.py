@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilesim.ir.effects import Arrives, Effect, JoinsCluster, Orders, Reads, Waits, Writes
+from tilesim.ir.executing import executing
 from tilesim.ir.mir import Mir
 
 
@@ -27,7 +28,7 @@ def fencing(mir: Mir) -> frozenset[int]:
     if not any(is_relaxed(effect) for effects in mir.effects for effect in effects):
         return frozenset()
     fences = (n for n, effects in enumerate(mir.effects) if any(map(is_fence, effects)))
-    return frozenset(warp for n in fences for warp in mir.code[n].warps)
+    return frozenset(warp for n in fences for warp in executing(mir)[n])
 
 
 def stores_relaxed(mir: Mir) -> bool:

@@ -13,6 +13,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.diverging import diverging, sides
 from tilesim.ir.effects import Defines, Exits, Gathers, UsesFragment
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -40,7 +41,7 @@ class _Splitting:
 
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
-        self._mir = graph.mir
+        self._mir, self._warps = graph.mir, executing(graph.mir)
         self._mentions = mentions(graph.mir)
         self._regions: dict[int, set[int]] = {}
         #: what may differ between the lanes of a warp
@@ -90,7 +91,7 @@ class _Splitting:
             self._add(number, 1)
 
     def _add(self, number: int, factor: int) -> None:
-        for warp in self._mir.code[number].warps:
+        for warp in self._warps[number]:
             self.parts[warp] = min(_ALL, self.parts.get(warp, 1) * factor)
 
     def _repeats(self, number: int) -> bool:
@@ -103,7 +104,7 @@ class _Splitting:
         """Whether the lanes have met before a branch, the others act as one, and those that it
         sends away do nothing until all meet again."""
         branch, meet = self._mir.code[number].what, self._graph.meetings[number]
-        if not self._fencing.isdisjoint(self._mir.code[number].warps):
+        if not self._fencing.isdisjoint(self._warps[number]):
             return False  # each lane has fences of its own (H3)
         if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
             return False

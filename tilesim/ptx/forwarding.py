@@ -222,7 +222,7 @@ class _Forwarding:
             what = self._unless_unknown(what)
         if what is instruction.what and guard is instruction.guard:
             return instruction
-        return Instruction(what, guard, instruction.role, instruction.warps)
+        return Instruction(what, guard, instruction.role)
 
     def _taking(self, instruction: Instruction, values: Values) -> Op | Control:
         match instruction.what:

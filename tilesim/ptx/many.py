@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.ir.array_operators import ARRAY_BINARY
 from tilesim.ptx.arithmetic import Operation
 from tilesim.ptx.lanes import FAST, cut
-from tilesim.sim.expression import ARRAY_BINARY
 from tilesim.sim.sums import Sums, combined
 
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tilesim.errors import TilesimError
+from tilesim.heap import patient
 from tilesim.ir.blocking import blocking
 from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
 from tilesim.ir.expr import Const, Expr, Special, Unary
@@ -57,6 +58,7 @@ _What: TypeAlias = Op | Branch | Switch | Trap
 _TRAPS = ("trap", "brkpt")
 
 
+@patient()
 def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     """The kernel ``entry`` of a module with a launch, in machine form.
 
@@ -74,11 +76,10 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             low.at(step)
             with _of_this_form(low, step):
                 rules_wgmma.declare(low, step)
-    warps = tuple(range(prepared.program.warps))
     rules, together = _Rules(low), Together()
     code = together.code
-    code += _missing(low, warps)
-    code += (Instruction(what, None, "", warps) for what in _never_set(low, kernel))
+    code += _missing(low)
+    code += (Instruction(what) for what in _never_set(low, kernel))
     starts: list[int] = []
     for number, step in enumerate(kernel.code):
         starts.append(len(code))
@@ -100,7 +101,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         if number in low.tiles.numbers:
             lowered = [*low.accesses(step), *_in_tiles(low, lowered)]
         for what in lowered:
-            together.add(Instruction(what, guard, "", warps))
+            together.add(Instruction(what, guard))
     together.end()
     starts.append(len(code))
     program = replace(
@@ -112,18 +113,18 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         _placed(i, starts) if isinstance(i.what, Branch | Switch) else i for i in code
     ])  # fmt: skip
     ops = [i.what for i in placed if isinstance(i.what, Op)]
-    roles = (readable(entry.name),) * len(warps)
+    roles = (readable(entry.name),) * prepared.program.warps
     mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
     return joined(simple(blocking(without_null_tests(mir)), low.given))
 
 
-def _missing(low: Lowering, warps: tuple[int, ...]) -> Iterator[Instruction]:
+def _missing(low: Lowering) -> Iterator[Instruction]:
     """Threads that the last warp of a CTA lacks have ended when the kernel begins: a barrier counts
     its warp whole, and what lanes do together is done by those that live (SEMANTICS E2, E11)."""
     threads = low.launched.launch.threads
     if threads % 32:
         lacks = Special("thread_id") >= threads
-        yield Instruction(Exit(loc=low.loc), lacks, "", warps)
+        yield Instruction(Exit(loc=low.loc), lacks)
 
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:

@@ -84,7 +84,7 @@ def _left(code: list[Instruction], block: Sequence[int], unread: Collection[int]
     for number, more in cycles.items():
         if more:
             old = code[number]
-            code[number] = Instruction(old.what, old.guard, old.role, old.warps, left_out=more)
+            code[number] = Instruction(old.what, old.guard, old.role, left_out=more)
     return left
 
 

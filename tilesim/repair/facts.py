@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import statements, stretches
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Special, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor, View
@@ -78,8 +79,9 @@ class Facts:
     def places(self) -> tuple[Place, ...]:
         """All statements by number."""
         if isinstance(self.program, Mir):
+            warps = executing(self.program)
             return tuple(
-                Place(n, i.what, i.role or "", i.warps, one=_is_one(i.guard, self.elected))
+                Place(n, i.what, i.role or "", warps[n], one=_is_one(i.guard, self.elected))
                 for n, i in enumerate(self.program.code)
             )
         tree = _Tree(self.program, self.elected)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.executing import executing
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
@@ -135,12 +136,13 @@ def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
 def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
     """Instructions of a warp that arrive on a barrier of the same array."""
     plan = warp.machine.plan
-    for number, instruction in enumerate(plan.mir.code):
-        if isinstance(instruction.what, Op) and warp.number in instruction.warps:
+    for number, warps in enumerate(executing(plan.mir)):
+        what = plan.mir.code[number].what
+        if isinstance(what, Op) and warp.number in warps:
             for effect in plan.mir.effects[number]:
                 match effect:
                     case fx.Arrives(mbar=mbar) if _may_be(on, mbar.array, warp):
-                        yield instruction.what
+                        yield what
                     case _:
                         pass
 

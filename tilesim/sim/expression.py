@@ -25,6 +25,7 @@ from tilesim.ir.arithmetic import (
     round_f32,
     variable_type,
 )
+from tilesim.ir.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.operators import BINARY, UNARY, integer
 from tilesim.ir.types import DType
@@ -59,23 +60,6 @@ _SPECIAL: dict[str, Evaluate] = {
     "cluster_size": lambda w: w.machine.program.cluster_size,
     "cluster_id": lambda w: w.cta.cluster.number,
 }
-
-_ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
-    "-": np.negative,
-    "~": np.invert,
-    "not": lambda a: (a == 0).astype(np.int64),
-}
-#: where 0 divides integers is looked at before (`_quotient`)
-_divides = np.errstate(divide="ignore", invalid="ignore")
-#: by operator: it on arrays
-ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply,
-    "//": _divides(np.floor_divide), "%": _divides(np.mod),
-    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
-    "<<": np.left_shift, ">>": np.right_shift, "min": np.minimum, "max": np.maximum,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
-    ">": np.greater, ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
 
 
 #: C implementations of the operators that give a plain int for ints
@@ -332,7 +316,7 @@ def _variable(name: str, slot: int) -> Evaluate:
 
 
 def _unary(op: str, operand: Evaluate) -> Evaluate:
-    scalar, array = UNARY[op], _ARRAY_UNARY[op]
+    scalar, array = UNARY[op], ARRAY_UNARY[op]
 
     def evaluate(w: Warp) -> Any:
         a = plain(operand(w))

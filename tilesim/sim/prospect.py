@@ -19,6 +19,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.dataflow import registers_set, sets_only
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Mir, Switch
@@ -305,7 +306,7 @@ class _Walk:
             todo += graph.successors[block]
             for number in graph.blocks[block]:
                 op = self._code[number].what
-                if isinstance(op, Op) and warp.number in self._code[number].warps:
+                if isinstance(op, Op) and warp.number in executing(graph.mir)[number]:
                     targets = self._prospects.targets(op, warp)
                     if targets:
                         self._found.setdefault((number, targets), Coming(op, targets))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import Dataflow, aliases, reached
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import constant
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
@@ -25,12 +26,14 @@ _FEW, _EACH, _REPEATED = 4, 2, 16
 def note_uses(code: Code, mir: Mir) -> None:
     """What the machine must have for the program: barriers, components of its clocks."""
     kernel = mir.kernel
-    kinds = [(i.warps, _group_kinds(i.what)) for i in mir.code if isinstance(i.what, Op)]
+    warps = executing(mir)
+    ops = ((n, i.what) for n, i in enumerate(mir.code) if isinstance(i.what, Op))
+    kinds = [(warps[n], _group_kinds(op)) for n, op in ops]
     code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
     code.drained = drained(code.graph)
     if code.drained.stored or code.drained.given:
         code.group_kinds += (DRAINED,)
-    code.group_warps = frozenset((w, kind) for warps, own in kinds for w in warps for kind in own)
+    code.group_warps = frozenset((w, kind) for some, own in kinds for w in some for kind in own)
     code.mbarrier_addresses = tuple(
         sorted(
             {
@@ -56,7 +59,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
     maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
     code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
-    code.fence_inits = frozenset(w for n, e in orders if e.inits for w in mir.code[n].warps)
+    code.fence_inits = frozenset(w for n, e in orders if e.inits for w in warps[n])
     code.named_barriers = _named_barriers(mir)
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())

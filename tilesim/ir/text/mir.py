@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tilesim.errors import ParseError
 from tilesim.ir.arithmetic import LIMITS, Interval
+from tilesim.ir.executing import executing
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
@@ -95,6 +96,7 @@ class MirPrinter(Printer):
 
     def _lines(self) -> Iterator[str]:
         """Counters and code."""
+        warps = executing(self._mir)
         for var in self._mir.kernel.variables:
             if var.name in self._mir.local:
                 known = self._mir.typing.ranges.get(var.name)
@@ -102,14 +104,14 @@ class MirPrinter(Printer):
                 yield head + ("" if known is None else _range(known))
         region = None
         for number, instruction in enumerate(self._mir.code):
-            if self._region(instruction) != region:
-                region = self._region(instruction)
+            here = self._region(instruction, ranges(warps[number], instruction.loc))
+            if here != region:
+                region = here
                 yield region
             yield f"{number}: {self._instruction(instruction)}{self._at(instruction.loc)}"
 
-    def _region(self, instruction: Instruction) -> str:
-        """Where an instruction is."""
-        warps = ranges(instruction.warps, instruction.loc)
+    def _region(self, instruction: Instruction, warps: str) -> str:
+        """Where an instruction is, and which warps may execute it."""
         return f"in role {quote(instruction.role)} warps {warps}"
 
     def _instruction(self, instruction: Instruction) -> str:
@@ -136,8 +138,8 @@ class _Executed(MirPrinter):
         yield from self._declarations()
         yield from self._lines()
 
-    def _region(self, instruction: Instruction) -> str:
-        return f"warps {ranges(instruction.warps, instruction.loc)}"
+    def _region(self, instruction: Instruction, warps: str) -> str:
+        return f"warps {warps}"
 
 
 def _range(known: Interval) -> str:
@@ -199,7 +201,7 @@ class _MirParser(Parser):
 
     def _code(self) -> Iterator[Instruction]:
         cursor = self._cursor
-        role, warps = "", tuple[int, ...]()
+        role = ""
         number = 0
         targets: list[tuple[Token, int]] = []
         while not cursor.accept("}"):
@@ -208,7 +210,7 @@ class _MirParser(Parser):
                 cursor.expect_word("role", " and its name")
                 role = cursor.string("the role's name as a string")
                 cursor.expect_word("warps", " after the role's name")
-                warps = self._warps()
+                self._warps()  # those that the code says
                 self._end_line("the role")
                 continue
             token = cursor.peek()
@@ -217,7 +219,7 @@ class _MirParser(Parser):
             if number >= MAX_CODE:
                 raise cursor.error(token, f"expected at most {MAX_CODE} instructions, found more")
             cursor.expect(":", " after the instruction's number")
-            instruction = self._numbered(number, role, warps)
+            instruction = self._numbered(number, role)
             match instruction.what:
                 case Branch(target=target):
                     targets.append((token, target))
@@ -231,7 +233,7 @@ class _MirParser(Parser):
             if not 0 <= target <= number:
                 raise cursor.error(token, f"expected a jump to 0..{number}, found one to {target}")
 
-    def _numbered(self, number: int, role: str, warps: tuple[int, ...]) -> Instruction:
+    def _numbered(self, number: int, role: str) -> Instruction:
         cursor = self._cursor
         counts = cursor.at_word("counts")
         if counts:
@@ -248,7 +250,7 @@ class _MirParser(Parser):
         if issubclass(cls, Op):
             values["number"] = number
         what = self._make(token, lambda: cls(**values, loc=loc))
-        return Instruction(what, guard, role, warps, counts)
+        return Instruction(what, guard, role, counts)
 
     def _guard(self) -> Expr | None:
         cursor = self._cursor
