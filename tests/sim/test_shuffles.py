@@ -59,3 +59,14 @@ def test_each_lane_may_name_one_of_its_own(mode: Mode) -> None:
     right = select(lane < 16, _MODES[mode](lane, 2), _MODES[mode](lane, 33))
     assert ts.check(shuffled(mode, by, right)).verdict == "proved"
     assert ts.check(shuffled(mode, by, right + 1)).verdict == "failed"
+
+
+@pytest.mark.parametrize("mode", _MODES)
+def test_what_all_lanes_hold_alike_goes_around_as_it_is(mode: Mode) -> None:
+    """A number beyond 2^63 is no array of NumPy's that goes with those of lanes."""
+    k = Builder("shuffled", "sm_90a", warps=1)
+    out = k.tensor("out", ts.u64, (32,))
+    large, got = k.var("large", 2**64 - 1, dtype=ts.u64), k.var("got", dtype=ts.u64)
+    k.mem.shuffle(got, large, 1, mode)
+    k.mem.store(out[k.lane_id], got & k.lane_id)
+    assert ts.simulate(k.finish()).outputs["out"].tolist() == [*range(32)]

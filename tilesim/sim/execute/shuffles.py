@@ -43,14 +43,16 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
     def read(w: Warp) -> Any:
         if w.mask == FULL:
             w.gather()
-        given = plain(value(w))
-        if type(given) is Unknown and w.mask == FULL:
-            return given
-        values = np.broadcast_to(given, 32)
-        where = shuffled_from(effect.mode, plain(lane(w)))
+        given, of = plain(value(w)), plain(lane(w))
+        where = shuffled_from(effect.mode, of)
         if w.mask != FULL:
             _require_sources(w, op, where)
-        shuffled = values[where]
-        return shuffled if fit is None else fit(shuffled)
+        if isinstance(given, np.ndarray):
+            # one number for all lanes stays one
+            alike = effect.mode == "idx" and type(of) is int
+            given = given[where[:1]].tolist()[0] if alike else given[where]
+        elif type(given) is Unknown:
+            return given
+        return given if fit is None else fit(given)
 
     return Give(effect, read)
