@@ -6,7 +6,7 @@ Nobody knows where they are made, or, of a reduction, whether: then nobody may l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import registers_set
@@ -39,19 +39,20 @@ class Anywhere:
     """An instruction of which nobody knows where it accesses memory, or whether it does."""
 
     def __init__(self, c: Operands, op: Op) -> None:
-        self._op = op
-        self._slots = tuple(c.slot(var) for var in registers_set(op))
-        effects = [e for e in op.effects() if isinstance(e, fx.Reads | fx.Writes)]
+        self._operands, self._op = c, op
         word = word_access(op.effects())
         #: whether it reads and writes in one step
         self.reduces = word is not None and word.combine is not None
-        if self.reduces:
-            effects = [e for e in effects if isinstance(e, fx.Writes)]
-        self._places = tuple(
+
+    @cached_property
+    def _places(self) -> tuple[_Place, ...]:
+        kinds = fx.Writes if self.reduces else fx.Reads | fx.Writes
+        return tuple(
             _Place(
-                c.view(e.view), isinstance(e, fx.Writes), None if e.sem == "weak" else e.scope
+                self._operands.view(e.view), isinstance(e, fx.Writes),
+                None if e.sem == "weak" else e.scope,
             )
-            for e in effects
+            for e in self._op.effects() if isinstance(e, kinds)
         )  # fmt: skip
 
     def lost(self, w: Warp) -> Unknown | None:
@@ -68,8 +69,8 @@ class Anywhere:
         assert value is not None
         for place in self._places:
             self._touch(w, place, value)
-        for slot in self._slots:
-            w.registers[slot] = value
+        for var in registers_set(self._op):
+            w.registers[self._operands.slot(var)] = value
 
     def _touch(self, w: Warp, place: _Place, value: Unknown) -> None:
         address, among = place.address(w), w.mask

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,8 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import (
     ViewAccess,
     box_footprint,
-    element_addresses,
+    bytes_within,
+    swizzle_addresses,
     uniform,
 )
 from tilesim.sim.machine.misuse import BarrierError
@@ -138,6 +138,27 @@ def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str]:
     return (found[1] if found[1] in allocations.barriers else label), label
 
 
+class _Box:
+    """How elements of ``size`` bytes lie in a box, wherever it begins."""
+
+    def __init__(
+        self, size: int, strides: tuple[int, ...], swizzle: int, extents: tuple[int, ...]
+    ) -> None:
+        #: how far behind the first one each of them begins, before a swizzle
+        self.within = bytes_within(strides, extents)
+        order = np.arange(self.within.size) * size
+        in_order = not swizzle and bool((self.within.ravel() == order).all())
+        #: their bytes, if they are one piece in order; else 0
+        self.piece = self.within.size * size if in_order else 0
+
+
+@lru_cache(maxsize=1024)
+def _box(size: int, strides: tuple[int, ...], swizzle: int, extents: tuple[int, ...]) -> _Box:
+    """One object for all instructions of which the elements lie so: what these access at one place
+    has one footprint."""
+    return _Box(size, strides, swizzle, extents)
+
+
 class AddressedAccess(ViewAccess):
     """A compiled view at an address."""
 
@@ -156,16 +177,11 @@ class AddressedAccess(ViewAccess):
         #: by rank, lane mask and run-time operands
         self._flat: dict[tuple[Any, ...], _Flat] = {}
         fixed = [(o or 0) * s for o, s in zip(self._fixed, self._tensor.byte_strides, strict=True)]
-        #: of the first element at an address, and of all from there
+        #: of the first element at an address
         self._start = sum(fixed)
-        self._within = element_addresses(
-            replace(self._tensor, swizzle=0), 0, (0,) * len(fixed), self.extents
-        ).ravel()
-        #: bytes of what lies at an address, if that is one piece in order; else 0
-        size = self._tensor.dtype.bytes
-        in_order = (self._within == np.arange(len(self._within)) * size).all()
-        self._piece = len(self._within) * size if in_order and not self._tensor.swizzle else 0
-        self._grain = self._tensor.multiple if self._tensor.undivided else size
+        tensor, size = self._tensor, self._tensor.dtype.bytes
+        self._box = _box(size, tensor.byte_strides, tensor.swizzle, self.extents)
+        self._grain = tensor.multiple if tensor.undivided else size
 
     def _begins(self, warp: Warp) -> Any:
         """The address, or one per lane."""
@@ -277,14 +293,16 @@ class AddressedAccess(ViewAccess):
         address = uniform(self._begins(warp), warp)
         _, start, cta = target(warp, address, self._tensor.space)
         offsets = self.offsets(warp)
-        key = (id(self), start, offsets)
-        return memory.footprint(key, lambda: self._box(warp, memory, start, offsets, cta))
+        key = (self._box, start, offsets)
+        return memory.footprint(key, lambda: self._box_bytes(warp, memory, start, offsets, cta))
 
-    def _box(
+    def _box_bytes(
         self, warp: Warp, memory: Memory, start: int, offsets: tuple[int, ...], cta: Cta | None
     ) -> Footprint:
         spans = tuple(range(o, o + n) for o, n in zip(offsets, self.extents, strict=True))
-        addresses = element_addresses(self._tensor, start, offsets, self.extents)
+        strides = self._tensor.byte_strides
+        first = start + sum(o * s for o, s in zip(offsets, strides, strict=True))
+        addresses = swizzle_addresses(first + self._box.within, self._tensor.swizzle)
         tensor, name = self._named(warp, memory, int(addresses.min()), cta)
         made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor))
         self._require_inside(warp, memory, made, cta)
@@ -307,7 +325,7 @@ class AddressedAccess(ViewAccess):
                 self._flat.clear()
             first = self._first(warp, value, moving, far=cta is None)
             self._require_vector(first, memory)
-            flat, piece = self._elements(first), self._piece
+            flat, piece = self._elements(first), self._box.piece
             # a piece is where it begins and how long it is: whether two meet is seen from that
             size = self._tensor.dtype.bytes
             found = pattern_of(first, piece) if piece else pattern_of(flat, size)
@@ -332,7 +350,8 @@ class AddressedAccess(ViewAccess):
 
     def _elements(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
         """The byte addresses of all elements of the lanes that begin at ``first``."""
-        flat = first if len(self._within) == 1 else (first[:, None] + self._within).ravel()
+        within = self._box.within
+        flat = first if within.size == 1 else (first[:, None] + within.ravel()).ravel()
         if self._tensor.swizzle:
             flat = flat ^ (((flat >> 7) & CHUNK_MASK[self._tensor.swizzle]) << 4)
         return flat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,8 @@ class FootprintTable:
         self._model = model
         #: by number in the model, the footprints that are here as well
         self._twins: dict[int, Footprint] = {}
-        self.barrier_addresses: set[int] = set()
+        #: in ascending order
+        self.barrier_addresses: list[int] = []
         self._by_element = by_element
         self._initialised: Runs | None = None
         self._written: list[Footprint] = []
@@ -280,8 +282,10 @@ class FootprintTable:
         self._note_barriers(new)
 
     def _note_barriers(self, new: Footprint) -> None:
-        barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
-        new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
+        known = self.barrier_addresses
+        near = known[bisect_right(known, new.low - 8) : bisect_left(known, new.high)]
+        if near:
+            new.barriers = tuple(a for a in near if runs_meet(_object(a), new.runs))
 
     @property
     def steps(self) -> int:
@@ -328,7 +332,8 @@ class FootprintTable:
 
     def add_barrier(self, address: int) -> None:
         """From now on there may be an mbarrier at an address."""
-        self.barrier_addresses.add(address)
+        if address not in self.barrier_addresses:
+            insort(self.barrier_addresses, address)
         for footprint in self._known.values():
             if runs_meet(_object(address), footprint.runs):
                 footprint.barriers = tuple(sorted({*footprint.barriers, address}))

@@ -298,7 +298,7 @@ class Machine(Core):
             warps = [w for cta in cluster.ctas for w in cta.warps]
             cluster.barrier = NamedBarrier(self, label, component, warps, of_cta=False)
         for cta in self.ctas:
-            cta.memory.table.barrier_addresses.update(plan.mbarrier_addresses)
+            cta.memory.table.barrier_addresses[:] = plan.mbarrier_addresses
 
     def peer(self, warp: Warp, rank: int) -> Cta:
         """CTA ``rank`` of the warp's cluster, for an access by ``warp``."""

@@ -32,10 +32,17 @@ def element_addresses(
     tensor: Tensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
     """Byte address of every element of the box, with the tensor's swizzle applied (B18)."""
-    address = np.full((), base, dtype=np.int64)
-    for offset, extent, stride in zip(offsets, shape, tensor.byte_strides, strict=True):
-        address = address[..., None] + (offset + np.arange(extent, dtype=np.int64)) * stride
-    return swizzle_addresses(address, getattr(tensor, "swizzle", 0))
+    first = base + sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True))
+    addresses = first + bytes_within(tensor.byte_strides, shape)
+    return swizzle_addresses(addresses, getattr(tensor, "swizzle", 0))
+
+
+def bytes_within(strides: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """How far behind the first element of a box each of them begins, before a swizzle."""
+    found = np.zeros((), dtype=np.int64)
+    for extent, stride in zip(shape, strides, strict=True):
+        found = found[..., None] + np.arange(extent, dtype=np.int64) * stride
+    return found
 
 
 def swizzle_addresses(addresses: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
