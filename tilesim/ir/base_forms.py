@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from tilesim.ir.addresses import WINDOW
@@ -32,6 +33,10 @@ NOTHING: Forms = frozenset()
 #: shared memory begins at a multiple of 1 KiB, and ends below 256 KiB: descriptors hold 18 bits
 SHARED = Unknown("shared memory", 10, 18)
 _GENERIC = Unknown("the shared window", 32, 64)
+_ONE = Fraction(1)
+#: an address of shared memory in its own space, and as one of any
+_NEAR: Form = frozenset(((SHARED, _ONE),))
+_NEAR_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (_GENERIC, _ONE)))
 #: forms that are told apart
 _MANY = 8
 #: operations in one another that are followed to find the bits of a number
@@ -45,13 +50,17 @@ def base_of(base: Base) -> Unknown:
     return SHARED if base.space == "shared" else Unknown(base.name, 4, 64)
 
 
+@lru_cache(maxsize=1024)
+def forms_of(unknown: Unknown) -> frozenset[Form]:
+    """What is that number."""
+    return frozenset((frozenset(((unknown, _ONE),)),))
+
+
 def fits(form: Form, space: str) -> bool:
     """Whether a value is an address into what is declared in a state space."""
-    one = Fraction(1)
-    near, generic = frozenset(((SHARED, one),)), frozenset(((SHARED, one), (_GENERIC, one)))
     if space.startswith("shared"):
-        return form == near
-    if form == generic:
+        return form == _NEAR
+    if form == _NEAR_IN_GENERIC:
         return space == "generic"
     return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
@@ -24,6 +23,7 @@ from tilesim.ir.base_forms import (
     base_of,
     each,
     fits,
+    forms_of,
     is_known,
     limited,
     masked,
@@ -108,7 +108,7 @@ class _Bases:
 
     def __init__(self, graph: FlowGraph) -> None:
         mir = graph.mir
-        self._code, self._effects = mir.code, mir.effects
+        self._code, self._effects, self._mentions = mir.code, mir.effects, mentions(mir)
         #: blocks that may begin with more than when they were followed
         self._todo = set(graph.order)
         self._typing: Typing = mir.typing
@@ -177,7 +177,7 @@ class _Bases:
             if look:
                 self._look_at(number, instruction)
             if isinstance(instruction.what, Op) and not (look and self._is_settled(number)):
-                results = self._follow(instruction.what, self._effects[number])
+                results = self._follow(number, instruction.what, self._effects[number])
                 for name, forms in results.items():
                     self._set(name, forms, keeps=instruction.guard is not None)
         for after in self._graph.successors[block]:
@@ -250,7 +250,7 @@ class _Bases:
             self._contents[node] = joined
             self._todo.update(self._graph.order)
 
-    def _inputs(self, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
+    def _inputs(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
         nodes = [node for e in effects for node in self._reached(e, write=False)]
         found = NOTHING
@@ -266,14 +266,13 @@ class _Bases:
                     pass
         for node in nodes:
             found = union(found, self._contents.get(node, NOTHING))
-        for name in OPERANDS[type(op)]:
-            value = getattr(op, name)
+        for name, value, _ in self._mentions[number].operands:
             if not isinstance(value, View | Mbar) and name not in op.addresses:
                 for expr in expressions_in(value):
                     found = union(found, self.forms(expr))
         return found
 
-    def _follow(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Registers:
+    def _follow(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> _Registers:
         """Notes what an instruction writes to memory; what it leaves in registers."""
         match effects:
             case (fx.Defines(var=var, value=Expr() as value),) if not isinstance(op, Isspacep):
@@ -282,7 +281,7 @@ class _Bases:
                 pass
         if isinstance(op, Load | LoadVector) and (found := self._loaded(op, effects[0])):
             return found
-        moved = self._inputs(op, effects)
+        moved = self._inputs(number, op, effects)
         computed = NONE if is_known(moved) else None
         results: _Registers = {}
         for effect in effects:
@@ -342,7 +341,7 @@ class _Bases:
         """The bases in an expression."""
         match expr:
             case Base():
-                return frozenset((frozenset(((base_of(expr), Fraction(1)),)),))
+                return forms_of(base_of(expr))
             case Var(name):
                 held = self._only if name in self._readers else self._registers
                 return held.get(name, NOTHING)
@@ -433,21 +432,20 @@ class _Bases:
 
     def _look_at(self, number: int, instruction: Instruction) -> None:
         """Notes what a base may decide at an instruction."""
-        for forms in self._deciding(instruction) if number not in self._never else ():
+        for forms in self._deciding(number, instruction) if number not in self._never else ():
             if not is_known(forms):
                 what = f"what happens at {instruction.loc} depends on the value of an address"
                 self._reason[f"{what}, and every launch may have another"] = None
         if isinstance(instruction.what, Op):
             self._check_addresses(number, instruction.what)
 
-    def _deciding(self, instruction: Instruction) -> Iterator[Forms]:
+    def _deciding(self, number: int, instruction: Instruction) -> Iterator[Forms]:
         cond = condition(instruction)
         if cond is not None:
             yield self.forms(cond)
         match instruction.what:
             case Op() as op:
-                for name in OPERANDS[type(op)]:
-                    value = getattr(op, name)
+                for name, value, _ in self._mentions[number].operands:
                     known = addressed_in(value)
                     if name not in op.data and not self._names(op, name, value):
                         for expr in expressions_in(value):
