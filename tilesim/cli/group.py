@@ -14,6 +14,7 @@ import click
 
 from tilesim.cli.project import defaults
 from tilesim.errors import TilesimError
+from tilesim.heap import patient
 from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
 from tilesim.words import did_you_mean, printable
 
@@ -123,7 +124,7 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; user errors exit with 2, internal ones with 70, no tracebacks."""
         try:
-            with _in_one_line("tilesim", ctx):
+            with patient(), _in_one_line("tilesim", ctx):
                 result = super().invoke(ctx)
             sys.stdout.flush()
         except (click.exceptions.Exit, click.ClickException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tilesim.heap import patient
 from tilesim.ptx.body import Bodies, Sources
 from tilesim.ptx.declarations import LINKAGE, SPACES, Declarations
 from tilesim.ptx.operands import Operands, constant
@@ -23,6 +24,7 @@ _LABEL = re.compile(r"\s*+([\w$]+)\s*+:")
 _BYTES = re.compile(r"\s*+\.b8\s++([0-9,\s]*+)")
 
 
+@patient()
 def read(text: str, file: str = "kernel.ptx") -> Module:
     """The module that ``text`` is; ``file`` is its name in messages.
 
