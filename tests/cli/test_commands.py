@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pty
@@ -283,6 +284,18 @@ def test_doctor_reports_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # ------------------------------------------------------------------ the group
+
+
+def test_a_command_looks_for_garbage_seldom_from_its_beginning_to_its_end(
+    write: Write, tilesim_cli: Invoke
+) -> None:
+    before = gc.get_threshold()
+    told = "\nimport gc\nimport pathlib\n"
+    told += "pathlib.Path(__file__).with_suffix('.txt').write_text(str(gc.get_threshold()[0]))\n"
+    path = write("copy.py", COPY + told)
+    assert tilesim_cli("check", path).exit_code == 0
+    assert int(Path(path).with_suffix(".txt").read_text()) >= 100_000
+    assert gc.get_threshold() == before
 
 
 def test_help_lists_commands(tilesim_cli: Invoke) -> None:
