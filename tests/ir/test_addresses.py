@@ -156,10 +156,10 @@ def _flag_at(wide: bool, other: bool) -> Program:
 
 
 def test_an_address_says_which_tensor_it_is_of() -> None:
-    named = [t.name for t in at_addresses(located(lower(_flag_at(False, False))))]
+    named = [t.name for t in at_addresses(located(lower(_flag_at(False, False))).mir)]
     assert named == ["flag"]
     assert check(_flag_at(False, False)).verdict == "proved"
-    (either,) = at_addresses(located(lower(_flag_at(False, True))))
+    (either,) = at_addresses(located(lower(_flag_at(False, True))).mir)
     assert (either.name, either.among) == (".global", ("far", "flag"))
     assert check(_flag_at(False, True)).verdict == "bounded"
 

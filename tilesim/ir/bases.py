@@ -8,15 +8,16 @@ the base of its state space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import COMPARE, Typing
 from tilesim.ir.base_forms import (
+    KNOWN,
     NONE,
     NOTHING,
     Forms,
@@ -48,6 +49,7 @@ from tilesim.ir.dataflow import (
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.kept import kept
+from tilesim.ir.lane_addresses import Holders, holders
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.never import never
@@ -56,6 +58,7 @@ from tilesim.ir.ops.address import Isspacep
 from tilesim.ir.ops.scalar import Load
 from tilesim.ir.ops.vector import LoadVector
 from tilesim.ir.set_once import given_once, readers_of
+from tilesim.ir.threads import Threads
 from tilesim.ir.told import Told
 
 _Registers: TypeAlias = "dict[str, Forms]"
@@ -69,23 +72,27 @@ def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     return _Bases(graph).reasons()
 
 
-def located(mir: Mir) -> Mir:
-    """``mir`` with operands at addresses that name the global tensor they are in."""
-    return located_with_reasons(mir)[0]
-
-
-def located_with_reasons(mir: Mir) -> tuple[Mir, tuple[str, ...]]:
-    """``mir`` with operands at addresses that name the global tensor they are in; what a base may
-    decide there (`decided_by_bases`).
+class Located(NamedTuple):
+    """A program with operands at addresses that name the global tensor they are in.
 
     An address that is made of that of one tensor is nowhere else: outside of it is out of bounds.
+    ``reasons``: what a base may decide there (`decided_by_bases`). ``lanes``: by number of a
+    shuffle those that hold an address for all; what it gives of others is none.
     """
+
+    mir: Mir
+    reasons: tuple[str, ...]
+    lanes: Mapping[int, int]
+
+
+def located(mir: Mir) -> Located:
+    """``mir`` as `Located`."""
     if not _is_addressed(mir):
-        return mir, decided_by_bases(graph_of(mir))
+        return Located(mir, decided_by_bases(graph_of(mir)), {})
     bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
-    return replace(mir, code=code), reasons
+    return Located(replace(mir, code=code), reasons, bases.lanes)
 
 
 def _names_bases(mir: Mir) -> bool:
@@ -139,7 +146,9 @@ class _Bases:
         #: by register that one instruction sets, always, what it is set to
         self._given = given_once(mir, self._readers)
         self._told = Told(self._typing, self._given)
-        self._graph, self._never = graph, never(mir)
+        self._graph, self._never, self._threads = graph, never(mir), Threads(mir)
+        #: by number of a shuffle, the lanes that hold an address for all
+        self.lanes: dict[int, int] = {}
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
@@ -328,10 +337,20 @@ class _Bases:
             case View():
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else within_bits(moved, effect.var.dtype.bits)
-            case fx.Shuffles(value=value):
-                return self.forms(value)
+            case fx.Shuffles(value=value, mode=mode):
+                found = self._holders(value) if mode == "idx" else None
+                if found is None:
+                    return self.forms(value)
+                self.lanes[op.number] = found.lanes
+                return found.forms
             case _:
                 return computed
+
+    def _holders(self, value: Expr) -> Holders | None:
+        forms = self.forms(value)
+        if forms is None or KNOWN not in forms or len(forms) == 1:
+            return None
+        return holders(value, self._values, self._threads, self.forms)
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)

@@ -8,29 +8,16 @@ before it runs, and so are the warps that come to each instruction.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.arithmetic import LIMITS, integer_limits
-from tilesim.ir.array_operators import ARRAY_BINARY, ARRAY_UNARY
-from tilesim.ir.dataflow import operand_expressions, registers_set
-from tilesim.ir.effects import Defines, Exits, Shuffles
-from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, constant
-from tilesim.ir.flowgraph import LANES, graph_of
+from tilesim.ir.effects import Exits
+from tilesim.ir.expr import Expr
+from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Mir
-from tilesim.ir.op import Computation, Op
-
-#: one number for all threads of a CTA, or an array of (warps, lanes); None: not known
-_Value: TypeAlias = "int | NDArray[np.int64] | None"
-
-#: numbers beyond this are left alone: sums of two that are not have 64 bits
-_MOST = 1 << 61
-#: of what is within it products have that, and what is shifted by less than 32
-_SMALL = 1 << 30
-_MOST_BITS = 32
+from tilesim.ir.op import Op
+from tilesim.ir.threads import Threads
 
 
 @kept
@@ -53,7 +40,7 @@ class _Ways:
 
     def __init__(self, mir: Mir) -> None:
         self._mir, self._graph = mir, graph_of(mir)
-        self._threads = _Threads(mir)
+        self._threads = Threads(mir)
         self._every = (1 << mir.kernel.warps) - 1
         #: by number, and by block
         self.coming = [0] * len(mir.code)
@@ -124,107 +111,3 @@ class _Ways:
 
 def _mask(warps: NDArray[np.bool_]) -> int:
     return sum(1 << int(w) for w in np.flatnonzero(warps))
-
-
-class _Threads:
-    """What registers hold in each thread of a CTA, as far as its number decides that."""
-
-    def __init__(self, mir: Mir) -> None:
-        self._mir, self._typing = mir, mir.typing
-        warps = np.arange(mir.kernel.warps, dtype=np.int64)[:, None]
-        lanes = np.arange(LANES, dtype=np.int64)[None, :]
-        own = np.broadcast_to(warps, (mir.kernel.warps, LANES))
-        self._special: dict[str, NDArray[np.int64]] = {
-            "warp_id": own, "lane_id": np.broadcast_to(lanes, own.shape),
-            "thread_id": warps * LANES + lanes,
-        }  # fmt: skip
-        self._registers: dict[str, _Value] = {}
-
-    def value(self, expr: Expr) -> _Value:
-        """An expression of integers of which no part wraps."""
-        match expr:
-            case Const(int(value)):
-                return value if _lies(value, -_MOST, _MOST) else None
-            case Special(name):
-                return self._special.get(name)
-            case Var(name):
-                if name not in self._registers:
-                    self._registers[name] = None  # what is made of itself is not known
-                    self._registers[name] = self._held(expr)
-                return self._registers[name]
-            case Unary(op, operand):
-                a = self.value(operand)
-                return None if a is None else self._within(expr, ARRAY_UNARY[op](np.asarray(a)))
-            case Binary(_, lhs, rhs):
-                a = self.value(lhs)
-                b = None if a is None else self.value(rhs)
-                return None if a is None or b is None else self._binary(expr, a, b)
-            case _:
-                return None
-
-    def _held(self, var: Var) -> _Value:
-        """What a register holds that one instruction sets, always to the same."""
-        setters = self._mir.setters.get(var.name, [])
-        if len(setters) != 1 or self._mir.code[setters[0]].guard is not None:
-            return None
-        match self._mir.code[setters[0]].what, self._mir.effects[setters[0]]:
-            case Computation() as op, _:
-                found = self._computed(op, var)
-            case _, (Defines(value=Expr() as value, chance="", unknown=""),):
-                found = self.value(value)
-            case _, (Shuffles(value=value, lane=lane, mode="idx"), Defines()):
-                found = self._shuffled(value, constant(lane))
-            case _:
-                return None
-        if found is None or var.name in self._typing.tokens or var.dtype.kind == "float":
-            return None
-        return found if _lies(found, *integer_limits(var.dtype)) else None
-
-    def _computed(self, op: Computation, var: Var) -> _Value:
-        operands = {id(e): self.value(e) for e in operand_expressions(op)}
-        if any(value is None for value in operands.values()):
-            return None
-        results = op.compute_many(lambda operand: operands[id(operand)])
-        place = [result.name for result in registers_set(op)].index(var.name)
-        return None if results is None else _number(np.asarray(results[place]))
-
-    def _shuffled(self, expr: Expr, lane: int | None) -> _Value:
-        value = self.value(expr)
-        if value is None or lane is None or not 0 <= lane < LANES:
-            return None
-        return value if isinstance(value, int) else np.broadcast_to(value[:, [lane]], value.shape)
-
-    def _binary(
-        self, expr: Binary, a: int | NDArray[np.int64], b: int | NDArray[np.int64]
-    ) -> _Value:
-        op, left, right = expr.op, np.asarray(a), np.asarray(b)
-        unsigned = "u64" in (self._typing.type_of(expr.lhs), self._typing.type_of(expr.rhs))
-        if unsigned and not (_lies(a, 0, _MOST) and _lies(b, 0, _MOST)):
-            return None
-        if op in ("//", "%") and not right.all():
-            return None
-        if op in ("<<", ">>") and not _lies(b, 0, _MOST_BITS - 1):
-            return None
-        if op in ("*", "<<") and not (_lies(a, -_SMALL, _SMALL) and _lies(b, -_SMALL, _SMALL)):
-            return None
-        return self._within(expr, ARRAY_BINARY[op](left, right))
-
-    def _within(self, expr: Expr, result: NDArray[Any]) -> _Value:
-        """A result that its type can hold."""
-        kind, found = self._typing.type_of(expr), _number(result)
-        if kind not in LIMITS or found is None:
-            return None
-        return found if _lies(found, *LIMITS[kind]) else None
-
-
-def _number(result: NDArray[Any]) -> _Value:
-    """A result, unless it is too large to go on with."""
-    if not -_MOST <= result.min() <= result.max() <= _MOST:
-        return None
-    return result.astype(np.int64) if result.ndim else int(result)
-
-
-def _lies(value: int | NDArray[np.int64], low: int, high: int) -> bool:
-    if isinstance(value, int):
-        return low <= value <= high
-    return bool(low <= value.min() and value.max() <= high)

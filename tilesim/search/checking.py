@@ -329,7 +329,9 @@ class Checking:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
         where addresses decide that differ from launch to launch."""
         unknown = tuple(name for name in self.steering if name not in self.inputs)
-        return extent.assumed_zero(unknown) + self.simulation.code.decided_by_bases
+        outcomes = () if self.first is None else self.first.outcomes
+        asked = dict.fromkeys(why for outcome in outcomes for why in outcome.decided_by_bases)
+        return extent.assumed_zero(unknown) + self.simulation.code.decided_by_bases + (*asked,)
 
     def _run(
         self, chooser: Callable[[int], Chooser | None], clusters: list[int],

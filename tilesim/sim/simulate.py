@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
-from tilesim.ir.bases import located_with_reasons
+from tilesim.ir.bases import located
 from tilesim.ir.dataflow import written_by
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.kept import kept
@@ -102,13 +102,13 @@ class Simulation:
         _require_level(strict)
         verify(program, to_run=True)
         whole = lower(program) if isinstance(program, Program) else program
-        mir, decided_by_bases = located_with_reasons(whole)
+        mir, decided_by_bases, lanes_asked = located(whole)
         #: the launch and the declarations
         self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
         compiler = Compiler(mir, numbers=numbers)
         self.code: Code = compiler.compile()
-        self.code.decided_by_bases = decided_by_bases
+        self.code.decided_by_bases, self.code.lanes_asked = decided_by_bases, lanes_asked
         #: the global tensors that instructions name which write them, and all that may be written
         self.named = frozenset(_named_as_written(mir))
         self.written = frozenset(_written(mir))

@@ -33,6 +33,17 @@ def _require_sources(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
     )
 
 
+def _note_asked(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
+    """Where a lane is asked for an address that holds none."""
+    holding = mask_array(w.machine.plan.lanes_asked[op.number])
+    others = where[mask_array(w.mask) & ~holding[where]]
+    if len(others):
+        given = f"lane {others[0]} has no address to give, as others have: what {op.mnemonic} at"
+        why = f"{given} {op.loc} gives of it is not known to be one in every launch"
+        w.machine.outcome.decided_by_bases[why] = None
+        w.machine.outcome.explorable = False
+
+
 @executor(fx.Shuffles)
 def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
     value, lane = c.expr(effect.value), c.expr(effect.lane)
@@ -47,6 +58,8 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
         where = shuffled_from(effect.mode, of)
         if w.mask != FULL:
             _require_sources(w, op, where)
+        if op.number in w.machine.plan.lanes_asked:
+            _note_asked(w, op, where)
         if isinstance(given, np.ndarray):
             # one number for all lanes stays one
             alike = effect.mode == "idx" and type(of) is int

@@ -100,6 +100,8 @@ class Facts:
     bases: dict[str, int] = field(default_factory=dict)
     #: what depends on where memory begins, a sentence each
     decided_by_bases: tuple[str, ...] = ()
+    #: by number of a shuffle the lanes that hold an address, where others hold none
+    lanes_asked: Mapping[int, int] = field(default_factory=dict)
     allocations: Allocations = field(default_factory=Allocations)
     #: bytes of each global tensor
     sizes: dict[str, int] = field(default_factory=dict)

@@ -34,6 +34,8 @@ class Outcome:
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     #: where addresses come from that nobody knows, into tensors that are only read
     in_bounds: dict[str, None] = field(default_factory=dict)
+    #: what depends on where memory begins, a sentence each
+    decided_by_bases: dict[str, None] = field(default_factory=dict)
     #: where data decides whether a loop ends
     data_loops: dict[Loc, None] = field(default_factory=dict)
     #: where data decides whether the kernel traps
