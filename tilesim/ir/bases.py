@@ -490,7 +490,6 @@ class _Bases:
                 self._owners.setdefault(number, {})[name] = owners
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
             if not fitting and number not in self._never:
-                self._reason[
-                    f"what lies at {known} is not known: the address that {op.mnemonic} at "
-                    f"{op.loc} takes is not made from one of something declared"
-                ] = None
+                what = f"what lies at the address that {op.mnemonic} at {op.loc} takes"
+                why = "it is not made from one of something declared"
+                self._reason[f"{what} is not known: {why}"] = None
