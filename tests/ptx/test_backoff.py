@@ -174,3 +174,21 @@ def test_schedules_by_chance_that_never_end_are_cut_off(monkeypatch: pytest.Monk
     late = check(LATE.replace("nanosleep.u32 1000000;", "bra.uni AGAIN;"))
     assert late.verdict == "bounded"
     assert late.stats.schedules > 10
+
+
+@pytest.mark.parametrize(("counts", "proved"), [("%r11", True), ("%r6", False)])
+def test_turns_are_counted_in_the_register_that_was_the_parity(counts: str, proved: bool) -> None:
+    """As nvcc does, for which both are zero: what the poll before the loop uses is not what the
+    loop leaves. A poll that takes its parity from where the turns are counted is none of that."""
+    early, late = (POLL.replace(", 0;", f", {parity};") for parity in ("%r6", counts))
+    loop = (
+        f"mov.u32 %r11, 0;\n{early} @%p1 bra DONE;\nAGAIN: setp.lt.u32 %p4, %r6, 1000000;\n"
+        f"@%p4 bra ON;\ntrap;\nON: {late} add.u32 %r6, %r6, 1; @!%p1 bra AGAIN;\n"
+    )
+    found = check(loop)
+    assert (found.verdict == "proved") is proved, found
+    if proved:
+        assert "no-timeout" in {one.name for one in found.leanings}
+        assert check(loop, arrive="").rules == {"deadlock"}
+    else:
+        assert found.rules == {"race"}

@@ -6,7 +6,7 @@ that ends the loop, and nobody uses it behind: what is left is the poll.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tilesim.ir.dataflow import operand_expressions, registers_set, sets_only
@@ -59,9 +59,7 @@ def _detours(graph: FlowGraph, blocks: set[int]) -> Iterator[int]:
             continue
         before = {b for n in over for b in graph.predecessors[graph.block_of[n]]}
         entered = any(graph.blocks[b][-1] not in (number, *over) for b in before)
-        sets = {var.name for n in over for var in _sets(mir, n)}
-        kept = [n for n in range(len(mir.code)) if n not in over]
-        if not entered and sets.isdisjoint(_read(mir, kept)):
+        if not entered and not _used(graph, over, over):
             yield from (number, *over)
 
 
@@ -89,15 +87,10 @@ def _poll_alone(
     idle = [n for n in inside if graph.block_of[n] != own]
     if any(_leaves(graph, blocks, n) for n in idle):
         return {}
-    sets: set[str] = set()
-    for n in idle:
-        if _alone(graph.mir, n):
-            sets |= {var.name for var in _sets(graph.mir, n)}
-        elif not isinstance(code[n].what, Branch):
-            return {}
+    if not all(_alone(graph.mir, n) or isinstance(code[n].what, Branch) for n in idle):
+        return {}
     idle += _beside(graph, own, idle)
-    kept = [n for n in range(len(code)) if n not in idle]
-    if not idle or sets & set(_read(graph.mir, kept)):
+    if not idle or _used(graph, idle, idle):
         return {}
     instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(idle, ())
     if len(blocks) == 1:
@@ -122,9 +115,7 @@ def _beside(graph: FlowGraph, own: int, idle: list[int]) -> list[int]:
     mir = graph.mir
     found = {n for n in graph.blocks[own] if _alone(mir, n)}
     while True:
-        kept = [n for n in range(len(mir.code)) if n not in found and n not in idle]
-        read = {*_read(mir, kept)}
-        needed = {n for n in found if read & {e.name for e in _sets(mir, n)}}
+        needed = _used(graph, found, {*found, *idle})
         if not needed:
             return sorted(found)
         found -= needed
@@ -152,10 +143,22 @@ def _leaves(graph: FlowGraph, blocks: set[int], number: int) -> bool:
     return last and any(after not in blocks for after in graph.successors[block])
 
 
-def _read(mir: Mir, numbers: list[int]) -> Iterator[str]:
-    for n in numbers:
-        cond, op = condition(mir.code[n]), mir.code[n].what
-        expressions = [] if cond is None else [cond]
-        if isinstance(op, Op):
-            expressions += operand_expressions(op)
-        yield from (part.name for e in expressions for part in walk(e) if isinstance(part, Var))
+def _used(graph: FlowGraph, setters: Collection[int], beside: Collection[int]) -> set[int]:
+    """Those of ``setters`` whose registers somebody else than ``beside`` uses as they leave them. A
+    compiler has a counter of turns in the register that was a parity before the loop."""
+    mir = graph.mir
+    names = {var.name for n in setters for var in _sets(mir, n)}
+    found = set[int]()
+    for n in range(len(mir.code)) if names else ():
+        if n not in beside:
+            for name in names.intersection(_read(mir, n)):
+                found.update(graph.reaching.setters(n, name))
+    return found.intersection(setters)
+
+
+def _read(mir: Mir, number: int) -> Iterator[str]:
+    cond, op = condition(mir.code[number]), mir.code[number].what
+    expressions = [] if cond is None else [cond]
+    if isinstance(op, Op):
+        expressions += operand_expressions(op)
+    return (part.name for e in expressions for part in walk(e) if isinstance(part, Var))
