@@ -12,13 +12,21 @@ from functools import cached_property
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.diverging import diverging, sides
-from tilesim.ir.effects import Defines, Exits, Gathers, UsesFragment
+from tilesim.ir.effects import (
+    Defines,
+    Exits,
+    Gathers,
+    Issues,
+    JoinsBarrier,
+    JoinsCluster,
+    UsesFragment,
+)
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar
-from tilesim.ir.mir import Branch, Join
+from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.ops.scalar import Assign
@@ -28,12 +36,26 @@ from tilesim.ir.scalars import word_access
 #: lanes of a warp
 _ALL = 32
 _FULL = (1 << _ALL) - 1
+#: stands for the branches that one elected lane takes
+_ELECTED = -1
 
 
 @kept
 def parts_of(graph: FlowGraph) -> dict[int, int]:
     """By warp that does not always act as one: into how many parts its lanes may fall."""
-    return _Splitting(graph).parts
+    return _splitting(graph).parts
+
+
+@kept
+def issuers_of(graph: FlowGraph) -> dict[tuple[int, str], int]:
+    """By warp and kind of group: how many sets of its lanes may issue operations of groups that
+    these lanes have of their own."""
+    return _splitting(graph).issuers
+
+
+@kept
+def _splitting(graph: FlowGraph) -> _Splitting:
+    return _Splitting(graph)
 
 
 class _Splitting:
@@ -119,6 +141,29 @@ class _Splitting:
 
     def _ends(self, number: int) -> bool:
         return any(isinstance(e, Exits) for e in self._mir.effects[number])
+
+    # ------------------------------------------------------------------ groups of lanes
+
+    @property
+    def issuers(self) -> dict[tuple[int, str], int]:
+        """See `issuers_of`. Lanes are told by the branches around an instruction; those that are
+        elected are always the same."""
+        found: dict[tuple[int, str], set[frozenset[int]]] = {}
+        for number, effect in self._mir.all_of(Issues):
+            guard = self._mir.code[number].guard
+            told = {self._teller(n) for n in self._splits if number in self._region(n)}
+            if guard is not None and self._diverging.differs(guard, number):
+                told.add(_ELECTED if self._unelected(guard) is not None else number)
+            for warp in self._warps[number]:
+                found.setdefault((warp, effect.group), set()).add(frozenset(told))
+        return {key: len(lanes) for key, lanes in found.items()}
+
+    def _teller(self, number: int) -> int:
+        branch = self._mir.code[number].what
+        cond = branch.cond if isinstance(branch, Branch) else None
+        if cond is None or self._unelected(self._set_before(number, cond)) is None:
+            return number
+        return _ELECTED
 
     # ------------------------------------------------------------------ one lane, many lanes
 
@@ -227,22 +272,27 @@ def block_at(graph: FlowGraph, number: int) -> range:
 
 
 def met_before(graph: FlowGraph, number: int) -> int | None:
-    """The instruction at which the lanes of a warp meet before one; None if there is none in its
-    block, or they do more after it than to set registers."""
-    for earlier in reversed(range(block_at(graph, number).start, number)):
+    """The instruction at which the lanes of a warp meet before one, -1 for where they all begin;
+    None if there is none in its block, or they do more after it than to set registers."""
+    first = block_at(graph, number).start
+    for earlier in reversed(range(first, number)):
         instruction = graph.mir.code[earlier]
         match instruction.what:
             case ElectSync(warp_sync=True) | Join(syncs=True) if instruction.guard is None:
                 return earlier
             case SyncWarp(mask=mask) if instruction.guard is None:
                 return earlier if constant(mask) == _FULL else None
+            case Op() if earlier > first and _meet_in_cluster(graph.mir, earlier - 1):
+                return earlier
+            case Op() if _meet_in_cta(graph.mir, earlier):
+                return earlier
             case ElectSync() | Join():
                 pass
             case Op() as op if _only_registers(op):
                 pass
             case _:
                 return None
-    return None
+    return None if first or graph.predecessors[0] else -1
 
 
 def meets_at(graph: FlowGraph, meet: int) -> bool:
@@ -259,5 +309,27 @@ def meets_at(graph: FlowGraph, meet: int) -> bool:
             case Op() as op if _only_registers(op):
                 pass
             case _:
-                return False
+                return _meet_in_cta(graph.mir, number) or _meet_in_cluster(graph.mir, number)
     return False
+
+
+def _meet_in_cta(mir: Mir, number: int) -> bool:
+    """Whether all lanes of a warp wait together at a barrier of the CTA (E4)."""
+    if mir.code[number].guard is not None:
+        return False
+    return any(isinstance(e, JoinsBarrier) and e.waits and e.aligned for e in mir.effects[number])
+
+
+def _meet_in_cluster(mir: Mir, number: int) -> bool:
+    """Whether all lanes of a warp release what they did at the barrier of the cluster, and wait for
+    it next (D4)."""
+    both = mir.code[number : number + 2]
+    if len(both) < 2 or any(i.guard is not None for i in both):
+        return False
+    arrive, wait = (
+        next((e for e in mir.effects[n] if isinstance(e, JoinsCluster)), None)
+        for n in (number, number + 1)
+    )
+    if arrive is None or wait is None or not (arrive.aligned and wait.aligned):
+        return False
+    return arrive.arrives and arrive.sem == "release" and not wait.arrives

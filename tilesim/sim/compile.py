@@ -30,7 +30,7 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.predicated import as_predicates
 from tilesim.ir.private import private_registers
-from tilesim.ir.splitting import meets_at, met_before, parts_of
+from tilesim.ir.splitting import issuers_of, meets_at, met_before, parts_of
 from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
@@ -72,7 +72,7 @@ class Compiler:
         self.program = mir.kernel
         graph = graph_of(mir)
         self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
-        self.code.parts = parts_of(graph)
+        self.code.parts, self.code.issuers = parts_of(graph), issuers_of(graph)
         self.code.overlaid = overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
             e.view.tensor.name

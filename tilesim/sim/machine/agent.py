@@ -206,9 +206,9 @@ class Agent(ABC):
         self.followed: dict[int, int] = {}
         #: by component: up to where its lanes have waited for each other
         self.gathered: dict[int, int] = {}
-        #: the step after the last meeting of the lanes, and lanes that act while the others do
-        #: nothing up to their next meeting
-        self.met = -1
+        #: the step after the last meeting of the lanes (they have met where they begin), and lanes
+        #: that act while the others do nothing up to their next meeting
+        self.met = 0
         self.alone = 0
         #: since all lanes last met, a branch has sent some elsewhere, or some have waited alone
         self.diverged = False

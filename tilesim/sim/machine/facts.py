@@ -112,6 +112,8 @@ class Facts:
     group_kinds: tuple[str, ...] = ()
     #: which warps of a CTA can reach instructions that use which of them
     group_warps: frozenset[tuple[int, str]] = frozenset()
+    #: how many sets of their lanes may issue operations of which of them
+    issuers: dict[tuple[int, str], int] = field(default_factory=dict)
     mbarrier_addresses: tuple[int, ...] = ()
     #: how many more mbarriers instructions make at addresses, at most
     spare_mbarriers: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
+from tilesim.ir.splitting import meets_at
 from tilesim.sim.machine.agent import Frame
 from tilesim.sim.machine.assembly import release
 from tilesim.sim.machine.errors import Fault
@@ -110,8 +111,12 @@ def _take_turns(warp: Warp, place: int) -> bool:
 def _go_on(warp: Warp, place: int) -> bool:
     """Lanes that have come to the end of a frame leave it, unless all meet right behind it."""
     frame = warp.frames[place]
-    behind = warp.machine.plan.mir.code[frame.meet + 1 : frame.meet + 2]
+    plan = warp.machine.plan
+    behind = plan.mir.code[frame.meet + 1 : frame.meet + 2]
     if any(isinstance(i.what, Op) and _meets_all(i.what) for i in behind):
+        return False
+    # a barrier that follows waits for all lanes, but for those that execute a copy of it
+    if behind and not plan.places and meets_at(plan.graph, frame.meet):
         return False
     others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
     away = sum(f.frames[0].mask for f in others)

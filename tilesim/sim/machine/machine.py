@@ -247,7 +247,9 @@ class Machine(Core):
             if kind in LANE_GROUPS:
                 if (number, kind) not in self.plan.group_warps:
                     continue
-                streams = min(self.plan.parts.get(number, 0), MAX_STREAMS)
+                several = self.plan.issuers.get((number, kind), 0)
+                streams = max(self.plan.parts.get(number, 0), several if several > 1 else 0)
+                streams = min(streams, MAX_STREAMS)
                 spares = [self.components.new() for _ in range(streams)]
                 warp.lane_groups[kind] = LaneGroups(self.components.new(), spares=spares)
             elif kind == "wgmma":
