@@ -105,3 +105,36 @@ AGAIN: mad.lo.u32 %r6, %r6, 5, 2; setp.ne.u32 %p3, %r6, 0; @%p3 bra AGAIN;
     found = report(body.strip(), warps=2, params=(".param .u64 x",), values=values)
     assert found.verdict == "bounded", found
     assert found.reasons == ("the run was cut off where a warp does not come to an end",)
+
+
+#: what comes back after so many turns; a lane alone, and a search whose middle does not move on
+COMES_BACK = {
+    "after eight turns": "mov.u32 %r6, 0;\nAGAIN: add.u32 %r6, %r6, 1; and.b32 %r6, %r6, {mask};\n"
+    "setp.lt.u32 %p3, %r6, 10; @%p3 bra AGAIN;",
+    "after a thousand": "mov.u32 %r6, 1;\nAGAIN: mul.lo.u32 %r6, %r6, 5; and.b32 %r6, %r6, 4095;\n"
+    "setp.ne.u32 %p3, %r6, {odd}; @%p3 bra AGAIN;",
+    "a search": "mov.u32 %r6, 0; mov.u32 %r8, 9;\n"
+    "AGAIN: add.u32 %r9, %r6, %r8; shr.u32 %r9, %r9, 1;\n"
+    "ld.shared.u32 %r10, [%r1+512]; setp.eq.u32 %p4, %r10, 0; @%p4 add.u32 %r6, %r9, {more};\n"
+    "@!%p4 mov.u32 %r8, %r9; setp.lt.u32 %p3, %r6, %r8; @%p3 bra AGAIN;",
+}
+
+
+@pytest.mark.parametrize("loop", COMES_BACK.values(), ids=COMES_BACK)
+@pytest.mark.parametrize("lanes", [1, 32])
+def test_who_computes_the_same_again_and_again_never_leaves(loop: str, lanes: int) -> None:
+    def judged(**numbers: int) -> tuple[Report, list[str]]:
+        body = (
+            f"mov.u32 %r1, smem; mov.u32 %r4, %tid.x; setp.ge.u32 %p6, %r4, {lanes};\n"
+            "@!%p6 st.shared.u32 [%r1+512], 0;\nbar.sync 0;\n@%p6 bra OVER;\n"
+            f"{loop.format(**numbers)}\nOVER: bar.warp.sync -1;"
+        )
+        return report(body), body.splitlines()
+
+    assert judged(mask=15, odd=625, more=1)[0].verdict == "proved"
+    wrong, lines = judged(mask=7, odd=2, more=0)
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"deadlock"}
+    (turning,) = wrong.findings[0].participants
+    assert "@%p3 bra AGAIN;" in lines[turning.loc.line - FIRST]
+    assert wrong.stats.instructions < 100_000

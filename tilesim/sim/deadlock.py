@@ -12,6 +12,7 @@ from tilesim.sim.findings import Participant, Rule
 from tilesim.sim.machine.agent import Agent, Frame
 from tilesim.sim.machine.assembly import Arrival
 from tilesim.sim.machine.core import Stop
+from tilesim.sim.machine.endless import COMES_BACK
 from tilesim.sim.machine.lane_groups import LaneGroups
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -175,6 +176,8 @@ def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
                 )
             return f"let somebody arrive on {on.label}, or lower its init count"
     polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
+    if any(w.blocked and w.blocked.text == COMES_BACK for w in polls):
+        return f"let the loop of {polls[0]} come to an end: what it computes is what it was before"
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
         if not _looks(polls[0]):
             return (

@@ -26,6 +26,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
+from tilesim.sim.machine.endless import PATIENCE, compared
 from tilesim.sim.machine.errors import FAULTS, CutOff, NotKnown
 from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
@@ -133,6 +134,7 @@ class Warp(Agent):
         self.blocked = None
         fresh = True
         cost = executed = 0
+        before: object = None
         try:
             for looks in count(1):
                 for _ in range(_BETWEEN_LOOKS):
@@ -152,6 +154,11 @@ class Warp(Agent):
                 self.executed += executed
                 executed = 0
                 machine.look_at_clock()
+                if looks >= PATIENCE:
+                    before = compared(self, looks, before, machine.version)
+                    if self.blocked is not None:
+                        machine.pollers.append(self)
+                        return
                 if looks * _BETWEEN_LOOKS > min(_STRETCH, machine.options.max_steps):
                     raise CutOff("the run was cut off where a warp does not come to an end")
         except FAULTS as fault:
