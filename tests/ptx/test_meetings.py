@@ -136,3 +136,34 @@ def test_groups_of_two_lanes(meet: str, at: int, right: bool) -> None:
     found = check(loaded)
     assert found.verdict == ("proved" if right else "failed"), found
     assert right or found.rules == {"race"}
+
+
+#: each of two lanes copies something and lets its mbarrier say when it is there
+TOLD = f"""
+ld.param.u64 %rd1, [x]; {SELF} setp.ne.u32 %p1, %r4, 1;
+@%p0 bra MADE;
+mbarrier.init.shared::cta.b64 [%r1], 1; mbarrier.init.shared::cta.b64 [%r1+8], 1;
+MADE: {CTA}
+@%p0 bra FIRST;
+cp.async.ca.shared.global [%r1+64], [%rd1], 16;
+cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1];
+FIRST: {CTA}
+@%p1 bra SECOND;
+cp.async.ca.shared.global [%r1+128], [%rd1+64], 16;
+cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r1+8];
+SECOND: {CTA}
+W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1+8], 0; @!%p2 bra W;
+ld.shared.u32 %r5, [%r1+{{at}}];
+"""
+LAST = "V: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0; @!%p2 bra V;\n"
+
+
+@pytest.mark.parametrize(
+    ("at", "last", "rules"),
+    [(128, LAST, set()), (64, LAST, {"race"}), (128, "", {"async-at-exit"})],
+)
+def test_copies_of_two_lanes_that_two_mbarriers_track(at: int, last: str, rules: set[str]) -> None:
+    """Who has waited for both knows of both: nothing is under way at the end (C6)."""
+    body = f"{TOLD.format(at=at).strip()}\n{last}"
+    loaded = program(body, params=(".param .u64 x",), values=(Pointer("x", 256),))
+    assert check(loaded).rules == rules

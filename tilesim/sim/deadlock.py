@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
@@ -276,7 +276,7 @@ def _open_groups(machine: Machine) -> None:
     for warp in machine.warps:
         for kind in ("bulk", "cp.async"):
             group = warp.lane_groups.get(kind)
-            if group is None or group.opened <= max(group.done, _observed(machine, group)):
+            if group is None or group.over(_observed(machine, group)):
                 continue
             if group.opened > group.closed:
                 machine.report(
@@ -311,10 +311,12 @@ def _products_in_flight(machine: Machine) -> None:
         )
 
 
-def _observed(machine: Machine, group: LaneGroups) -> int:
-    """How many of the group's operations some warp knows to be complete through an mbarrier."""
-    row = machine.components.size + group.component
-    return max(w.knows_to(row) for w in machine.warps) if group.tracked else 0
+def _observed(machine: Machine, group: LaneGroups) -> Callable[[int], int]:
+    """How many operations of a component some warp knows to be complete through an mbarrier."""
+    size = machine.components.size
+    if not group.tracked:
+        return lambda component: 0
+    return lambda component: max(w.knows_to(size + component) for w in machine.warps)
 
 
 def _copies_in_flight(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tilesim.sim.machine.groups import Groups
@@ -217,6 +218,15 @@ class LaneGroups(Groups):
         streams = self.streams.values()
         own = [(s.component, s.complete(together.complete_of(s.mask))) for s in streams]
         return [(self.component, together.complete), *own]
+
+    def over(self, known: Callable[[int], int]) -> bool:
+        """Whether all operations are complete, as lanes have waited for them or as somebody knows:
+        of those that a component publishes, ``known`` ones."""
+        if self.opened <= max(self.done, known(self.component)):
+            return True
+        streams = self.streams.values()
+        told = all(s.issued <= max(s.done, known(s.component)) for s in streams)
+        return told and sum(s.issued for s in streams) == self.opened
 
     @property
     def closed(self) -> int:
