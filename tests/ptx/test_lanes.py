@@ -148,3 +148,28 @@ def test_lanes_of_a_tile_do_not_wait_for_those_of_another() -> None:
     assert lines(other) == [3, 6]
     shuffles = body.format(meets="shfl.sync.idx.b32 %r13, %r2, 0, 0x181f, %r7;")
     assert report(shuffles.replace("OTHER", "4")).rules == {"race"}
+
+
+@pytest.mark.parametrize(
+    ("wait", "meets", "rules"),
+    [
+        ("%r9", "bar.warp.sync -1;", set()),
+        ("%r9", "", {"race"}),
+        ("%r8", "bar.warp.sync -1;", {"race", "async-at-exit"}),
+    ],
+)
+def test_each_lane_makes_an_mbarrier(wait: str, meets: str, rules: set[str]) -> None:
+    """One instruction makes as many as there are lanes: all of them are followed."""
+    body = (
+        "ld.param.u64 %rd1, [x]; mov.u32 %r1, smem; mov.u32 %r2, %laneid; mov.u32 %r4, %tid.x;\n"
+        "mad.lo.u32 %r9, %r2, 8, %r1; mad.lo.u32 %r5, %r2, 16, %r1; and.b32 %r8, %r2, 15;\n"
+        "mad.lo.u32 %r8, %r8, 8, %r1; mul.wide.u32 %rd2, %r2, 16; add.u64 %rd1, %rd1, %rd2;\n"
+        "setp.ge.u32 %p0, %r4, 32; @%p0 bra MADE;\n"
+        "mbarrier.init.shared::cta.b64 [%r9], 1;\nMADE: bar.sync 0;\n@%p0 bra READ;\n"
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r9], 16;\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5+256], [%rd1], 16, "
+        f"[%r9];\nret;\nREAD: {WAIT.replace('%r1]', f'{wait}]')}{meets}\nxor.b32 %r5, %r5, 80;\n"
+        "ld.shared.u32 %r6, [%r5+256];"
+    )
+    found = report(body, warps=2, params=(".param .u64 x",), values=(Pointer("x", 512),))
+    assert found.rules == rules

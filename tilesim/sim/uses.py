@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import Dataflow, aliases, reached
+from tilesim.ir.dataflow import Dataflow, aliases, mentions, reached
+from tilesim.ir.diverging import diverging
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import constant
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
@@ -19,8 +21,8 @@ from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.machine import Code
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
-#: more if it is in a loop
-_FEW, _EACH, _REPEATED = 4, 2, 16
+#: more if it is in a loop, or each lane makes its own
+_FEW, _EACH, _REPEATED, _LANES = 4, 2, 16, 32
 
 
 def note_uses(code: Code, mir: Mir) -> None:
@@ -43,7 +45,7 @@ def note_uses(code: Code, mir: Mir) -> None:
             }
         )
     )  # fmt: skip
-    code.spare_mbarriers = _spare_mbarriers(mir)
+    code.spare_mbarriers = _spare_mbarriers(code.graph)
     orders = mir.all_of(fx.Orders)
     own = (e for _, e in mir.all_of(fx.Crosses) if {"async.own", "half.own"} & {*e.targets})
     code.fences_own = kernel.cluster_size > 1 and any(own) and _reaches_peers(mir)
@@ -81,15 +83,18 @@ def _named_barriers(mir: Mir) -> tuple[int, ...]:
     return tuple(n for n in range(16) if None in numbers or n in numbers)
 
 
-def _spare_mbarriers(mir: Mir) -> int:
+def _spare_mbarriers(graph: FlowGraph) -> int:
     """How many mbarriers ``mbarrier.init`` may make at addresses: an estimate."""
+    mir = graph.mir
     operands = (value for op in mir.ops() for value in vars(op).values())
     if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
         return 0
     inits = [number for number, _ in mir.all_of(fx.InitsMbarrier)]
     ways_back = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
     repeated = sum(any(head <= n <= end for head, end in ways_back) for n in inits)
-    return _FEW + _EACH * len(inits) + _REPEATED * repeated
+    lanes, named = diverging(graph), mentions(mir)
+    own = sum(lanes.any_differs(named[n].used, n) for n in inits)
+    return _FEW + _EACH * len(inits) + _REPEATED * repeated + _LANES * own
 
 
 def _reaches_peers(mir: Mir) -> bool:
