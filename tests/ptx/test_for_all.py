@@ -113,3 +113,59 @@ def test_lanes_that_have_parted_once_do_not_end_skipping(
     monkeypatch.setattr(Skipper, "thrifty", False)
     plain = said(tmp_path, "--no-skip", before=FIRST)
     assert said(tmp_path, before=FIRST) == plain
+
+
+#: one lane each of two warps, as nvcc compiles `if (tid == 0) {...} else if (tid == 32) {...}`
+EITHER = """.version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry f(.param .u64 a, .param .u32 n)
+.maxntid 64
+{{
+.reg .pred %p<9>; .reg .b32 %r<40>;
+.shared .align 8 .b8 bar[16];
+ld.param.u32 %r20, [n]; mov.u32 %r4, %tid.x; mov.u32 %r1, bar; setp.ne.u32 %p0, %r4, 0;
+@%p0 bra MADE;
+mbarrier.init.shared::cta.b64 [%r1], 1; mbarrier.init.shared::cta.b64 [%r1+8], 1;
+MADE: bar.sync 0; mov.u32 %r10, 0; mov.u32 %r11, 0; mov.u32 %r12, 1;
+@!%p0 bra ONE;
+setp.ne.u32 %p1, %r4, {other}; @%p1 bra END;
+OTHER: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], %r11; @!%p2 bra OTHER;
+setp.eq.u32 %p4, %r10, {turn}; @%p4 bra SKIP;
+mbarrier.arrive.shared::cta.b64 _, [%r1+8];
+SKIP: xor.b32 %r11, %r11, 1; add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, %r20; @%p3 bra OTHER;
+bra.uni END;
+ONE: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1+8], %r12; @!%p2 bra ONE;
+mbarrier.arrive.shared::cta.b64 _, [%r1];
+xor.b32 %r12, %r12, 1; add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, %r20; @%p3 bra ONE;
+END: ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("other", [32, 1])
+def test_lanes_of_which_one_alone_has_something_to_do(tmp_path: Path, other: int) -> None:
+    """The others of its warp go to the end, past what lanes of another warp do; where they do not,
+    as there is one among them that waits as well, lanes are agents of their own, and turns are not
+    left out."""
+    pointer = {"kind": "pointer", "name": "a", "bytes": 64}
+    scalar = {"kind": "scalar", "type": "u32", "value": 7, "name": "trips"}
+    described = {
+        "schema": "tilesim.launch/1", "entry": "f", "grid": [1], "block": [64],
+        "params": [pointer, scalar],
+    }  # fmt: skip
+    (tmp_path / "f.json").write_text(json.dumps(described))
+
+    def judged(turn: int) -> tuple[int, str]:
+        (tmp_path / "f.ptx").write_text(EITHER.format(other=other, turn=turn))
+        options = ["check", str(tmp_path / "f.ptx"), "--for-all", "trips"]
+        result = CliRunner().invoke(main, options)
+        return result.exit_code, " ".join(result.output.split())
+
+    code, text = judged(-1)
+    assert code == (0 if other == 32 else 3), text
+    assert ("every trips >= 1 up to" in text) is (other == 32)
+    code, text = judged(90)
+    assert code == (1 if other == 32 else 3), text
+    assert other == 1 or "covers trips = 92; " in text
+    assert other == 1 or "deadlock" in text

@@ -17,11 +17,12 @@ from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Switch, Trap
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.idle_lanes import do_nothing
 from tilesim.sim.leaving import Leaving
 from tilesim.sim.machine import forks
 from tilesim.sim.machine.agent import Blocked, Frame, Lap
 from tilesim.sim.machine.errors import Fault
-from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
+from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown
@@ -43,15 +44,6 @@ def nowhere() -> None:
 
 class Trapped(Fault):
     """The kernel does what makes no sense; the message says what."""
-
-
-def condition_lanes(value: Any) -> int:
-    """The lanes in which a condition holds, as a mask."""
-    if type(value) is Lanes:
-        return int(value.bits)
-    if isinstance(value, np.ndarray):
-        return mask_bits(value != 0)
-    return FULL if value else 0
 
 
 def finish(w: Warp) -> bool | None:
@@ -251,10 +243,18 @@ def branch(
         if taken == mask:
             w.pc = target
             return
-        frame = _split(w, meet, arms=arms)
+        ahead = parts and w.parts is not None and meet not in (w.pc, target)
+        first = ahead and do_nothing(w, taken, target, meet)
+        second = ahead and not first and do_nothing(w, mask & ~taken, w.pc, meet)
+        frame = _split(w, meet, arms=arms and not (first or second))
         w.diverged |= divides
         w.mask = mask & ~taken
-        if target == meet:
+        if first:
+            frame.pending.append((w.pc, w.mask))
+            w.mask, w.pc = taken, target
+        elif second:
+            frame.pending.append((target, taken))
+        elif target == meet:
             if meet == end:
                 forks.lanes_exit(w, taken)
         elif w.pc == meet:

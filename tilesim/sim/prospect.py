@@ -24,12 +24,11 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Mir, Switch
 from tilesim.ir.op import Op
-from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import evaluator, plain
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import FAULTS
-from tilesim.sim.machine.lanes import Lanes, mask_array
+from tilesim.sim.machine.lanes import Lanes, condition_lanes, mask_array
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers

@@ -16,9 +16,9 @@ from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
-from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import Evaluate, compile_expr, may_divide_by_zero
 from tilesim.sim.machine.errors import Fault
+from tilesim.sim.machine.lanes import condition_lanes
 from tilesim.sim.machine.machine import Code, Step, Warp
 
 LanesOf: TypeAlias = Callable[[Warp], int]

@@ -12,11 +12,11 @@ import numpy as np
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
-from tilesim.sim.control import condition_lanes
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.waits import parity_of, poll_result, surely, wait_step
+from tilesim.sim.machine.lanes import condition_lanes
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 

@@ -25,13 +25,12 @@ from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.packing import unit
 from tilesim.ir.text.statement import value_text
-from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import plain
 from tilesim.sim.forall.forms import Forms
 from tilesim.sim.forall.free import Obstacle, is_free
 from tilesim.sim.forall.rays import Demand, Ray, Rays, as_ray
 from tilesim.sim.grid.follow import Follower
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown

@@ -60,3 +60,12 @@ def shuffled_from(mode: Literal["idx", "up", "down", "bfly"], by: Any) -> NDArra
         case "bfly":
             there = _BIT ^ steps
     return np.where((there >= 0) & (there < 32), there, _BIT)
+
+
+def condition_lanes(value: Any) -> int:
+    """The lanes in which a condition holds, as a mask."""
+    if type(value) is Lanes:
+        return int(value.bits)
+    if isinstance(value, np.ndarray):
+        return mask_bits(value != 0)
+    return FULL if value else 0

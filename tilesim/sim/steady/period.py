@@ -20,13 +20,12 @@ from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.statement import value_text
-from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import fit_register, plain
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
