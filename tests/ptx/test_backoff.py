@@ -192,3 +192,37 @@ def test_turns_are_counted_in_the_register_that_was_the_parity(counts: str, prov
         assert check(loop, arrive="").rules == {"deadlock"}
     else:
         assert found.rules == {"race"}
+
+
+#: loops that look for so long, and then go on: by what they count, and how
+GOES_ON = {
+    "up": f"AGAIN: {POLL} @%p1 bra DONE;\nadd.u32 %r6, %r6, 4; setp.lt.u32 %p4, %r6, 4000000;\n"
+    "@%p4 bra AGAIN;",
+    "down": f"mov.u32 %r6, 100000;\nAGAIN: {POLL} @%p1 bra DONE;\nadd.u32 %r6, %r6, -1;\n"
+    "setp.ne.u32 %p4, %r6, 0; @%p4 bra AGAIN;",
+    "with the answer": f"AGAIN: {POLL} setp.gt.u32 %p4, %r6, 999999; or.pred %p5, %p1, %p4;\n"
+    "@%p5 bra DONE;\nadd.u32 %r6, %r6, 1; nanosleep.u32 20; bra.uni AGAIN;",
+}
+
+
+@pytest.mark.parametrize("loop", GOES_ON.values(), ids=GOES_ON)
+def test_who_looks_a_million_times_may_have_seen_nothing(loop: str) -> None:
+    """Two turns that come late are as good as a million that begin early."""
+    wrong = check(loop)
+    assert wrong.rules == {"race"}, wrong
+    text = AROUND.format(loop=loop.strip(), arrive=ARRIVES, behind="").strip().splitlines()
+    named = {text[p.loc.line - FIRST].split(" [")[0] for p in wrong.findings[0].participants}
+    assert named == {"st.shared.u32", "DONE: ld.shared.u32 %r7,"}
+
+
+@pytest.mark.parametrize("name", ["up", "down"])
+def test_who_gives_up_and_ends_does_no_harm(name: str) -> None:
+    assert check(f"{GOES_ON[name]}\nret;").verdict == "bounded"
+
+
+def test_a_count_that_somebody_uses_is_as_large_as_it_is() -> None:
+    """Who has looked 4,000,000 times knows that nobody has arrived, and does not load."""
+    asks = "setp.ge.u32 %p3, %r6, 4000000; @%p3 ret;"
+    loop = GOES_ON["up"].replace("bra DONE", "bra SEEN")
+    assert check(f"{loop}\nSEEN: {asks}").verdict == "bounded"
+    assert check(f"{loop}\nSEEN: {asks.replace('4000000', '4000001')}").verdict == "bounded"

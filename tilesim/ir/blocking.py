@@ -26,12 +26,13 @@ from tilesim.ir.ops.mbarrier import MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.patience import with_patience
 from tilesim.ir.renumber import renumbered
+from tilesim.ir.turns_made import with_fewer_turns
 from tilesim.ir.waits import Poll
 
 
 def blocking(mir: Mir) -> Mir:
     """``mir`` with a wait in place of each loop that only repeats a poll until it succeeds."""
-    mir = _answered(without_backoff(with_patience(mir)))
+    mir = _answered(without_backoff(with_fewer_turns(with_patience(mir))))
     graph = graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
     for loop in graph.loops:

@@ -33,7 +33,7 @@ def with_patience(mir: Mir) -> Mir:
     if not any(isinstance(i.what, Trap) and i.what.aborts for i in mir.code):
         return mir
     graph = graph_of(mir)
-    given_up = [found for blocks in _innermost(graph) for found in _given_up(graph, blocks)]
+    given_up = [found for blocks in innermost(graph) for found in _given_up(graph, blocks)]
     if not given_up:
         return mir
     onwards = {number: (target,) for number, target, _ in given_up}
@@ -51,8 +51,7 @@ def _given_up(graph: FlowGraph, blocks: Collection[int]) -> Iterator[tuple[int, 
     numbers, where who is patient goes on, and where the others trap."""
     mir, doomed = graph.mir, _doomed(graph)
     numbers = [n for block in blocks if block not in doomed for n in graph.blocks[block]]
-    looks = [n for n in numbers if _looks(mir, n)]
-    if not looks or not all(n in looks or _idle(mir, n) for n in numbers):
+    if not does_nothing_but_look(mir, numbers):
         return
     for block in sorted({graph.block_of[n] for n in numbers}):
         last = graph.blocks[block][-1]
@@ -63,7 +62,13 @@ def _given_up(graph: FlowGraph, blocks: Collection[int]) -> Iterator[tuple[int, 
             yield last, last + 1 if taken else branch.target, traps[0]
 
 
-def _innermost(graph: FlowGraph) -> Iterator[set[int]]:
+def does_nothing_but_look(mir: Mir, numbers: Collection[int]) -> bool:
+    """Whether instructions read what others change, and change nothing themselves but registers."""
+    looks = [n for n in numbers if _looks(mir, n)]
+    return bool(looks) and all(n in looks or _idle(mir, n) for n in numbers)
+
+
+def innermost(graph: FlowGraph) -> Iterator[set[int]]:
     """The blocks of each loop, with all ways back to its head, in which there is no other one."""
     found: dict[int, set[int]] = {}
     for loop in graph.loops:
