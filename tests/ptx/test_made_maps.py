@@ -112,3 +112,32 @@ def test_a_map_of_packed_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made(body, **after, nbytes="256").verdict == "proved"
     assert made(body, **after, nbytes="512").rules == {"deadlock"}
     assert made(body.replace("{{%r3", "{{1"), **after).rules == {"out-of-bounds"}
+
+
+#: one lane of the warp that publishes is elsewhere before it, as in CUTLASS's grouped products;
+#: then an elected lane copies by the map
+APART = (
+    MAKE[: MAKE.index("@%p1 {publish}")] + """@!%p1 bra END;
+@!%p2 bra APART;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;
+APART: {publish}
+{acquire}
+elect.sync _|%p5, -1;
+@!%p5 bra AROUND;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r1+256], {nbytes};
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+1024], """
+    """[%rd2, {{%r3, {row}}}], [%r1+256];
+AROUND: mov.u32 %r10, 0;
+L: mbarrier.try_wait.parity.shared.b64 %p4, [%r1+256], 0;
+@!%p4 bra L;
+END:
+"""
+)
+
+
+def test_a_map_is_published_by_its_warp_also_where_lanes_have_parted() -> None:
+    """One copy of all lanes, of which each knows all (B14)."""
+    assert made(APART).verdict == "proved"
+    wrong = made(APART, acquire="")
+    assert wrong.rules == {"proxy-fence"}
+    assert lines(wrong) == [19, 24]

@@ -117,3 +117,33 @@ def test_a_copy_completes_for_the_lane_that_has_issued_it() -> None:
     wrong = copied("")
     assert wrong.rules == {"init-visibility"}
     assert lines(wrong) == [1, 7]
+
+
+#: lane 0 has parted from the others of the first warp where all of them store one number; some of
+#: them arrive at the mbarrier that the second warp waits for
+SAME = """\
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0; setp.lt.u32 %p3, %r2, 32;
+add.u32 %r4, %r1, 256; mov.u32 %r5, 1;
+@%p2 mbarrier.init.shared::cta.b64 [%r4], {count};
+bar.sync 0;
+@!%p3 bra OTHER;
+@!%p2 bra APART;
+fence.acq_rel.cta;
+APART: st.shared.u32 [%r1], %r5;
+{who} mbarrier.arrive.shared::cta.b64 _, [%r4];
+bra DONE;
+OTHER:
+L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 0;
+@!%p1 bra L;
+ld.shared.u32 %r6, [%r1];
+DONE:
+"""
+
+
+@pytest.mark.parametrize(("who", "count"), [("@%p2", 1), ("@!%p2", 31)])
+def test_what_each_part_stores_has_to_be_handed_over(who: str, count: int) -> None:
+    """Lanes that make one store as parts do not stand in for each other, whichever comes last."""
+    assert report(SAME.format(who="", count=32), warps=2).verdict == "proved"
+    wrong = report(SAME.format(who=who, count=count), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [7, 13]

@@ -175,11 +175,15 @@ def supersede(
                     if not (same and hides(access, record)) or record in outlast
                 ]
         elif not access.asynchronous:
-            # the same instruction of the same warp, once more: the earlier time adds nothing
+            # the same instruction of the same warp, once more: the earlier time adds nothing, but
+            # what other parts of the warp do at this one, which only they make known
             covered.writes[:] = [
                 record
                 for record in covered.writes
-                if record.op is not access.op or record.warp is not access.warp or record in outlast
+                if record.op is not access.op
+                or record.warp is not access.warp
+                or (record.turn and record.turn == access.turn)
+                or record in outlast
             ]
     footprint.writes.append(access)
 
