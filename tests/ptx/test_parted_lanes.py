@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import lines, report
+from tests.ptx.test_check import lines, program, report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Pointer
+from tilesim.sim.explore import Limits, explore
+from tilesim.sim.simulate import Simulation
 
 #: %r4 is a word of each thread's own; lanes 0 and 1 of the first warp have parted from the others
 START = """\
@@ -147,3 +149,47 @@ def test_what_each_part_stores_has_to_be_handed_over(who: str, count: int) -> No
     wrong = report(SAME.format(who=who, count=count), warps=2)
     assert wrong.rules == {"race"}
     assert lines(wrong) == [7, 13]
+
+
+BRANCH = """\
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0;
+@!%p2 bra M;
+st.shared.b32 [%r1], %r2;
+{before}
+M: {behind}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "fails"),
+    [("", "bar.warp.sync -1;", False), ("bar.warp.sync -1;", "bar.warp.sync 1;", True)],
+)
+def test_a_lane_on_its_own_way_meets_the_others_behind_a_branch(
+    before: str, behind: str, fails: bool
+) -> None:
+    """The copy of the code that the others execute ends by ``ret``, where no lanes of both meet."""
+    loaded = program(BRANCH.format(before=before, behind=behind))
+    apart = Simulation(loaded, numbers=False, strict="practice").lanes_apart(0, 1)
+    assert (explore(apart, [0], {}, Limits(10_000, 100)).failure is not None) is fails
+
+
+MATRIX = """\
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0; shl.b32 %r3, %r2, 4;
+add.u32 %r4, %r1, %r3; xor.b32 %r5, %r4, 16; mov.u32 %r9, 0;
+st.shared.v4.b32 [%r4], {{%r9,%r9,%r9,%r9}};
+bar.warp.sync -1;
+@!%p2 bra APART;
+fence.acq_rel.cta;
+APART: ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r10,%r11,%r12,%r13}}, [%r4];
+{sync}
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [{row}], {{%r10,%r11,%r12,%r13}};
+"""
+
+
+def test_a_lane_on_its_own_has_what_it_has_read_itself() -> None:
+    """Each lane stores the row that it has read, in parts of a warp as well as together."""
+    assert report(MATRIX.format(sync="", row="%r4")).verdict == "proved"
+    assert report(MATRIX.format(sync="bar.warp.sync -1;", row="%r5")).verdict == "proved"
+    wrong = report(MATRIX.format(sync="", row="%r5"))
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [6, 8]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tilesim.ir.expr import Const, Special
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import SyncWarp
+from tilesim.ir.ops.bar import Exit, SyncWarp
 from tilesim.ir.renumber import renumbered
 
 
@@ -25,7 +25,7 @@ def lanes_apart(mir: Mir, warp: int, lanes: int) -> tuple[Mir, tuple[int, ...]]:
         if isinstance(old.what, Join) and old.what.syncs:
             join = replace(old, what=replace(old.what, syncs=False))
             instead[number] = (join, replace(old, what=SyncWarp(loc=old.loc)))
-    whole = renumbered(mir, instead).code
+    whole = _without_exit(renumbered(mir, instead).code)
     places = tuple(n for n, old in enumerate(mir.code) for _ in instead.get(n, (old,)))
     size, end = len(whole), 2 * len(whole) + 2
     mine = ((Const(lanes) >> Special("lane_id")) & 1).ne(0) & Special("warp_id").eq(warp)
@@ -42,6 +42,15 @@ def lanes_apart(mir: Mir, warp: int, lanes: int) -> tuple[Mir, tuple[int, ...]]:
     # lanes of both sides may be in different turns of one loop
     apart = replace(mir, code=numbered, local=frozenset())
     return apart, (0, *places, 0, *places)
+
+
+def _without_exit(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """``code`` that ends by running to its end, not by an exit: behind one that stands in the
+    middle, as the first copy's would, lanes are not taken to meet."""
+    last = code[-1]
+    if not isinstance(last.what, Exit) or last.guard is not None:
+        return code
+    return (*code[:-1], replace(last, what=Branch(target=len(code), loc=last.what.loc)))
 
 
 def _moved(instruction: Instruction, by: int, size: int, end: int) -> Instruction:

@@ -121,13 +121,19 @@ def _is_one(op: Op) -> bool:
     return not op.data and any(isinstance(effect, Gathers) for effect in op.effects())
 
 
-def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:
-    """The lanes of a recorded access that touch bytes of ``other``, as far as that is known."""
+def lanes_at(
+    record: Access, where: Footprint, other: Footprint, access: Access | None = None
+) -> int:
+    """The lanes of a recorded access that touch bytes of ``other``, or those of them that the lanes
+    of ``access`` touch, as far as that is known."""
     pieces = by_lane(where, record.lanes, record.among, record.piece)
     if pieces is None:
         return record.lanes
     lanes, low, high = pieces
     lows, highs = other.runs
+    own = None if access is None else by_lane(other, access.lanes, access.among, access.piece)
+    if own is not None:
+        _, lows, highs = own
     touched = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
     found = np.zeros(32, dtype=bool)
     found[lanes[touched]] = True

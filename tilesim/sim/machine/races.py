@@ -415,7 +415,7 @@ class RaceDetector:
                 return
             parts = record.warp.parts
             if parts is not None and record.warp.machine is machine:
-                lanes = lanes_at(record, other, footprint)
+                lanes = lanes_at(record, other, footprint, access)
                 if parts.lanes_known(clock, at, record.component, record.tick, lanes):
                     self._lanes.check_split(memory, footprint, access, other, record, at)
                     if access.write and (access.asynchronous or access.engine):
