@@ -16,6 +16,7 @@ Kind = Literal["practice", "assumption", "model"]
 SWITCHES: Mapping[str, str] = {
     "A6": "mbarrier.inval after lanes that vote, match, shuffle or elect since they used it",
     "A21": "a wait names a parity that is neither 0 nor 1, of which the last bit counts",
+    "B14": "fence.proxy.tensormap::generic.acquire of a null pointer, which acquires no map",
     "E6": "a warp arrives at a named barrier and then waits at it in the same round",
     "E12": "which lane elect.sync chooses matters, and it is taken to be the first active one",
     "E15": "setmaxnreg not synchronised, or not the same in the four warps of a warpgroup",

@@ -8,7 +8,7 @@ from tests.ptx import test_check
 from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram
-from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.launch import Contents, Map, Pointer
 
 #: warp 0 makes a map of a in shared memory and leaves it in m; then everybody may use it
 MAKE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; ld.param.u64 %rd1, [a];
@@ -141,3 +141,43 @@ def test_a_map_is_published_by_its_warp_also_where_lanes_have_parted() -> None:
     wrong = made(APART, acquire="")
     assert wrong.rules == {"proxy-fence"}
     assert lines(wrong) == [19, 24]
+
+
+def test_a_null_pointer_is_no_map_to_acquire() -> None:
+    """CUTLASS's grouped products do so in warps that copy by no map; the text forbids it."""
+    null = RIGHT["acquire"].replace("%rd2", "%rd9")
+    after = f"bar.sync 0; {RIGHT['acquire']} mov.u64 %rd9, 0; "
+    right = made(acquire="", barrier=after + null)
+    assert right.verdict == "proved"
+    assert [leaning.name for leaning in right.leanings if leaning.kind == "practice"] == ["B14"]
+    nowhere = made(acquire="", barrier=after + "add.u64 %rd9, %rd9, 8;" + null)
+    assert nowhere.rules == {"out-of-bounds"}
+    assert lines(nowhere) == [18]
+    not_acquired = made(acquire="", barrier="bar.sync 0; mov.u64 %rd9, 0; " + null)
+    assert not_acquired.rules == {"proxy-fence"}
+
+
+def test_a_pointer_to_a_map_is_null_in_warps_that_use_none() -> None:
+    """A warp that has no map holds a null pointer where others have the address of theirs."""
+    body = (
+        MAKE + "setp.lt.u32 %p7, %r2, 32; mov.u64 %rd9, 0;\n@%p7 bra NONE;\nmov.u64 %rd9, %rd2;\n"
+    )
+    used = USE.replace("[%rd2, ", "[%rd9, ")
+    after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
+    assert made(body + "NONE:\n" + used, **after).verdict == "proved"
+    wrong = made(body + "NONE:\n" + used, **after, user="0")
+    assert wrong.rules == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize("stride", [0, 16, 64])
+def test_rows_of_a_map_may_lie_at_one_place(stride: int) -> None:
+    """The driver takes a stride of 0: CUTLASS's grouped products begin with such maps (B16)."""
+    body = """mov.u32 %r1, smem; mov.u32 %r3, 0; elect.sync _|%p0, -1;
+@%p0 mbarrier.init.shared.b64 [%r1+1024], 1;
+@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1+1024], 512;
+@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], """
+    body += "[m, {%r3, %r3}], [%r1+1024];\nbar.warp.sync -1;\n"
+    body += "L: mbarrier.try_wait.parity.shared.b64 %p4, [%r1+1024], 0;\n@!%p4 bra L;"
+    map_ = Map("a", "f16", (32, 8), (stride,), (32, 8))
+    found = report(body, params=(".param .align 64 .b8 m[128]",), values=(map_,))
+    assert found.verdict == "proved"

@@ -65,8 +65,17 @@ def fits(form: Form, space: str) -> bool:
     return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
 
 
+def named(forms: Forms, space: str) -> Forms:
+    """What an address may be, without the number that some lanes have in place of one (a null
+    pointer): in global memory nothing lies there, which a run says that uses it."""
+    if space.startswith("shared") or forms is None or is_known(forms):
+        return forms
+    return forms - {KNOWN}
+
+
 def owners_of(forms: Forms, space: str) -> tuple[str, ...]:
     """The global tensors that an address may be one of; none if that is not known."""
+    forms = named(forms, space)
     if space.startswith("shared") or not forms or not all(fits(form, "global") for form in forms):
         return ()
     return tuple(sorted({u.name for form in forms for u, _ in form}))

@@ -30,6 +30,7 @@ from tilesim.ir.base_forms import (
     masked,
     may_set,
     misses,
+    named,
     owners_of,
     scaled,
     shifted,
@@ -488,8 +489,14 @@ class _Bases:
             forms = self.forms(known.address)
             if isinstance(known, AddressedTensor) and (owners := owners_of(forms, known.space)):
                 self._owners.setdefault(number, {})[name] = owners
+            forms = NOTHING if is_known(forms) and _may_be_null(op) else named(forms, known.space)
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
             if not fitting and number not in self._never:
                 what = f"what lies at the address that {op.mnemonic} at {op.loc} takes"
                 why = "it is not made from one of something declared"
                 self._reason[f"{what} is not known: {why}"] = None
+
+
+def _may_be_null(op: Op) -> bool:
+    """Whether an instruction may be given a number in place of an address (B14)."""
+    return any(isinstance(effect, fx.AcquiresMap) for effect in op.effects())

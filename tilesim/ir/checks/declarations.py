@@ -251,7 +251,7 @@ def _stride_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     if tensor.byte_strides[-1] != tensor.dtype.bytes:
         yield f"{tensor.name} is not contiguous along its last dimension (B16)", ""
     for extent, stride in zip(tensor.shape[:-1], tensor.byte_strides[:-1], strict=True):
-        if extent > 1 and (stride % 16 or not 0 < stride < _MAX_STRIDE):
+        if extent > 1 and (stride % 16 or not 0 <= stride < _MAX_STRIDE):
             yield (
                 f"{tensor.name} has a stride of {stride} bytes, not a multiple of 16 (B16)",
                 "pad the rows of the tensor to 16 bytes",

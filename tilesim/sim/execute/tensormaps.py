@@ -41,6 +41,9 @@ def _acquires(c: Operands, op: Op, effect: fx.AcquiresMap) -> Act:
     view, scope = c.view(effect.view), effect.scope
 
     def step(w: Warp) -> None:
+        if not w.machine.options.ptx and view.is_null(w):
+            w.machine.lean("B14", op)
+            return
         place = place_of(view.memory(w), view.footprint(w))
         w.machine.races.maps.acquire(w, scope, place)
 

@@ -203,6 +203,11 @@ class AddressedAccess(ViewAccess):
                 return (number + 1) * GLOBAL_WINDOW
         raise UnknownSteers(address)
 
+    def is_null(self, warp: Warp) -> bool:
+        address = plain(self._address(warp))
+        lanes = mask_array(warp.mask)
+        return type(address) is not Unknown and not np.any(np.broadcast_to(address, 32)[lanes])
+
     def lost(self, warp: Warp) -> Unknown | None:
         """The address, if nobody knows it."""
         value = self._address(warp)

@@ -143,6 +143,10 @@ class ViewAccess:
         #: shared by equal boxes of one tensor, so that they get one footprint
         self._key = (view.tensor.name, self.extents)
 
+    def is_null(self, _warp: Warp) -> bool:
+        """Whether it is at an address that is a null pointer in all active lanes."""
+        return False
+
     def cta(self, warp: Warp) -> Cta:
         """The CTA whose shared memory the view lies in."""
         if self._cta is None:
