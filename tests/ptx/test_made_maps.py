@@ -8,7 +8,8 @@ from tests.ptx import test_check
 from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram
-from tilesim.ptx.launch import Contents, Map, Pointer
+from tilesim.ptx.launch import Address, Contents, Map, Pointer
+from tilesim.ptx.lowering import Unsupported
 
 #: warp 0 makes a map of a in shared memory and leaves it in m; then everybody may use it
 MAKE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; ld.param.u64 %rd1, [a];
@@ -181,3 +182,21 @@ def test_rows_of_a_map_may_lie_at_one_place(stride: int) -> None:
     map_ = Map("a", "f16", (32, 8), (stride,), (32, 8))
     found = report(body, params=(".param .align 64 .b8 m[128]",), values=(map_,))
     assert found.verdict == "proved"
+
+
+def test_a_map_of_the_table_that_it_is_begun_with() -> None:
+    """A map of one byte of a table of pointers, which the kernel loads: it is there to be copied and
+    changed, as in CUTLASS's grouped products."""
+    body = "ld.param.u64 %rd1, [t]; mov.u32 %r1, smem; mov.u32 %r3, 0;\nld.global.u64 %rd2, [%rd1+8];\n"
+    body += "st.global.u32 [%rd2], %r3;\n"
+    table = Contents("u64", (Address("a"), Address("a", 16)))
+    values = (Map("t", "u8", (1, 1), (0,), (16, 1)), Pointer("t", 16, 0, table), Pointer("a", 64))
+    params = (".param .align 64 .b8 m[128]", ".param .u64 t", ".param .u64 a")
+    assert report(body, params=params, values=values).verdict == "proved"
+    load = (
+        "@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
+    )
+    with pytest.raises(Unsupported, match="sees less of its buffer"):
+        report(body + load + "[m, {%r3, %r3}], [%r1+1024];", params=params, values=values)
+    beyond = body.replace("+8]", "+16]")
+    assert report(beyond, params=params, values=values).rules == {"out-of-bounds"}

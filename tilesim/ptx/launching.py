@@ -209,10 +209,14 @@ def _globals(
     told = _contents(launch, entry)
     for name, offset, value in _every(launch, entry):
         if isinstance(value, Map):
+            own = f"{name}+{offset}" if offset else f"{name}.map"
+            known = told.get(value.name)
+            if _is_begun(value, launch, known):
+                begun, known = begun_name(own), None
+                value = replace(value, name=begun)
             tensor = tensors.get(value.name)
             if tensor is None:
-                tensor = tensors[value.name] = _tensor(value, launch, told.get(value.name))
-            own = f"{name}+{offset}" if offset else f"{name}.map"
+                tensor = tensors[value.name] = _tensor(value, launch, known)
             maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, None))
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
@@ -224,6 +228,17 @@ def _globals(
                 contents=_hexadecimal(known), pointers=tuple(pointers_in(known)),
             )  # fmt: skip
     return tensors, maps
+
+
+def _is_begun(value: Map, launch: Launch, known: Contents | None) -> bool:
+    """Whether a map is one that the kernel begins others with, of a buffer that holds more than it
+    sees: CUTLASS's grouped products pass maps of the table of their pointers."""
+    return known is not None and len(contents_of(known)) > _tensor(value, launch, None).nbytes
+
+
+def begun_name(map_: str) -> str:
+    """What stands for the buffer of such a map, through which nothing is copied."""
+    return f"{map_}.begun"
 
 
 def _require_pointed(tensors: Collection[GlobalTensor]) -> None:

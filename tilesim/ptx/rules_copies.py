@@ -19,6 +19,7 @@ from tilesim.ir.packing import in_shared
 from tilesim.ir.tensormaps import BY_DIMENSION, CODES, NBYTES, Field
 from tilesim.ir.types import u8, u64
 from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
+from tilesim.ptx.launching import begun_name
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
@@ -83,6 +84,11 @@ def _map(low: Lowering, operand: Flat) -> _Through:
             f"byte {key[1]} of parameter {key[0]} is no tensor map in the launch description",
             'describe it there as a parameter of kind "map"',
         )  # fmt: skip
+    if found.tensor.name == begun_name(found.name):
+        raise low.unsupported(
+            f"the tensor map at byte {key[1]} of parameter {key[0]} sees less of its buffer than "
+            "the launch description says of what that holds"
+        )
     return _Through(found, coords, None)
 
 
