@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.memory import Fragment, Mbar, TensorMap, Unsaid, View
 from tilesim.ir.quick import quick
 from tilesim.ir.tmem import TmemLayout, TmemView, in_lanes
 
@@ -32,7 +32,8 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, each lane what it holds of the fragment ``held``, if there is one.
+    reads one view, each lane what it holds of the fragment ``held``, if there is one, or what
+    nobody says.
     ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
     bytes at either end are not read. ``element``: of a vector that acquires or releases, which one
     of how many it is, in the order in which they are executed (H15).
@@ -44,7 +45,7 @@ class Reads:
     lanes: int = 0
     sem: Sem = "weak"
     scope: Scope = "cta"
-    held: Fragment | None = None
+    held: Fragment | Unsaid | None = None
     elsewhere: bool = False
     ignored: tuple[Expr, Expr] | None = None
     element: tuple[int, int] | None = None
@@ -69,7 +70,7 @@ class Writes:
     value: Expr | Effect | None = None
     combine: str | None = None
     mask: Expr | None = None
-    held: Fragment | None = None
+    held: Fragment | Unsaid | None = None
     elsewhere: bool = False
     compare: Expr | None = None
     times: int = 1

@@ -437,6 +437,14 @@ Distribution = Literal["warp", "warpgroup"]
 
 
 @dataclass(frozen=True)
+class Unsaid:
+    """What PTX does not say: which lanes touch which elements of a matrix. Accesses of one ``form``
+    to the same elements are by the same lanes."""
+
+    form: str
+
+
+@dataclass(frozen=True)
 class Fragment:
     """A tile of registers.
 

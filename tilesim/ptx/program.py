@@ -26,6 +26,7 @@ from tilesim.ptx import (
     rules_registers,
     rules_tcgen05,
     rules_wgmma,
+    rules_wmma,
     workspace,
 )
 from tilesim.ptx.arithmetic import is_data, operation
@@ -48,7 +49,7 @@ from tilesim.ptx.together import Together
 #: modules whose rules are used here
 FAMILIES = (
     rules_atomics, rules_copies, rules_launch_control, rules_memory, rules_registers, rules_tcgen05,
-    rules_wgmma,
+    rules_wgmma, rules_wmma,
 )  # fmt: skip
 
 

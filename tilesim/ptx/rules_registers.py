@@ -173,7 +173,7 @@ _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
 }  # fmt: skip
 
 
-@rule("mma.sync", "mma.sp", "mma.sp::ordered_metadata", "movmatrix.sync")
+@rule("mma.sync", "mma.sp", "mma.sp::ordered_metadata", "movmatrix.sync", "wmma.mma")
 def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
     """The product is data; the whole warp takes part."""
     for op in data(low, step):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from tilesim.ir.distribution import Held
+    from tilesim.ir.memory import Unsaid
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
@@ -63,8 +64,8 @@ class Access:
     #: `EVERY`: each of ``lanes`` touches all of them; 0: it is not known which touches what
     among: int = 0
     #: if not 0, these lanes take so many bytes of the footprint at a time, in turn, or what they
-    #: hold of a fragment
-    piece: int | Held = 0
+    #: hold of a fragment; each what nobody says
+    piece: int | Held | Unsaid = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: by component and bytes the first access that came after it and does not stand in for it: of a

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.distribution import Held
+from tilesim.ir.memory import Unsaid
 from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array
@@ -84,7 +85,7 @@ class LaneExchange:
     ) -> None:  # fmt: skip
         if morally_strong(access, record) and footprint.same_elements(other):
             return
-        if same_value(memory, access, record):
+        if same_value(memory, access, record) or by_the_same(footprint, access, other, record):
             return
         made = record.lanes & lanes
         now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)
@@ -119,10 +120,20 @@ _AT_ONCE = 256
 _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def by_lane(where: Footprint, lanes: int, among: int, piece: int | Held = 0) -> _Extents | None:
+def by_the_same(footprint: Footprint, access: Access, other: Footprint, record: Access) -> bool:
+    """Whether each lane touches of a matrix what it touched before, whatever that is."""
+    if not isinstance(access.piece, Unsaid) or access.piece != record.piece:
+        return False
+    same = footprint is other or np.array_equal(footprint.addresses, other.addresses)
+    return same and access.warp.origin is record.warp.origin
+
+
+def by_lane(
+    where: Footprint, lanes: int, among: int, piece: int | Held | Unsaid = 0
+) -> _Extents | None:
     """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
     the last; None where it is not known which lane touches what (see `Access`)."""
-    if among == EVERY:
+    if among == EVERY or isinstance(piece, Unsaid):
         chosen = np.flatnonzero(mask_array(lanes))
         lows, highs = where.runs
         count, pieces = len(chosen), len(lows)

@@ -11,7 +11,7 @@ import numpy as np
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.completions import Completions
-from tilesim.sim.machine.exchange import LaneExchange
+from tilesim.sim.machine.exchange import LaneExchange, by_the_same
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.map_proxy import MapProxy
 from tilesim.sim.machine.observation import Observations
@@ -403,6 +403,8 @@ class RaceDetector:
         if record.warp.machine is machine:  # others' are unordered, whenever they were
             memory.table.require_all()
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
+            return
+        if by_the_same(footprint, access, other, record):
             return
         if same_instruction(footprint, access, record) or same_value(memory, access, record):
             self._check_superseded(memory, footprint, access, record, clock)

@@ -1,0 +1,121 @@
+"""Rules for ``wmma``: matrices of a warp in memory, and their products (SEMANTICS E26).
+
+Which lane has which element PTX does not say, so each lane is taken to access all of a matrix, but
+for what its warp loads and stores in one form: that is as each lane has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilesim.ir.addresses import address_of, view_at
+from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import Unsaid, View
+from tilesim.ir.op import Inputs, Op
+from tilesim.ptx.compute import PerLane
+from tilesim.ptx.flat import Flat, Step
+from tilesim.ptx.lowering import Lowering, rule
+from tilesim.ptx.syntax import WIDTH
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_SPACES = ("global", "shared", "shared::cta")
+#: bits of elements of which a byte holds several
+_BITS = {"s4": 4, "u4": 4, "b1": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WmmaLoad(Op):
+    """``wmma.load``: a matrix, or a part of it, from memory to the registers of a warp."""
+
+    mnemonic = "ptx.wmma.load"
+    cycles = 30
+
+    results: tuple[Var, ...]
+    matrix: View
+    form: str
+
+    def effects(self) -> tuple[Effect, ...]:
+        why = "which elements of a matrix wmma.load gives a lane"
+        results = (Defines(r, divergent=True, unknown=why) for r in self.results)
+        return (Gathers(None, "E26"), Reads(self.matrix, held=Unsaid(self.form)), *results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WmmaStore(Op):
+    """``wmma.store``: the registers of a warp to a matrix in memory, or to a part of it."""
+
+    mnemonic = "ptx.wmma.store"
+    cycles = 30
+    data = frozenset({"values"})
+
+    matrix: View
+    values: tuple[Expr, ...]
+    form: str
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(None, "E26"), Writes(self.matrix, held=Unsaid(self.form)))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        raise UnknownSteers(Unknown("where wmma.store puts what a lane has", loc=self.loc))
+
+
+@rule("wmma.load")
+def _load(low: Lowering, step: Step) -> Iterator[Op]:
+    results = tuple(low.register(r) for r in low.items(step.operands[0]))
+    *others, last = _parts(low, step, step.operands[1])
+    form = _layout(step)
+    for part in others:
+        yield WmmaLoad(results=(), matrix=part, form=form, loc=low.loc)
+    yield WmmaLoad(results=results, matrix=last, form=form, loc=low.loc)
+
+
+@rule("wmma.store")
+def _store(low: Lowering, step: Step) -> Iterator[Op]:
+    values = tuple(low.value(v) for v in low.items(step.operands[1]))
+    for part in _parts(low, step, step.operands[0]):
+        yield WmmaStore(matrix=part, values=values, form=_layout(step), loc=low.loc)
+
+
+def _layout(step: Step) -> str:
+    """What decides which lane has which element: sums that are loaded and stored lie alike."""
+    names = {*_SPACES, "load", "store", "sync", "aligned"}
+    operand, *others = (name for name in step.qualifiers if name not in names)
+    return " ".join(("sum" if operand in "cd" else operand, *others))
+
+
+def _parts(low: Lowering, step: Step, origin: Flat) -> tuple[View, ...]:
+    """The matrix that begins at an address; if it is not known before it runs how far apart its
+    rows (columns) lie, these one by one."""
+    count, length, bits = _form(low, step)
+    dtype, space = low.bits(max(8, bits)), low.space(step.qualifiers)
+    each = length * bits // dtype.bits
+    if len(step.operands) == 2:
+        return (low.view(origin, dtype, (count, each), space),)
+    stride = step.operands[2]
+    pitch = low.constants.number(stride)
+    if pitch is not None:
+        strides = pitch * bits // dtype.bits, 1
+        return (low.view(origin, dtype, (count, each), space, strides),)
+    first = low.view(origin, dtype, (each,), space)
+    place, apart = address_of(first), low.value(stride, 32) * bits >> 3
+    more = (view_at(place + apart * n, dtype, (each,), space=space) for n in range(1, count))
+    return (first, *more)
+
+
+def _form(low: Lowering, step: Step) -> tuple[int, int, int]:
+    """How many rows or columns a matrix has in memory, elements of one, and bits of an element.
+
+    Raises:
+        Unsupported: it has no such form.
+    """
+    sizes = next(filter(None, map(_SHAPE.fullmatch, step.qualifiers)), None)
+    bits = _BITS.get(step.qualifiers[-1]) or WIDTH.get(step.qualifiers[-1])
+    if sizes is None or bits is None:
+        raise low.unsupported("a matrix of this form is not modelled")
+    m, n, k = map(int, sizes.groups())
+    rows, columns = {"a": (m, k), "b": (k, n)}.get(step.qualifiers[1], (m, n))
+    return (columns, rows, bits) if "col" in step.qualifiers else (rows, columns, bits)
