@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 
+from tilesim.ir.arithmetic import COMPARE
 from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
@@ -322,6 +323,10 @@ def known(
             return None if inner is None else UNARY[op](inner)
         case Binary(op, lhs, rhs):
             left, right = known(lhs, warp, values, lane), known(rhs, warp, values, lane)
+            if (left or right) and (op == "or" or (op == "|" and _is_truth(expr))):
+                return True
+            if op in ("and", "&") and 0 in (left, right):
+                return 0
             if left is None or right is None or (op in ("//", "%") and not right):
                 return None
             return BINARY[op](left, right)
@@ -332,6 +337,19 @@ def known(
             return known(then if chosen else other, warp, values, lane)
         case _:
             return None
+
+
+def _is_truth(expr: Expr) -> bool:
+    """Whether an expression is true or false, and no other number."""
+    match expr:
+        case Binary("|" | "&" | "^", lhs, rhs):
+            return _is_truth(lhs) and _is_truth(rhs)
+        case Binary(op):
+            return op in COMPARE
+        case Unary(op):
+            return op == "not"
+        case _:
+            return isinstance(expr, Var) and expr.dtype.kind == "pred"
 
 
 def representatives(mir: Mir) -> list[int]:

@@ -63,25 +63,28 @@ def _is_given(part: Expr) -> bool:
 
 
 def _values(mir: Mir) -> dict[str, int]:
-    """What registers hold that one instruction sets, to a number that every launch has."""
+    """What registers hold that all instructions which set them set to one number that every launch
+    has."""
+    given: dict[str, list[Expr]] = {}
+    others = set[str]()
+    for _, effect in mir.all_of(fx.Defines):
+        var, value = effect.var, effect.value
+        if isinstance(value, Expr) and var.dtype.kind != "float" and not _mentions_given(value):
+            given.setdefault(var.name, []).append(value)
+        else:
+            others.add(var.name)
+    limits = {e.var.name: integer_limits(e.var.dtype) for _, e in mir.all_of(fx.Defines)
+              if e.var.dtype.kind != "float"}  # fmt: skip
     found: dict[str, int] = {}
-    left = [
-        (effect.var, effect.value)
-        for number, effect in mir.all_of(fx.Defines)
-        if isinstance(effect.value, Expr)
-        and len(mir.setters[effect.var.name]) == 1
-        and mir.code[number].guard is None
-        and effect.var.dtype.kind != "float"
-        and not _mentions_given(effect.value)
-    ]
+    left = [(name, values) for name, values in given.items() if name not in others]
     while True:
         before = len(found)
-        for var, value in left:
-            number = known(value, None, found)
-            if isinstance(number, int):
-                low, high = integer_limits(var.dtype)
-                if low <= number <= high:
-                    found[var.name] = number
+        for name, values in left:
+            numbers = {known(value, None, found) for value in values}
+            number = numbers.pop() if len(numbers) == 1 else None
+            low, high = limits[name]
+            if isinstance(number, int) and low <= number <= high:
+                found[name] = number
         if len(found) == before:
             return found
-        left = [(var, value) for var, value in left if var.name not in found]
+        left = [(name, values) for name, values in left if name not in found]
