@@ -154,3 +154,14 @@ def test_a_generic_address_says_its_space() -> None:
     )
     assert report(body.format(space="shared::cta")).verdict == "proved"
     assert report(body.format(space="global")).rules == {"deadlock"}
+
+
+@pytest.mark.parametrize(("threads", "verdict"), [("%r7", "proved"), ("%r8", "failed")])
+def test_threads_of_a_barrier_are_those_of_the_launch(threads: str, verdict: str) -> None:
+    """CUTLASS's prefetching products arrive for all threads of the CTA."""
+    body = (
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; mov.u32 %r5, %ntid.x; mov.u32 %r6, %ntid.y;\n"
+        "mul.lo.s32 %r7, %r5, %r6; add.u32 %r8, %r7, 32;\n"
+        f"@%p1 bar.arrive 1, {threads};\n@!%p1 bar.sync 1, {threads};"
+    )
+    assert report(body, warps=2).verdict == verdict

@@ -5,14 +5,14 @@ Only registers that one instruction sets, and that instruction without a guard, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import cast
 
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.kept import kept
 from tilesim.ptx.arithmetic import operation
-from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step, Symbol
+from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Special, Step, Symbol
 from tilesim.ptx.syntax import WIDTH, Integer
 
 #: opcodes that set no register with their first operand
@@ -34,13 +34,16 @@ _DEEPEST = 64
 class Constants:
     """The values of registers that are known without running the kernel.
 
-    ``parameter_value(name, offset, nbytes)`` is what the launch says of a parameter.
+    ``parameter_value(name, offset, nbytes)`` is what the launch says of a parameter; ``sizes`` what
+    special registers hold that tell how large it is.
     """
 
     def __init__(
-        self, kernel: Kernel, parameter_value: Callable[[str, int, int], Expr | None]
-    ) -> None:
+        self, kernel: Kernel, parameter_value: Callable[[str, int, int], Expr | None],
+        sizes: Mapping[str, int],
+    ) -> None:  # fmt: skip
         self._parameter_value = parameter_value
+        self._sizes = sizes
         self._setters = naming(kernel).setters
         self._known: dict[str, int | Symbol | None] = {}
         self._code = kernel.code
@@ -68,6 +71,8 @@ class Constants:
         match operand:
             case Integer(value):
                 return value
+            case Special(name):
+                return self._sizes.get(name)
             case Symbol():
                 return operand if operand.variable.space in ("param", "const") else None
             case Register(name):

@@ -184,6 +184,16 @@ class Launch:
         return prod(self.block)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """By special register, the threads of a CTA and the CTAs of the grid in each dimension."""
+        each = {"ntid": self.block, "nctaid": self.grid}
+        return {
+            f"{name}.{axis}": n
+            for name, ns in each.items()
+            for axis, n in zip("xyz", ns, strict=True)
+        }
+
+    @property
     def cluster_size(self) -> int:
         """CTAs of a cluster."""
         return prod(self.cluster)

@@ -158,7 +158,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         smem_bytes=total,
     )  # fmt: skip
     found = Launched(kernel, launch, program, tensors, maps, own, word)
-    passed = parameters.tensors(kernel, launch, Constants(kernel, found.value), taken)
+    passed = parameters.tensors(kernel, launch, Constants(kernel, found.value, launch.sizes), taken)
     if passed:
         program = replace(program, params=(*program.params, *passed.values()))
         found = replace(found, program=program, variables=own | passed)

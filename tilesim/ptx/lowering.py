@@ -45,7 +45,7 @@ class Lowering:
     def __init__(self, launched: Launched, file: str) -> None:
         self.launched = launched
         self.kernel = launched.kernel
-        self.constants = Constants(launched.kernel, launched.value)
+        self.constants = Constants(launched.kernel, launched.value, launched.launch.sizes)
         self.file = file
         #: what reports call the files of the source, by number
         self._files = {n: shortened(path) for n, path in launched.kernel.files.items()}
