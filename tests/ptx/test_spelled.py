@@ -160,7 +160,8 @@ def test_a_generic_address_says_its_space() -> None:
 def test_threads_of_a_barrier_are_those_of_the_launch(threads: str, verdict: str) -> None:
     """CUTLASS's prefetching products arrive for all threads of the CTA."""
     body = (
-        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; mov.u32 %r5, %ntid.x; mov.u32 %r6, %ntid.y;\n"
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; mov.u32 %r5, %ntid.x;\n"
+        "mov.u32 %r6, %ntid.y; "
         "mul.lo.s32 %r7, %r5, %r6; add.u32 %r8, %r7, 32;\n"
         f"@%p1 bar.arrive 1, {threads};\n@!%p1 bar.sync 1, {threads};"
     )
