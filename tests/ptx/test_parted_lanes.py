@@ -193,3 +193,38 @@ def test_a_lane_on_its_own_has_what_it_has_read_itself() -> None:
     wrong = report(MATRIX.format(sync="", row="%r5"))
     assert wrong.rules == {"race"}
     assert lines(wrong) == [6, 8]
+
+
+#: a warp loads rows; the lane that says so to another warp, which stores into the sixth, names none
+#: but the first
+RELEASED = """\
+mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0; setp.lt.u32 %p3, %r2, 32;
+shl.b32 %r3, %r2, 4; add.u32 %r4, %r1, %r3; mov.u32 %r9, 0; add.u32 %r8, %r1, 2048;
+@%p2 mbarrier.init.shared::cta.b64 [%r8], 1;
+@%p3 st.shared.v4.b32 [%r4], {{%r9,%r9,%r9,%r9}};
+bar.sync 0;
+@!%p3 bra OTHER;
+{load}
+{sync}
+@%p2 mbarrier.arrive.shared::cta.b64 _, [%r8];
+bra DONE;
+OTHER:
+L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r8], 0;
+@!%p1 bra L;
+st.shared.b32 [%r1+80], %r2;
+DONE:
+"""
+LOADS = (
+    "ld.shared.v4.b32 {%r10,%r11,%r12,%r13}, [%r4];",
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10,%r11,%r12,%r13}, [%r4];",
+    "wmma.load.a.sync.aligned.row.m8n8k32.shared.s4 {%r10}, [%r1], 32;",
+)
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_lanes_meet_before_one_says_what_all_have_loaded(load: str) -> None:
+    """An instruction that all lanes execute together orders no memory (E23, E26)."""
+    assert report(RELEASED.format(load=load, sync="bar.warp.sync -1;"), warps=2).verdict == "proved"
+    wrong = report(RELEASED.format(load=load, sync=""), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [6, 13]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesim.ir.effects import Gathers, Writes
+from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
 from tilesim.ir.kept import kept
 from tilesim.sim.machine.exchange import by_lane
 from tilesim.sim.machine.lanes import mask_bits, name_lanes
@@ -100,25 +100,36 @@ def published_also(record: Access, clock: Clock, row: int) -> bool:
 
 
 def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bool:
-    """Whether a write that all lanes of a warp make as one (a map that is published: B14) is known:
-    who knows it of one of these lanes, or is that lane, knows it of all."""
+    """Whether an access that all lanes of a warp make as one (of a map that is published: B14) is
+    known: who knows it of one of these lanes, or is that lane, knows it of all."""
     parts = record.warp.parts
-    if parts is None or not _is_one(record.op):
+    if parts is None or not _is_one(record.op, write=record.write):
         return False
     together = [record]
     if record.turn:
-        together = [w for w in where.writes if w.turn == record.turn and w.warp is record.warp]
+        near = where.writes if record.write else where.reads.values()
+        together = [a for a in near if a.turn == record.turn and a.warp is record.warp]
     lanes = [1 << lane for lane in range(32)]
     return any(
-        parts.lanes_known(clock, row, write.component, write.tick, lane & write.lanes)
-        for write in together for lane in lanes if lane & write.lanes
+        parts.lanes_known(clock, row, own.component, own.tick, lane & own.lanes)
+        for own in together for lane in lanes if lane & own.lanes
     )  # fmt: skip
 
 
+def _is_one(op: Op, *, write: bool) -> bool:
+    """Whether what lanes execute together, and read or write, is not of one lane each: it could be
+    one lane's. Of a matrix that a warp loads each lane names a row, or takes its own elements."""
+    return _makes_one(op) if write else _copies_one(op)
+
+
 @kept
-def _is_one(op: Op) -> bool:
-    """Whether what lanes execute together has no data of theirs: it could be one lane's."""
+def _makes_one(op: Op) -> bool:
     return not op.data and any(isinstance(effect, Gathers) for effect in op.effects())
+
+
+@kept
+def _copies_one(op: Op) -> bool:
+    return _makes_one(op) and any(isinstance(effect, ReleasesMaps) for effect in op.effects())
 
 
 def lanes_at(
