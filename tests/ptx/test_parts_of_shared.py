@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from tests.gpu import needs
-from tests.ptx.test_check import HEAD
+from tests.ptx.test_check import HEAD, report
 from tests.ptx.test_gallery import back, late_tile, tiles
-from tilesim.checker import check
+from tilesim.checker import Report, check
 from tilesim.ir.addressed import PART
 from tilesim.ir.near import Range
 from tilesim.ir.op import Op
@@ -111,3 +111,30 @@ def test_what_is_loaded_at_a_generic_address_may_be_global(
     assert takes_over(guard) == "bounded"
     monkeypatch.setattr(accessed, "_is_generic", lambda op: False)
     assert takes_over(guard) == "proved"
+
+
+#: the address of a buffer lies in shared memory, and a number that decides beside it or over it
+BESIDE = """\
+ld.param.u64 %rd1, [a]; mov.u32 %r1, smem; mov.u32 %r3, 5; mov.u32 %r2, %tid.x;
+st.shared.u64 [%r1+FAR], %rd1;
+st.shared.u32 [%r1+8], %r3;
+bar.sync 0;
+ld.shared.u64 %rd2, [%r1+FAR]; ld.shared.u32 %r4, [%r1+NEAR];
+st.global.u32 [%rd2], %r3;
+setp.eq.u32 %p1, %r4, 5; @%p1 bra DONE;
+bar.sync 0;
+DONE:
+"""
+
+
+def test_a_number_beside_an_address_is_none_of_it() -> None:
+    """What addresses decide, which differ from launch to launch, is told by the bytes as well."""
+
+    def run(body: str, near: int) -> Report:
+        text = body.replace("FAR", "64").replace("NEAR", str(near))
+        return report(text, params=(".param .u64 a",), values=(Pointer("a", 64),))
+
+    assert run(BESIDE, 8).verdict == "proved"
+    mixed = run(BESIDE, 64)
+    assert mixed.verdict == "bounded"
+    assert any("depends on the value of an address" in reason for reason in mixed.reasons)

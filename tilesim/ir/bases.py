@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import COMPARE, Typing
 from tilesim.ir.base_forms import (
@@ -123,6 +123,10 @@ class _Bases:
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
         self._by_space = overlap or _is_addressed(mir)
+        #: of shared memory, as far as they are told apart
+        self._parts = tuple(
+            sorted({f"[{t.within}]" for t in at_addresses(mir) if is_part(t.within)})
+        )
         #: by name of a tensor or tile
         self._contents: dict[str, Forms] = {}
         self._far = tuple(f"[{tensor.name}]" for tensor in mir.kernel.tensors)
@@ -229,12 +233,17 @@ class _Bases:
 
     # ------------------------------------------------------------------ what values hold
 
-    def _nodes(self, tensor: Tensor) -> tuple[str, ...]:
+    def _nodes(self, tensor: Tensor, *, write: bool) -> tuple[str, ...]:
         """What a tensor's contents are followed as: with all of shared memory if addresses reach
-        it. Global tensors are told apart where it is known of which an address is made."""
+        it, but for parts that are told apart: what is written anywhere is in none of them, and is
+        read in each. Global tensors are told apart where it is known which an address is of."""
+        near = ("[shared]",) if write else ("[shared]", *self._parts)
         if not isinstance(tensor, AddressedTensor):
-            near = self._by_space and tensor.name in self._near
-            return ("[shared]",) if near else (f"[{tensor.name}]",)
+            reached = self._by_space and tensor.name in self._near
+            return near if reached else (f"[{tensor.name}]",)
+        if is_part(tensor.within):
+            own = f"[{tensor.within}]"
+            return (own,) if write else (own, "[shared]")
         forms = self.forms(tensor.address)
         if forms is not None and not forms:
             return ()  # nothing has come here yet
@@ -242,14 +251,14 @@ class _Bases:
         if owners:
             return tuple(f"[{name}]" for name in owners)
         far = self._far if tensor.space in ("global", "generic") else ()
-        return far if tensor.space == "global" else ("[shared]", *far)
+        return far if tensor.space == "global" else (*near, *far)
 
     def _reached(self, effect: fx.Effect, *, write: bool) -> tuple[str, ...]:
         """What an effect reads in memory, or writes."""
         names = (tensors_written if write else tensors_read)(effect)
         match effect:
             case fx.Reads(view=view) | fx.Writes(view=view) | fx.RemoteStore(view=view) if names:
-                return self._nodes(view.tensor)
+                return self._nodes(view.tensor, write=write)
             case _:
                 return tuple(f"[{name}]" for name in names)
 

@@ -331,7 +331,13 @@ class Checking:
         unknown = tuple(name for name in self.steering if name not in self.inputs)
         outcomes = () if self.first is None else self.first.outcomes
         asked = dict.fromkeys(why for outcome in outcomes for why in outcome.decided_by_bases)
-        return extent.assumed_zero(unknown) + self.simulation.code.decided_by_bases + (*asked,)
+        return extent.assumed_zero(unknown) + self._decided_by_bases() + (*asked,)
+
+    def _decided_by_bases(self) -> tuple[str, ...]:
+        """What addresses may decide; where memory is all that they may reach a decision by, parts
+        of it are told apart by what runs so far have accessed."""
+        found, accessed = self.simulation.code.decided_by_bases, self.simulation.accessed
+        return accessed.decided_by_bases if found and accessed is not None else found
 
     def _run(
         self, chooser: Callable[[int], Chooser | None], clusters: list[int],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.bases import decided_by_bases
 from tilesim.ir.dataflow import Dataflow, at_addresses
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.memory import View
@@ -16,11 +17,13 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.spin import drawn_tensors
 
 
-def is_asked_for(mir: Mir) -> bool:
+def is_asked_for(mir: Mir, *, decided: bool) -> bool:
     """Whether it may matter what shares memory: there are answers of hardware that are loaded, or
-    numbers that are drawn."""
+    numbers that are drawn; or (``decided``) it is not known that addresses decide nothing."""
     answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels), *drawn_tensors(mir)]
-    return bool(answers) and any(tensor.space != "global" for tensor in at_addresses(mir))
+    return (bool(answers) or decided) and any(
+        tensor.space != "global" for tensor in at_addresses(mir)
+    )
 
 
 class Accessed:
@@ -74,6 +77,11 @@ class Accessed:
         if self._flow is None:
             self._flow = Dataflow(self.graph)
         return self._flow
+
+    @property
+    def decided_by_bases(self) -> tuple[str, ...]:
+        """What the address of a declaration may decide in it."""
+        return decided_by_bases(self.graph)
 
     def decides(self, number: int) -> bool:
         """Whether what an instruction leaves in shared memory may reach a branch."""

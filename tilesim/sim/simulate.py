@@ -123,7 +123,8 @@ class Simulation:
         #: undefined behaviour or a deadlock has ended a run before the kernel did
         self.ended_early = False
         #: what instructions have accessed in all runs, if hardware answers or hands out numbers
-        self.accessed = Accessed(mir) if is_asked_for(mir) else None
+        asked = is_asked_for(mir, decided=bool(decided_by_bases))
+        self.accessed = Accessed(mir) if asked else None
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
         #: who looks for them
