@@ -204,3 +204,34 @@ def test_where_the_last_cta_stores_behind_its_loop(
     assert wrong.rules == {"out-of-bounds"}
     assert lines(wrong) == [6]
     assert {p.cta for p in wrong.findings[0].participants} == {ctas - 1}
+
+
+#: a loop of a few turns, and behind it one of many with other numbers in each lane
+TWO_LOOPS = """\
+ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mov.u32 %r2, 3;
+mov.u32 %r9, 128; mov.u32 %r3, %ctaid.x; mad.lo.u32 %r1, %r3, 64, %r1;
+FIRST: cvt.s64.s32 %rd3, %r1; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+ld.global.u8 %r5, [%rd5]; st.global.u8 [%rd4], %r5;
+add.u32 %r1, %r1, %r9; add.s32 %r2, %r2, -1; setp.ne.s32 %p1, %r2, 0;
+@%p1 bra FIRST;
+NEXT: cvt.s64.s32 %rd3, %r1; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+ld.global.u8 %r5, [%rd5]; st.global.u8 [%rd4], %r5;
+add.u32 %r1, %r1, %r9; setp.lt.s32 %p2, %r1, 200000;
+@%p2 bra NEXT;
+"""
+
+
+def test_registers_that_a_loop_before_has_left() -> None:
+    """What they held when its last turn began is not needed, where that turn did something."""
+
+    def stored(room: int) -> Mir:
+        given = (Pointer("a", room), Pointer("b", 200_000))
+        params = (".param .u64 a", ".param .u64 b")
+        return program(TWO_LOOPS, warps=2, grid=2, params=params, values=given)
+
+    right = stored(200_000)
+    assert skipped(right) > 500
+    assert both(right).verdict == "proved"
+    wrong = both(stored(199_999))
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [7]

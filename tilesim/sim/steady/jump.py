@@ -240,7 +240,9 @@ class Jump:
             warp = warps.get(identity)
             if warp is None:
                 continue  # lanes that have met the others since had the registers of their warp
-            for registers in (warp.registers, *(lap.registers for lap in warp.laps.values())):
+            # what they held when a turn began matters to tell one that did nothing
+            idle = (lap for lap in warp.laps.values() if lap.effects == warp.effects)
+            for registers in (warp.registers, *(lap.registers for lap in idle)):
                 if not isinstance(shift, Later) and registers[slot] is not None:
                     registers[slot] = registers[slot] + self.times * shift
             if follower is not None:
