@@ -45,6 +45,7 @@ int main() {
     float scale = 0.5f;
     void *arguments[] = {&x, &n, &scale};
     cudaLaunchCooperativeKernel(add, 2, 32, arguments, 0, 0);
+    other<<<1, 128>>>();
     cudaMemcpy(back, x, 32, cudaMemcpyDeviceToHost);
     printf("memory %d %d\n", ((char *)back)[0], ((char *)back)[31]);
 

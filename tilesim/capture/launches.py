@@ -13,6 +13,7 @@ from tilesim.capture.folder import Folder
 from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.modules import Kernel, Modules
 from tilesim.capture.parameters import Described
+from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
 from tilesim.ptx.names import readable
 
@@ -130,8 +131,9 @@ class Launches:
     def _variables(
         self, kernel: Kernel, described: Described
     ) -> Iterator[tuple[str, Contents | None]]:
-        names = {v.name for v in kernel.loaded.module.variables}
-        for variable in self._modules.of(kernel.loaded):
+        touched = self._modules.of(kernel.loaded)
+        names = flatten(kernel.loaded.module, kernel.entry).variables if touched else ()
+        for variable in touched:
             one = self._memory.at(variable.address)
             if variable.name in names and one is not None:
                 yield variable.name, described.contents(variable.name, one)
