@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
+from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import COMPARE, Typing
 from tilesim.ir.base_forms import (
@@ -40,16 +40,17 @@ from tilesim.ir.base_forms import (
 )
 from tilesim.ir.dataflow import (
     OPERANDS,
+    acquires_map,
     aliases,
     at_addresses,
     expressions_in,
+    is_addressed,
     mentions,
     tensors_read,
     tensors_written,
 )
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
-from tilesim.ir.kept import kept
 from tilesim.ir.lane_addresses import Holders, holders
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
@@ -68,7 +69,7 @@ _Registers: TypeAlias = "dict[str, Forms]"
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     """What a base may decide in a program, a sentence each."""
     mir = graph.mir
-    if not (_is_addressed(mir) or _names_bases(mir)):
+    if not (is_addressed(mir) or _names_bases(mir)):
         return ()
     return _Bases(graph).reasons()
 
@@ -88,7 +89,7 @@ class Located(NamedTuple):
 
 def located(mir: Mir) -> Located:
     """``mir`` as `Located`."""
-    if not _is_addressed(mir):
+    if not is_addressed(mir):
         return Located(mir, decided_by_bases(graph_of(mir)), {})
     bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
@@ -104,13 +105,6 @@ def _names_bases(mir: Mir) -> bool:
     return any(isinstance(part, Base) for value in given for part in walk(value))
 
 
-@kept
-def _is_addressed(mir: Mir) -> bool:
-    """Whether an operand is named by its address."""
-    named = (v for op in mir.ops() for v in vars(op).values() if isinstance(v, Mbar))
-    return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
-
-
 class _Bases:
     """The bases in the registers of a lane at each instruction, and in memory at any time."""
 
@@ -122,11 +116,10 @@ class _Bases:
         self._typing: Typing = mir.typing
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
-        self._by_space = overlap or _is_addressed(mir)
+        self._by_space = overlap or is_addressed(mir)
         #: of shared memory, as far as they are told apart
-        self._parts = tuple(
-            sorted({f"[{t.within}]" for t in at_addresses(mir) if is_part(t.within)})
-        )
+        parts = {t.within for t in at_addresses(mir) if is_part(t.within)}
+        self._parts = tuple(f"[{name}]" for name in sorted(parts))
         #: by name of a tensor or tile
         self._contents: dict[str, Forms] = {}
         self._far = tuple(f"[{tensor.name}]" for tensor in mir.kernel.tensors)
@@ -239,11 +232,9 @@ class _Bases:
         read in each. Global tensors are told apart where it is known which an address is of."""
         near = ("[shared]",) if write else ("[shared]", *self._parts)
         if not isinstance(tensor, AddressedTensor):
-            reached = self._by_space and tensor.name in self._near
-            return near if reached else (f"[{tensor.name}]",)
+            return near if self._by_space and tensor.name in self._near else (f"[{tensor.name}]",)
         if is_part(tensor.within):
-            own = f"[{tensor.within}]"
-            return (own,) if write else (own, "[shared]")
+            return (f"[{tensor.within}]",) if write else (f"[{tensor.within}]", "[shared]")
         forms = self.forms(tensor.address)
         if forms is not None and not forms:
             return ()  # nothing has come here yet
@@ -498,14 +489,9 @@ class _Bases:
             forms = self.forms(known.address)
             if isinstance(known, AddressedTensor) and (owners := owners_of(forms, known.space)):
                 self._owners.setdefault(number, {})[name] = owners
-            forms = NOTHING if is_known(forms) and _may_be_null(op) else named(forms, known.space)
+            forms = NOTHING if is_known(forms) and acquires_map(op) else named(forms, known.space)
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
             if not fitting and number not in self._never:
                 what = f"what lies at the address that {op.mnemonic} at {op.loc} takes"
                 why = "it is not made from one of something declared"
                 self._reason[f"{what} is not known: {why}"] = None
-
-
-def _may_be_null(op: Op) -> bool:
-    """Whether an instruction may be given a number in place of an address (B14)."""
-    return any(isinstance(effect, fx.AcquiresMap) for effect in op.effects())

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor, is_part
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -357,6 +357,12 @@ def tensors_read(effect: fx.Effect) -> tuple[str, ...]:
             return ()
 
 
+def acquires_map(op: Op) -> bool:
+    """Whether an instruction says of which tensor map copies behind it know: of none if it is given
+    a number in place of an address (B14)."""
+    return any(isinstance(effect, fx.AcquiresMap) for effect in op.effects())
+
+
 def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
     """The names of the tensors of which an effect may write one."""
     match effect:
@@ -397,6 +403,13 @@ def at_addresses(mir: Mir) -> tuple[AddressedTensor, ...]:
     """What instructions access at addresses."""
     values = (value for op in mir.ops() for value in vars(op).values() if isinstance(value, View))
     return tuple(v.tensor for v in values if isinstance(v.tensor, AddressedTensor))
+
+
+@kept
+def is_addressed(mir: Mir) -> bool:
+    """Whether an operand is named by its address."""
+    named = (v for op in mir.ops() for v in vars(op).values() if isinstance(v, Mbar))
+    return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
 
 
 @kept

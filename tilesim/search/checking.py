@@ -336,8 +336,10 @@ class Checking:
     def _decided_by_bases(self) -> tuple[str, ...]:
         """What addresses may decide; where memory is all that they may reach a decision by, parts
         of it are told apart by what runs so far have accessed."""
-        found, accessed = self.simulation.code.decided_by_bases, self.simulation.accessed
-        return accessed.decided_by_bases if found and accessed is not None else found
+        code, accessed = self.simulation.code, self.simulation.accessed
+        found = code.decided_by_bases
+        told = None if accessed is None else accessed.decided_by_bases(code.lanes_asked)
+        return found if not found or told is None else told
 
     def _run(
         self, chooser: Callable[[int], Chooser | None], clusters: list[int],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.bases import decided_by_bases
+from tilesim.ir.bases import located
 from tilesim.ir.dataflow import Dataflow, at_addresses
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.memory import View
@@ -78,10 +80,11 @@ class Accessed:
             self._flow = Dataflow(self.graph)
         return self._flow
 
-    @property
-    def decided_by_bases(self) -> tuple[str, ...]:
-        """What the address of a declaration may decide in it."""
-        return decided_by_bases(self.graph)
+    def decided_by_bases(self, asked: Mapping[int, int]) -> tuple[str, ...] | None:
+        """What the address of a declaration may decide in it; None if more would have to be asked
+        of shuffles than runs have looked at."""
+        found = located(self.graph.mir)
+        return found.reasons if found.lanes.items() <= asked.items() else None
 
     def decides(self, number: int) -> bool:
         """Whether what an instruction leaves in shared memory may reach a branch."""
