@@ -185,10 +185,10 @@ def test_rows_of_a_map_may_lie_at_one_place(stride: int) -> None:
 
 
 def test_a_map_of_the_table_that_it_is_begun_with() -> None:
-    """A map of one byte of a table of pointers, which the kernel loads: it is there to be copied and
-    changed, as in CUTLASS's grouped products."""
-    body = "ld.param.u64 %rd1, [t]; mov.u32 %r1, smem; mov.u32 %r3, 0;\nld.global.u64 %rd2, [%rd1+8];\n"
-    body += "st.global.u32 [%rd2], %r3;\n"
+    """A map of one byte of a table of pointers, which the kernel loads: it is there to be changed in
+    a copy, as in CUTLASS's grouped products."""
+    body = "ld.param.u64 %rd1, [t]; mov.u32 %r1, smem; mov.u32 %r3, 0;\n"
+    body += "ld.global.u64 %rd2, [%rd1+8];\nst.global.u32 [%rd2], %r3;\n"
     table = Contents("u64", (Address("a"), Address("a", 16)))
     values = (Map("t", "u8", (1, 1), (0,), (16, 1)), Pointer("t", 16, 0, table), Pointer("a", 64))
     params = (".param .align 64 .b8 m[128]", ".param .u64 t", ".param .u64 a")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilesim.ir.addresses import address_of, view_at
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.addresses import address_of
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Unsaid, View
@@ -101,9 +102,10 @@ def _parts(low: Lowering, step: Step, origin: Flat) -> tuple[View, ...]:
         strides = pitch * bits // dtype.bits, 1
         return (low.view(origin, dtype, (count, each), space, strides),)
     first = low.view(origin, dtype, (each,), space)
+    assert isinstance(first.tensor, AddressedTensor)
     place, apart = address_of(first), low.value(stride, 32) * bits >> 3
-    more = (view_at(place + apart * n, dtype, (each,), space=space) for n in range(1, count))
-    return (first, *more)
+    rows = (replace(first.tensor, address=place + apart * n) for n in range(1, count))
+    return (first, *(replace(first, tensor=row) for row in rows))
 
 
 def _form(low: Lowering, step: Step) -> tuple[int, int, int]:
