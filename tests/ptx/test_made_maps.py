@@ -185,8 +185,8 @@ def test_rows_of_a_map_may_lie_at_one_place(stride: int) -> None:
 
 
 def test_a_map_of_the_table_that_it_is_begun_with() -> None:
-    """A map of one byte of a table of pointers, which the kernel loads: it is there to be changed in
-    a copy, as in CUTLASS's grouped products."""
+    """A map of one byte of a table of pointers, which the kernel loads: CUTLASS's grouped products
+    copy it and change the copy."""
     body = "ld.param.u64 %rd1, [t]; mov.u32 %r1, smem; mov.u32 %r3, 0;\n"
     body += "ld.global.u64 %rd2, [%rd1+8];\nst.global.u32 [%rd2], %r3;\n"
     table = Contents("u64", (Address("a"), Address("a", 16)))

@@ -229,15 +229,18 @@ def test_an_access_that_a_comparison_with_null_leaves_out(null: str, access: str
     assert lines(wrong) == [2]
 
 
-def test_an_access_that_nobody_leaves_out_lies_where_nobody_knows() -> None:
+def test_an_access_that_nobody_leaves_out_is_to_a_buffer_or_nowhere() -> None:
+    """A null pointer in place of an address is none of anything, which a run that uses it says."""
     body = (
         "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; setp.eq.u64 %p1, %rd1, 0;\n"
-        "selp.u64 %rd3, %rd2, %rd1, %p1; st.global.u32 [%rd3], 1;"
+        "selp.u64 %rd3, {chosen}, %p1; st.global.u32 [%rd3], 1;"
     )
-    values = Pointer("x", 0), Pointer("y", 4)
-    found = report(body, params=(".param .u64 p", ".param .u64 q"), values=values)
-    assert found.verdict == "bounded"
-    assert "is not made from one of something declared" in found.reasons[0]
+    params, values = (".param .u64 p", ".param .u64 q"), (Pointer("x", 0), Pointer("y", 4))
+    found = report(body.format(chosen="%rd2, %rd1"), params=params, values=values)
+    assert found.verdict == "proved"
+    null = report(body.format(chosen="%rd1, %rd2"), params=params, values=values)
+    assert null.rules == {"out-of-bounds"}
+    assert lines(null) == [1]
 
 
 #: an mbarrier for the lanes of CTA 0 below 2, each for one of the pair: with the rank's bits set
