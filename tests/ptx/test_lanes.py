@@ -173,3 +173,16 @@ def test_each_lane_makes_an_mbarrier(wait: str, meets: str, rules: set[str]) -> 
     )
     found = report(body, warps=2, params=(".param .u64 x",), values=(Pointer("x", 512),))
     assert found.rules == rules
+
+
+def test_which_lane_is_asked_for_what_nobody_knows_does_not_matter() -> None:
+    """CUTLASS asks by a register of an accumulator, of which nobody knows what it holds."""
+    body = (
+        "ld.param.u64 %rd1, [a]; mov.u32 %r2, %tid.x; ld.global.u32 %r4, [%rd1];\n"
+        "shfl.sync.idx.b32 %r3, VALUE, %r4, 31, -1;\nst.global.u32 [%rd1+64], %r3;"
+    )
+    params, values = (".param .u64 a",), (Pointer("a", 128),)
+    assert report(body.replace("VALUE", "%r4"), params=params, values=values).verdict == "proved"
+    known = report(body.replace("VALUE", "%r2"), params=params, values=values)
+    assert known.verdict == "bounded"
+    assert "the contents of a" in known.reasons[0]

@@ -55,10 +55,13 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
         if w.mask == FULL:
             w.gather()
         given, of = plain(value(w)), plain(lane(w))
+        asked = op.number in w.machine.plan.lanes_asked
+        if type(given) is Unknown and w.mask == FULL and not asked:
+            return given  # whichever lane is asked
         where = shuffled_from(effect.mode, of)
         if w.mask != FULL:
             _require_sources(w, op, where)
-        if op.number in w.machine.plan.lanes_asked:
+        if asked:
             _note_asked(w, op, where)
         if isinstance(given, np.ndarray):
             # one number for all lanes stays one
