@@ -134,6 +134,29 @@ def _scope(op: Op) -> str:
     return next((e.scope for e in op.effects() if isinstance(e, fx.Arrives)), "")
 
 
+@diagnosis(*RULES)
+def no_arrival(case: Case) -> Cause | None:
+    """A wait for the phase before the first on a barrier on which nobody ever arrives: it always
+    passes, and guards nothing."""
+    history = case.history
+    for side in case.sides:
+        for wait in history.passes(side.warp):
+            on = wait.on
+            if wait.at > side.at or wait.phase >= 0 or not isinstance(on, Mbarrier):
+                continue
+            if not any(history.supplies(warp, on) for warp in history.machine.warps):
+                init = case.init(on)
+                return Cause(
+                    f"nobody arrives on {on.label}: this wait passes at once, every time, and "
+                    "guards nothing",
+                    (case.of(wait, f"waits on {on.label} for the phase before the first"),
+                     *([init] if init else [])),
+                    f"arrive on {on.label} where what this wait guards is done, and let the wait's "
+                    "parity follow the uses",
+                )  # fmt: skip
+    return None
+
+
 @diagnosis(*RULES, "over-arrival", "async-at-exit")
 def stale_wait(case: Case) -> Cause | None:
     """A wait that passes again on the phase that it has passed on before: its parity does not

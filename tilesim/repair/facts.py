@@ -75,6 +75,14 @@ class Facts:
         """An operand as text."""
         return value_text(self.kernel, value)
 
+    def fresh(self, name: str) -> str:
+        """A register's name that is not used."""
+        used = {v.name for v in self.kernel.variables}
+        number = 1
+        while f"{name}_r{number}" in used:
+            number += 1
+        return f"{name}_r{number}"
+
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """All statements by number."""

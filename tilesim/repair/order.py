@@ -10,6 +10,7 @@ from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.repair import catalogue
+from tilesim.repair.counted import COUNTED, counted
 from tilesim.repair.edit import FAMILIES, Edit
 from tilesim.repair.facts import Facts
 from tilesim.repair.focus import Focus
@@ -49,12 +50,14 @@ SUGGESTED: dict[str, tuple[str, ...]] = {
     "named-barrier": ("threads", "id", "meeting too many", "participants", "move", "meeting"),
     "bulk-group": ("pending", "group", "read", "move"),
     "wgmma-order": ("wgmma", "pending", "move"),
-    "out-of-bounds": ("slot", "data slot", "mask", "rank", "trips", "condition", "number"),
+    "out-of-bounds": ("edge", "rows", "slot", "data slot", "mask", "rank", "trips", "condition",
+                      "number"),
     "uninitialised-read": (*_HAND_OVER, "trips", "condition"),
     "async-at-exit": ("pending", "read", "group", "phase", "bytes", "count", "missing wait",
                       "trips", "wgmma", "move", "number"),
     "register-pool": ("registers", "side", "allocation", "participants", "end too many"),
-    "launch-control": ("phase", "move", "arrival too many", "count", "bytes"),
+    "launch-control": ("request too many", "answer", "phase", "move", "arrival too many", "count",
+                       "bytes"),
 }  # fmt: skip
 
 #: by diagnosis (`Finding.diagnosis`), the families that mend what it says, the likeliest first
@@ -90,7 +93,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "count_of_arrivals": ("repeated", "count", "one lane", "wait, not arrival", "arrivals",
                           "arrival", "arrival too many", "missing arrival", "participants",
                           "condition"),
-    "never_handed_on": ("rank", "slot", "missing arrival", "arrival"),
+    "never_handed_on": ("rank", "slot", "condition", "missing arrival", "arrival"),
     "lanes_of_a_warp": ("lanes", "meeting"),
     "unobserved": ("slot", "missing wait", "wait, not arrival"),
     "told_elsewhere": ("rank", "mask", "slot"),
@@ -107,6 +110,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "never_freed": ("allocation", "columns"),
     "before_the_inval": ("meeting", "move", "end too many", "cluster barrier"),
     "relaxed": ("names", "memory fence"),
+    "no_arrival": ("phase", "missing arrival", "slot"),
     "stale_wait": ("phase", "slot", "number", "missing step"),
     "early_wait": ("phase", "slot"),
     "other_slot": ("slot", "data slot", "number"),
@@ -162,7 +166,7 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
     suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
     mends = {f: _MENDS - _LATER * n for n, f in enumerate(MENDED.get(focus.diagnosis, ()))}
     further = {f for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
-    ranked: list[tuple[float, int, Edit]] = []
+    ranked: list[tuple[float, int, Edit, bool]] = []
     for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
         unlikely = 0 if name in suggested else _FURTHER if name in further else _OTHER
         variants: Counter[object] = Counter()
@@ -172,10 +176,16 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
             cost: float = 2 * edit.size + focus.of_edit(edit.numbers)
             cost += -mends[name] if name in mends else unlikely
             cost -= _CULPRIT * (focus.culprit in edit.lines)
-            ranked.append((cost + _VARIANT * variants[edit.lines], len(ranked), edit))
+            cost += _VARIANT * variants[edit.lines]
+            ranked.append((cost, len(ranked), edit, False))
+            if name in mends and name in COUNTED:  # of another line, the init's
+                ranked.append((cost + 2, len(ranked), edit, True))
             variants[edit.lines] += 1
     seen: set[object] = set()
-    for _, _, edit in sorted(ranked, key=lambda r: r[:2]):
+    for _, _, single, together in sorted(ranked, key=lambda r: r[:2]):
+        edit = counted(facts, single) if together else single
+        if edit is None:
+            continue
         key = tuple(sorted((n, repr(new)) for n, new in edit.instead.items()))
         if key not in seen:
             seen.add(key)

@@ -37,6 +37,8 @@ _CLUSTERS = 4
 _FILLS = ((0, False), (0, True), (1, False))
 #: edits that change how often work is done, if only it is done and what is stored stays
 _REPEATS = frozenset({"trips", "condition"})
+#: effects of instructions that say who does which work
+_STEERS = (fx.Cancels, fx.Queries)
 #: scheduling points of a run without waits: a loop that nobody ends may go on for ever
 _STEPS = 20_000
 #: CTA, warp, mnemonic, line, and whether it writes global memory
@@ -71,11 +73,20 @@ class Work:
         if not self._stored.issubset(self._stores(mended, self._stored)):
             return False
         now = self._executed(mended)
+        if self._shares:
+            return {key[1:] for key in self._executions} <= {key[1:] for key in now}
         least = 1 if families & _REPEATS else None
         return all(
             now[key] >= (count if least is None or key[-1] else least)
             for key, count in self._executions.items()
         )
+
+    @cached_property
+    def _shares(self) -> bool:
+        """Whether CTAs take over each other's work: it is none of a certain CTA then, nor done a
+        number of times that a run without waits would show."""
+        effects = (e for op in _ops(self.program) for e in op.effects())
+        return any(isinstance(e, fx.Cancels) for e in effects)
 
     @cached_property
     def _executions(self) -> Counter[_Key]:
@@ -234,8 +245,11 @@ def _instructions(program: Program | Mir) -> int:
 
 
 def _works(what: object) -> bool:
+    """Whether it moves data: a request of launch control, and decoding its answer, moves none."""
     kinds = (fx.Reads, fx.Writes, fx.RemoteStore, fx.ReadsMap, fx.WritesMap, fx.Issues, fx.UsesTmem)
-    return isinstance(what, Op) and any(isinstance(e, kinds) for e in what.effects())
+    if not isinstance(what, Op) or any(isinstance(e, _STEERS) for e in what.effects()):
+        return False
+    return any(isinstance(e, kinds) for e in what.effects())
 
 
 def _stores_globally(op: Op) -> bool:

@@ -1,7 +1,9 @@
 """The catalogue of repairs, the inverse of the catalogue of faults; importing it registers them."""
 
 from tilesim.repair.catalogue import (
+    answers,
     barriers,
+    bounds,
     control,
     exchanges,
     fences,
@@ -13,6 +15,6 @@ from tilesim.repair.catalogue import (
 )
 
 __all__ = [
-    "barriers", "control", "exchanges", "fences", "missing", "moves", "numbers", "operands",
-    "superfluous",
+    "answers", "barriers", "bounds", "control", "exchanges", "fences", "missing", "moves",
+    "numbers", "operands", "superfluous",
 ]  # fmt: skip

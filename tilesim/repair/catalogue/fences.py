@@ -17,7 +17,7 @@ from tilesim.ir.ops.tcgen05 import Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.ops.tensormap import FenceProxyTensormapAcquire, FenceProxyTensormapRelease
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
 from tilesim.repair.edit import Edit, after, at, before, family, of_places
-from tilesim.repair.facts import Facts, Place, has
+from tilesim.repair.facts import DATA, Facts, Place, has
 from tilesim.repair.focus import Focus
 
 
@@ -166,6 +166,59 @@ def _tcgen05(facts: Facts, focus: Focus) -> Iterator[Edit]:
         moves = [p for p in close if _moves_tmem(p, wait.kind)]
         yield from inserted(facts, name, (wait,), moves, late=True)
         yield from inserted(facts, name, (wait,), gives)
+    yield from _both_sides(facts)
+
+
+def _both_sides(facts: Facts) -> Iterator[Edit]:
+    """Both fences of what hands tensor memory over, where they are missing: one without the other
+    orders nothing. Of each barrier, then of all of them."""
+    users = {p.role for p in facts.ops if has(p, fx.UsesTmem)}
+    sides: dict[object, list[tuple[Place, Instead]]] = {}
+    for place in facts.ops:
+        if place.role in users and not has(place, *DATA):
+            for effect in place.op.effects():
+                on, gives, takes = _side_of(effect)
+                new = _fenced(facts, place, gives, takes)
+                if len(new) > 1:
+                    sides.setdefault(on, []).append((place, new))
+                    break
+    every = [side for places in sides.values() for side in places]
+    for places in (*sides.values(), every):
+        if len(places) > 1 or any(len(new) > _ONE for _, new in places):
+            where = " and ".join(dict.fromkeys(brief(place) for place, _ in places))
+            yield of_places("tcgen05 fence", f"tcgen05.fence around {where}", places, 2)
+
+
+#: an instruction and a fence
+_ONE = 2
+
+
+def _side_of(effect: fx.Effect) -> tuple[object, bool, bool]:
+    """What is handed over by: a barrier, and whether this effect gives and takes."""
+    match effect:
+        case fx.Arrives(mbar=mbar, group=None):
+            return mbar.array, True, False
+        case fx.Waits(mbar=mbar):
+            return mbar.array, False, True
+        case fx.JoinsBarrier(id=number, waits=waits):
+            return number, True, waits
+        case fx.JoinsCluster(arrives=arrives):
+            return fx.JoinsCluster, arrives, not arrives
+        case _:
+            return None, False, False
+
+
+def _fenced(facts: Facts, place: Place, gives: bool, takes: bool) -> Instead:
+    """What hands over, with the fences that are not there already."""
+    block = facts.block_of[place.number]
+    here = block.index(place)
+    around = [p.what for p in (*block[max(0, here - 1) : here], *block[here + 1 : here + 2])]
+    there = {op.side for op in around if isinstance(op, Tcgen05Fence)}
+    first, last = (
+        (at(Tcgen05Fence(side=side), place.loc),) if wanted and side not in there else ()
+        for side, wanted in (("before_thread_sync", gives), ("after_thread_sync", takes))
+    )
+    return (*first, place.what, *last)
 
 
 def _moves_tmem(place: Place, kind: str) -> bool:

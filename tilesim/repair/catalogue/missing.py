@@ -116,7 +116,7 @@ def _arriving(facts: Facts, place: Place, late: bool, mbar: Mbar, scope: Scope) 
         new = after(place, op) if late else before(place, op)
         yield of_places("missing arrival", what, [(place, new)], 2)
     if not place.one and not isinstance(facts.program, Mir):
-        elected = Var(_fresh(facts, "elected"), pred)
+        elected = Var(facts.fresh("elected"), pred)
         elect = ElectSync(result=elected, loc=place.loc)
         region = If(cond=elected, then=(arrive,), loc=place.loc)
         new = after(place, elect, region) if late else before(place, elect, region)
@@ -143,14 +143,6 @@ def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
             )
             new = replace(region, orelse=(arrive,))
             yield of_places("other arm", what, [(place, (new,))], 1)
-
-
-def _fresh(facts: Facts, name: str) -> str:
-    used = {v.name for v in facts.kernel.variables}
-    number = 1
-    while f"{name}_r{number}" in used:
-        number += 1
-    return f"{name}_r{number}"
 
 
 @family("missing wait")

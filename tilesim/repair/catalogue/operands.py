@@ -14,6 +14,7 @@ from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.op import Op
 from tilesim.ir.program import For
 from tilesim.ir.sites import Kind, Site, sites
+from tilesim.repair.counted import arriving
 from tilesim.repair.edit import Edit, changed, family, of_places
 from tilesim.repair.expressions import (
     flipped,
@@ -118,20 +119,13 @@ def _count(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _arriving(facts: Facts, init: Place) -> Iterator[int]:
     """How many arrivals a phase of a barrier may have, by who arrives on it."""
     for mbar in mbars(init.op):
-        name = mbar.array.name
-        by_role: dict[str, int] = {}
-        for place in facts.using(name, fx.Arrives):
-            for effect in place.op.effects():
-                if isinstance(effect, fx.Arrives):
-                    each_lane = constant(effect.count) or 1
-                    lanes = 1 if effect.group == "tcgen05" else place.arrivals
-                    by_role[f"{place.loc}{place.role}"] = each_lane * lanes
-        yield sum(by_role.values())
-        yield from sorted(set(by_role.values()))
+        by_role = [n for n, _ in arriving(facts, mbar.array.name).values()]
+        yield sum(by_role)
+        yield from sorted(set(by_role))
         size = facts.kernel.cluster_size
         if size > 1:
-            yield sum(by_role.values()) * size
-            yield from sorted({n * size for n in by_role.values()})
+            yield sum(by_role) * size
+            yield from sorted({n * size for n in by_role})
 
 
 @family("arrivals")

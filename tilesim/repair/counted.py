@@ -1,0 +1,96 @@
+"""An edit after which others arrive on a barrier, and the count that goes with it.
+
+Whose barrier it is, who arrives on it and how many that are is one decision, which a program says
+at two lines: at the arrival and at the init. One of them alone never mends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const, constant
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Control
+from tilesim.ir.op import Op
+from tilesim.ir.program import children
+from tilesim.repair.edit import Edit, changed
+from tilesim.repair.facts import Facts, Place
+
+#: families that change who arrives
+COUNTED = frozenset({
+    "rank", "slot", "condition", "participants", "one lane", "missing arrival", "arrival too many",
+    "repeated", "other arm",
+})  # fmt: skip
+
+
+def arriving(facts: Facts, array: str) -> dict[tuple[Loc, str], tuple[int, bool]]:
+    """By line and role, how many arrivals of a CTA a phase of a barrier of an array may have, and
+    whether those of all CTAs of the cluster are made on the barrier of one."""
+    found: dict[tuple[Loc, str], tuple[int, bool]] = {}
+    for place in facts.using(array, fx.Arrives):
+        for effect in place.op.effects():
+            if isinstance(effect, fx.Arrives) and effect.mbar.array.name == array:
+                lanes = 1 if effect.group == "tcgen05" else place.arrivals
+                gathers = effect.mbar.cta is not None and constant(effect.mbar.cta) is not None
+                found[place.loc, place.role] = (constant(effect.count) or 1) * lanes, gathers
+    return found
+
+
+def counted(facts: Facts, edit: Edit) -> Edit | None:
+    """An edit with the counts of the barriers on which others arrive after it; None if these stay:
+    those that it changes by as many, or what then arrives if nobody can tell how many it changes.
+    """
+    arrays = {
+        e.mbar.array.name
+        for number, new in edit.instead.items()
+        for op in (*_ops(facts, number), *_new(new))
+        for e in op.effects() if isinstance(e, fx.Arrives)
+    }  # fmt: skip
+    if not arrays:
+        return None
+    after = Facts(edit.of(facts.program))
+    inits: list[tuple[Place, int, int]] = []
+    for array in sorted(arrays):
+        by = _total(after, array) - _total(facts, array)
+        for place in facts.using(array, fx.InitsMbarrier):
+            known = constant(getattr(place.op, "count", None))
+            if known is None or place.number in edit.instead:
+                return None
+            inits.append((place, known, known + by if by else _total(after, array)))
+    wrong = [(place, known, count) for place, known, count in inits if count not in (0, known)]
+    if not wrong or any(count < 0 for _, _, count in wrong):
+        return None
+    instead = {p.number: (changed(p.op, count=Const(count)),) for p, _, count in wrong}
+    lines = dict.fromkeys(p.loc for p, _, _ in wrong)
+    said = dict.fromkeys(
+        f"count {count} instead of {known} in {p.op.mnemonic}" for p, known, count in wrong
+    )
+    return replace(
+        edit, what="; ".join((edit.what, *said)), instead={**edit.instead, **instead},
+        size=edit.size + len(lines), lines=tuple(dict.fromkeys((*edit.lines, *lines))),
+    )  # fmt: skip
+
+
+def _total(facts: Facts, array: str) -> int:
+    size = facts.kernel.cluster_size
+    return sum(n * (size if gathers else 1) for n, gathers in arriving(facts, array).values())
+
+
+def _ops(facts: Facts, number: int) -> Iterator[Op]:
+    """The instructions at a statement: itself, or those in a region."""
+    what = facts.places[number].what
+    if isinstance(what, Op):
+        yield what
+    yield from (p.op for p in facts.inside(number) if isinstance(p.what, Op))
+
+
+def _new(block: Instead) -> Iterator[Op]:
+    for what in block:
+        if isinstance(what, Op):
+            yield what
+        elif not isinstance(what, Control):
+            for region in children(what):
+                yield from _new(region)
