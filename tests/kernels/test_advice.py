@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tilesim as ts
 from tilesim.kernels.bugs.cluster_arrivals import uneven_pair
+from tilesim.kernels.bugs.reuse_guards import staging_guard
+from tilesim.kernels.bugs.shared_barriers import two_producers
 from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
 
 
@@ -51,3 +53,25 @@ def missed(k: ts.Builder, *, release: int = 1) -> None:
         k.mbarrier.wait(full, i & 1)
         with k.if_(k.warp_id < release), k.elected():
             k.mbarrier.arrive(empty)
+
+
+def test_a_second_arriver_of_the_first_phase_is_not_counted() -> None:
+    finding = ts.check(two_producers.build()).findings[0]
+    assert (finding.rule, finding.diagnosis) == ("over-arrival", "count_of_arrivals")
+    assert finding.cause == "full[0] is initialised with 1, and 2 arrivals are made on it per use"
+    assert [p.action for p in finding.culprits] == [
+        "initialises full[0] with 1", "makes 1 arrival on full[0] each time", "makes 1 arrival more"
+    ]  # fmt: skip
+    assert ts.check(two_producers.build(barriers="shared, count 2")).verdict == "proved"
+
+
+def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
+    """With another parity it would wait for ever."""
+    finding = ts.check(staging_guard.build()).findings[0]
+    assert (finding.rule, finding.diagnosis) == ("race", "no_arrival")
+    assert finding.cause == (
+        "nobody arrives on stored[0]: this wait passes at once, every time, and guards nothing"
+    )
+    assert finding.fix.startswith("arrive on stored[0] where what this wait guards is done")
+    only_parity = ts.check(staging_guard.build(guard="constant phase")).findings[0]
+    assert only_parity.diagnosis == "stale_wait"

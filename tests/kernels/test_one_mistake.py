@@ -188,7 +188,7 @@ MISTAKES = (
     (in_a_row, "once more", "deadlock", "the last arrival counted for phase 0", "do not wait"),
     (pair, "bytes", "race", "4096 bytes are expected on CTA 0 full[0]", "8192 instead of 4096"),
     (stored, "by itself", "race", "wait for other lanes of it", "bar.warp.sync"),
-    (stored, "not met", "race", "makes it wait for", "order the two"),
+    (stored, "not met", "race", "makes it wait for", "let warp 1 wait for warp 0: a barrier"),
     (pair, "rank", "over-arrival", "initialised with 8, and 16 arrivals", "8 instead of 16"),
 )
 

@@ -125,7 +125,7 @@ def ask_in_order(modules: Sequence[ModuleType]) -> None:
     """Asks the diagnoses of these modules in their order, whichever was loaded before."""
     place = {module.__name__: number for number, module in enumerate(modules)}
     for known in DIAGNOSES.values():
-        known.sort(key=lambda f: -1 if f in _FIRST else place[f.__module__])
+        known.sort(key=lambda f: (f not in _FIRST, place[f.__module__]))
 
 
 def diagnose(case: Case) -> Cause | None:

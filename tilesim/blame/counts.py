@@ -116,14 +116,12 @@ def count_of_arrivals(case: Case) -> Cause | None:
     for on in about(case):
         credits = [c for c in case.history.credits(on) if c.arrivals > 0]
         each = shares(credits)
-        if case.finding.rule == "over-arrival" and case.sides:
-            said = _ARRIVALS.search(case.finding.message)
-            made = int(said[1].replace(",", "")) if said else 1
-            if on.label in case.finding.message:
-                each.setdefault((case.sides[0].warp, case.sides[0].op.number), made)
+        more = _one_more(case, on, credits)
+        if case.finding.rule == "over-arrival" and case.sides and on.label in case.finding.message:
+            each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
         total = sum(each.values())
         init, by_turn = case.init(on), _by_turn(case, credits)
-        per_turn = sum(by_turn.values()) + _one_more(case, credits)
+        per_turn = sum(by_turn.values()) + more
         right = (total, _of_one_loop(case, each), per_turn)
         if not total or init is None or on.expected in right:
             continue
@@ -136,7 +134,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
         absent = _absent(case, on, credits) if total < on.expected else None
-        sides = [init, *_arrivers(case, on)]
+        sides = [init, *_arrivers(case, on), *_newcomer(case, on, credits)]
         if twice is not None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
         if own is not None:
@@ -217,14 +215,33 @@ def _by_waiters(
     return mine[0] if mine and others == on.expected else None
 
 
-def _one_more(case: Case, credits: list[Touch]) -> int:
-    """1 if the arrival that is too many is one of a turn in which its warp has arrived."""
+def _too_many(case: Case) -> int:
+    """How many arrivals an over-arrival says are made at once."""
+    said = _ARRIVALS.search(case.finding.message)
+    return int(said[1].replace(",", "")) if said else 1
+
+
+def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
+    """1 if the arrival that is too many is one of a turn in which its warp has arrived; in the
+    first phase all those of one who has not arrived before."""
     if case.finding.rule != "over-arrival" or not case.sides:
         return 0
+    if _newcomer(case, on, credits):
+        return _too_many(case)
     warp = case.sides[0].warp
     own = [c.issued for c in credits if c.warp is warp]
     passed = [p.at for p in case.history.passes(warp)]
     return int(bool(own) and (not passed or passed[-1] < own[-1]))
+
+
+def _newcomer(case: Case, on: Mbarrier, credits: list[Touch]) -> list[Participant]:
+    """Who arrives on a barrier for the first time, in its first phase, and is too many."""
+    if case.finding.rule != "over-arrival" or on.phase or on.label not in case.finding.message:
+        return []
+    return [
+        case.who(side.warp, side.op, f"makes {count(_too_many(case), 'arrival')} more")
+        for side in case.sides[:1] if all(c.warp is not side.warp for c in credits)
+    ]  # fmt: skip
 
 
 def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:

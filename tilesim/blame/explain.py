@@ -19,6 +19,7 @@ from tilesim.blame import (
     handed,
     order,
     races,
+    spoken,
     stuck,
 )
 from tilesim.blame.case import Case, Cause, ask_in_order, diagnose, with_cause
@@ -28,7 +29,8 @@ from tilesim.sim.machine.trace import Trace
 
 #: modules whose diagnoses are asked, in this order
 MODULES = (
-    races, groups, accesses, barriers, balance, bars, counts, absent, stuck, handed, gaps, order
+    races, groups, accesses, barriers, balance, bars, counts, absent, stuck, handed, spoken, gaps,
+    order,
 )  # fmt: skip
 ask_in_order(MODULES)
 

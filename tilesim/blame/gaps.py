@@ -7,6 +7,7 @@ from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
 from tilesim.blame.races import RULES, group_of, links, number_of, writes
+from tilesim.blame.spoken import let_wait
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
@@ -417,7 +418,7 @@ def gap(case: Case) -> Cause | None:
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),
-        _meet(case, later, earlier),
+        let_wait(case, later, earlier),
     )
 
 
@@ -428,7 +429,7 @@ def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         (case.who(later.warp, later.done or later.op, "comes without a wait"),),
-        _meet(case, later, earlier),
+        let_wait(case, later, earlier),
     )
 
 
@@ -467,24 +468,6 @@ def _turned(done: Done, before: Done, same: bool = False) -> bool:
         if now.number != then.number:
             return now.number > then.number
     return same
-
-
-def _meet(case: Case, later: Side, earlier: Side) -> str:
-    """What to do about a gap behind an operation of a group, which its own warp waits for; what the
-    finding says of others."""
-    known = case.finding.rule == "race" and earlier is case.sides[1]
-    how = _WAITED.get(group_of(earlier.op) or "")
-    if not known or how is None:
-        return ""
-    return (
-        f"once {earlier.warp} has waited for its {earlier.op.mnemonic} ({how}.commit_group and "
-        f"wait_group), let {later.warp} wait for {earlier.warp}: a barrier of threads that both "
-        "join, or an mbarrier"
-    )
-
-
-#: by group of operations for which the warp that issues them waits, what its instructions are named
-_WAITED = {"bulk": "cp.async.bulk", "cp.async": "cp.async", "wgmma": "wgmma"}
 
 
 _MEETS = (fx.JoinsBarrier, fx.JoinsCluster)

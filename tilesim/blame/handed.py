@@ -7,15 +7,22 @@ order that the other side sees only if the one who speaks has waited for them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
-from tilesim.blame.history import Done, Touch
-from tilesim.blame.places import loop_of, loop_range
+from tilesim.blame.history import Done
+from tilesim.blame.places import loop_of
 from tilesim.blame.races import RULES, directions, group_of, number_of, slot_of, writes
+from tilesim.blame.spoken import (
+    counted,
+    flags,
+    last_wait,
+    meet,
+    same_code,
+    strong,
+    word_of,
+)
 from tilesim.ir import effects as fx
-from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
@@ -28,37 +35,6 @@ _QUIET = re.compile("publish no memory|completed, unobserved")
 _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 
 
-def _strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
-    """What an instruction reads or writes as a flag: relaxed or stronger, or by an atomic."""
-    return next((e for e in op.effects() if isinstance(e, kind) and e.sem != "weak"), None)
-
-
-def _flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
-    """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
-    access of the latter: what writes the word, and what reads it."""
-    machine, history = case.history.machine, case.history
-    told = sorted(
-        (d for w in machine.warps if w.cta is first.warp.cta
-         for d in history.between(w, 0, case.made) if _strong(d.op, fx.Writes)),
-        key=lambda d: d.at,
-    )  # fmt: skip
-    asked = sorted(
-        (d for w in machine.warps if w.cta is second.warp.cta
-         for d in history.between(w, 0, min(second.at, case.made)) if _strong(d.op, fx.Reads)),
-        key=lambda d: -d.at,
-    )  # fmt: skip
-    for read in asked:
-        for write in told:
-            if write.at < read.at and _word(write.op) == _word(read.op):
-                yield write, read
-                break
-
-
-def _word(op: Op) -> Tensor | None:
-    effect = _strong(op, fx.Reads) or _strong(op, fx.Writes)
-    return None if effect is None else effect.view.tensor
-
-
 @diagnosis("race")
 def unpublished(case: Case) -> Cause | None:
     """A flag in memory that is set or read without .release or .acquire, or in too small a
@@ -69,11 +45,11 @@ def unpublished(case: Case) -> Cause | None:
         far = first.warp.cta is not second.warp.cta
         near = first.warp.cta.cluster is second.warp.cta.cluster
         least = 0 if not far else 1 if near else 2
-        for write, read in _flags(case, first, second):
+        for write, read in flags(case, first, second):
             if write.at < first.at:
                 continue
             for done, kind, wanted in ((write, fx.Writes, "release"), (read, fx.Reads, "acquire")):
-                effect = _strong(done.op, kind)
+                effect = strong(done.op, kind)
                 assert effect is not None
                 between = (first.at, write.at) if done is write else (read.at, second.at)
                 quiet = effect.sem not in (wanted, "acq_rel")
@@ -111,11 +87,11 @@ def another_value(case: Case) -> Cause | None:
         if not stuck.blocked.polling or stuck.blocked.on is not None:
             continue
         done = reversed(history.between(stuck.warp, 0, 1 << 62))
-        asked = next((d for d in done if _strong(d.op, fx.Reads)), None)
-        word = None if asked is None else _word(asked.op)
+        asked = next((d for d in done if strong(d.op, fx.Reads)), None)
+        word = None if asked is None else word_of(asked.op)
         told = [
             d for w in history.machine.warps for d in history.between(w, 0, 1 << 62)
-            if _strong(d.op, fx.Writes) and _word(d.op) == word
+            if strong(d.op, fx.Writes) and word_of(d.op) == word
         ] if word is not None else []  # fmt: skip
         if asked is None or word is None or not told:
             continue
@@ -136,7 +112,7 @@ def too_narrow(case: Case) -> Cause | None:
         return None
     near = case.sides[0].warp.cta.cluster is case.sides[1].warp.cta.cluster
     found = [
-        (side, _strong(side.op, fx.Writes) or _strong(side.op, fx.Reads)) for side in case.sides[:2]
+        (side, strong(side.op, fx.Writes) or strong(side.op, fx.Reads)) for side in case.sides[:2]
     ]
     narrow = [(side, e.scope) for side, e in found if e is not None and _REACH[e.scope] < 2 - near]
     if any(effect is None for _, effect in found) or not narrow:
@@ -161,22 +137,22 @@ def heard_for(case: Case) -> Cause | None:
         if first.warp.cta is second.warp.cta:
             continue
         words = {
-            _word(d.op) for w in case.history.machine.warps if w.cta is first.warp.cta
-            for d in case.history.between(w, 0, 1 << 62) if _strong(d.op, fx.Writes)
+            word_of(d.op) for w in case.history.machine.warps if w.cta is first.warp.cta
+            for d in case.history.between(w, 0, 1 << 62) if strong(d.op, fx.Writes)
         }  # fmt: skip
         for warp in case.history.machine.warps:
             if warp is second.warp or warp.cta is not second.warp.cta:
                 continue
             for _, op, _ in case.history.code_of(warp):
-                flag = _strong(op, fx.Reads)
+                flag = strong(op, fx.Reads)
                 if flag is None or flag.view.tensor not in words or op.number > second.op.number:
                     continue
                 asked = case.history.executions(warp, op.number)
-                if not asked or not _same_code(case, second, op):
+                if not asked or not same_code(case, second, op):
                     continue
                 last = max((d for d in asked if d.turns[:1] == second.done.turns[:1]),
                            key=lambda d: d.at, default=asked[-1])  # fmt: skip
-                if _meet(case, warp, last.at, second.warp, second.at):
+                if meet(case, warp, last.at, second.warp, second.at):
                     continue
                 return Cause(
                     f"{warp} waits for a flag for {second.warp} as well, and no barrier of threads "
@@ -208,7 +184,7 @@ def landed(case: Case) -> Cause | None:
     if not any("publish no memory" in note for note in case.finding.notes):
         return None
     for first, second in directions(case):
-        wait = _last_wait(case, second)
+        wait = last_wait(case, second)
         if wait is None:
             continue
         sent = [
@@ -216,7 +192,7 @@ def landed(case: Case) -> Cause | None:
             if c.phase == wait.phase and c.issued > first.at and not c.arrivals
             and any(isinstance(e, fx.Completes) for e in c.op.effects())
         ]  # fmt: skip
-        if sent and not _counted(case, wait):
+        if sent and not counted(case, wait):
             return Cause(
                 f"the bytes that {sent[-1].op.mnemonic} completes on {wait.on.label} hand over "
                 "themselves, and nothing that was done before they were sent (A28)",
@@ -229,95 +205,16 @@ def landed(case: Case) -> Cause | None:
 
 
 @diagnosis(*RULES)
-def spoken_for(case: Case) -> Cause | None:
-    """One thread tells the other side for several warps, and has not waited for all of them: the
-    barrier of threads before it is missing."""
-    for first, second in directions(case):
-        if first.done is None or not first.sure or group_of(first.op) is not None:
-            continue
-        for at, warp, op, where in _releases(case, first, second):
-            if warp is first.warp or not _same_code(case, first, op):
-                continue
-            if _met(case, first, warp, at):
-                continue
-            last = [
-                d for d in case.history.between(first.warp, first.at, case.made)
-                if first.op.number < d.op.number < op.number
-            ]  # fmt: skip
-            own = last[0] if last else first.done
-            return Cause(
-                f"{warp} {where} for {first.warp} as well, and no barrier of threads lies between",
-                (case.who(first.warp, own, f"is not waited for by {warp}"),
-                 case.who(warp, op, f"{where} for all of them")),
-                f"a barrier of the threads for which {warp} speaks, before its {op.mnemonic}",
-            )  # fmt: skip
-    return None
-
-
-def _releases(case: Case, first: Side, second: Side) -> Iterator[tuple[int, Agent, Op, str]]:
-    """When and by whom the second side was told something that it has waited for: by flags in
-    memory, and by the last barrier that it has waited for."""
-    for write, _ in _flags(case, first, second):
-        yield write.at, write.warp, write.op, "sets a flag"
-    wait = _last_wait(case, second)
-    for credit in _counted(case, wait):
-        yield credit.issued, credit.warp, credit.op, f"arrives on {label_of(credit)}"
-
-
-def _last_wait(case: Case, side: Side) -> Touch | None:
-    """The last wait for a phase of an mbarrier before an access."""
-    passed = [p for p in case.history.passes(side.warp) if p.at <= side.at]
-    return passed[-1] if passed and passed[-1].phase >= 0 else None
-
-
-def _counted(case: Case, wait: Touch | None) -> list[Touch]:
-    """The arrivals without bytes that have ended the phase that was waited for."""
-    if wait is None:
-        return []
-    return [
-        c for c in case.history.credits(wait.on)
-        if c.phase == wait.phase and c.arrivals > 0 and not c.tx
-    ]  # fmt: skip
-
-
-def _same_code(case: Case, side: Side, op: Op) -> bool:
-    """Whether a warp comes by an instruction that another one executes for it, and does not execute
-    it: both are in one region, and in one loop."""
-    plan, mir = case.history.machine.plan, case.history.machine.loaded.mir
-    together = plan.role_of(op) == plan.role_of(side.op)
-    loops = loop_range(mir, op) == loop_range(mir, side.op)
-    return together and loops and not case.history.executions(side.warp, op.number)
-
-
-def _met(case: Case, side: Side, warp: Agent, at: int) -> bool:
-    """Whether a warp has joined a barrier of threads after an access of a side and before it hands
-    on; that the side has joined as well is what the barrier is for."""
-
-    return _meet(case, side.warp, side.at, warp, at)
-
-
-def _meet(case: Case, first: Agent, after: int, second: Agent, before: int) -> bool:
-    """Whether two warps are in one round of a barrier of threads, to which the first one comes
-    after a time, and the second one before another; who waits there may have come early."""
-    rounds = [
-        {(t.on, t.phase) for t in case.history.touches if t.kind == "join" and t.warp is warp
-         and (t.issued > after if warp is first else t.issued < before)}
-        for warp in (first, second)
-    ]  # fmt: skip
-    return bool(rounds[0] & rounds[1])
-
-
-@diagnosis(*RULES)
 def not_asked(case: Case) -> Cause | None:
     """Who uses a slot again waits until others have read it: nobody asks the first side, which
     reads it too."""
     history = case.history
     for first, second in directions(case):
-        wait = _last_wait(case, second)
+        wait = last_wait(case, second)
         on = None if wait is None else wait.on
         if wait is None or not isinstance(on, Mbarrier) or first.done is None:
             continue
-        made = _counted(case, wait)
+        made = counted(case, wait)
         others = [c for c in made if _reads_as(case, c.warp, first.op)]
         if not made or not others or any(c.warp is first.warp for c in history.credits(on)):
             continue
@@ -349,7 +246,7 @@ def not_asked(case: Case) -> Cause | None:
 def slot_of_another_wait(case: Case) -> Cause | None:
     """An access to a slot behind a wait on the barrier of another one, where the other side
     accesses the slot of its own."""
-    found = [(side, _last_wait(case, side), slot_of(case, side)) for side in case.sides[:2]]
+    found = [(side, last_wait(case, side), slot_of(case, side)) for side in case.sides[:2]]
     if len(found) < 2 or found[0][0].warp is found[1][0].warp:
         return None
     odd = [
