@@ -100,3 +100,45 @@ def test_who_copies_first_in_a_run_is_not_to_be_first() -> None:
         "in between, or an mbarrier"
     )
     assert ts.check(stored_by_one.build(fixed=True)).verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def freed_in_both(k: ts.Builder, *, fixed: bool = False) -> None:
+    """A stage is filled for both CTAs of a pair, and freed in both by a lane each of who read it."""
+    k.launch(grid=2, cluster=2)
+    X, Y = k.tensor("X", ts.f32, (TURNS, 2, 32)), k.tensor("Y", ts.f32, (2, TURNS, 64))
+    x_map = k.tensor_map(X, (1, 1, 32))
+    stage = k.shared("stage", ts.f32, (2, 32))
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    value = k.var("value", dtype=ts.f32)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 2)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    rank = k.cluster_rank
+    with k.role("load", 1), k.elected(), k.loop(TURNS) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1, scope="cluster")
+        k.mbarrier.arrive_expect_tx(full, 256)
+        k.tma.load(x_map, stage[rank], (i, rank, 0), full, multicast=3)
+    with k.role("use", 0), k.loop(TURNS) as i:
+        k.mbarrier.wait(full, i & 1, scope="cluster")
+        for half in range(2):
+            k.mem.load(value, stage[half, k.lane_id])
+            k.mem.store(Y[rank, i, 32 * half + k.lane_id], value)
+        if fixed:
+            k.sync_warp()
+        with k.if_(k.lane_id < 2):
+            with k.if_(k.lane_id.eq(0)):
+                k.mbarrier.arrive(empty[0].at(0), scope="cluster")
+            with k.else_():
+                k.mbarrier.arrive(empty[0].at(1), scope="cluster")
+    k.cluster.sync()
+
+
+def test_lanes_that_part_twice_before_one_hands_on() -> None:
+    finding = ts.check(freed_in_both.build()).findings[0]
+    assert (finding.rule, finding.diagnosis) == ("race", "lanes_of_a_warp")
+    assert any("a bar.warp.sync is missing between" in note for note in finding.notes)
+    assert "(bar.warp.sync) before one of them releases" in finding.fix
+    assert ts.check(freed_in_both.build(fixed=True)).verdict == "proved"

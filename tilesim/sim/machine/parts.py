@@ -284,14 +284,14 @@ class Parts:
 
     def released(self, clock: Clock, component: int, tick: int) -> tuple[int, int]:
         """Lanes that made an access which ``clock`` does not know, and those of them that have
-        released since to whoever has this clock."""
+        released since to whoever has this clock, be it as parts of a part."""
         for parting in self._partings.get(component, ()):
             if parting.since < tick <= parting.until[0]:
                 made = released = 0
                 for mask, then, first in parting.parts:
                     made |= mask
-                    if clock[then] >= first:
-                        released |= mask
+                    known = clock[then] >= first
+                    released |= mask if known else mask & self.released(clock, then, first)[1]
                 return made, released
         return 0, 0
 
