@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import ARRIVE, FIRST, INIT, WAIT, lines, report
-from tilesim.checker import Report
+from tests.ptx.test_check import ARRIVE, FIRST, HEAD, INIT, WAIT, lines, report
+from tilesim.checker import Report, check
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Contents, Pointer, Scalar
+from tilesim.ptx.launch import Contents, Launch, Pointer, Scalar
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 
 ONE = (".param .u64 a",)
 #: every lane loads its word of a
@@ -260,3 +262,30 @@ def test_contents_have_to_fit_their_buffer() -> None:
     two = (Pointer("a", 8, 0, Contents("u32", (1,))), Pointer("a", 8, 4, Contents("u32", (2,))))
     with pytest.raises(LaunchError, match="different contents"):
         report("", params=(*ONE, ".param .u64 b"), values=two)
+
+
+@pytest.mark.parametrize("known", [(), (3,) * 32], ids=["unknown", "known"])
+def test_lines_of_an_inlined_function_are_told_as_findings_tell_them(
+    known: tuple[int, ...],
+) -> None:
+    inlined = "\n.loc 1 {} 5, function_name $L0, inlined_at 1 {} 3\n"
+    body = (
+        LOAD.replace("ld.global", inlined.format(8, 41) + "ld.global")
+        + inlined.format(9, 42) + "bar.sync %r5;\n.loc 1 43 1\nret;\n"
+    )  # fmt: skip
+    head = HEAD.format(params=ONE[0]).replace(".visible", '.file 1 "user.cu"\n.visible')
+    text = f"{head}{body}}}\n.section .debug_str {{ $L0: .b8 102,0 }}\n"
+    numbers = {line: n for n, line in enumerate(text.splitlines(), 1)}
+    (asks,) = (n for line, n in numbers.items() if line.startswith("bar.sync"))
+    (loads,) = (n for line, n in numbers.items() if line.startswith("ld.global"))
+    module = read(text, "k.ptx")
+    contents = Contents("u32", known) if known else None
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), params=(Pointer("a", 128, 0, contents),))
+    found = check(lower(module, module.entries[0], launch))
+    if known:
+        assert found.verdict == "proved"
+        return
+    assert found.verdict == "bounded"
+    (reason,) = found.reasons
+    assert reason.startswith(f"barrier.sync at user.cu:42 (user.cu:9, k.ptx:{asks}) depends on")
+    assert f"which ld reads (user.cu:41, user.cu:8, k.ptx:{loads});" in reason

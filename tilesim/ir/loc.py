@@ -38,6 +38,26 @@ class Loc:
         """The last line behind it: that of the PTX, if PTX was read."""
         return self if self.behind is None else self.behind.innermost
 
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """It and what is behind it: ``kernel.cu:50``, ``kernel.cu:20``, ``kernel.ptx:300``."""
+        found, place = [str(self)], self.behind
+        while place is not None:
+            found.append(place.short)
+            place = place.behind
+        return tuple(found)
+
+    @property
+    def whole(self) -> str:
+        """The same in a sentence: ``kernel.cu:50 (kernel.cu:20, kernel.ptx:300)``."""
+        first, *behind = self.chain
+        return f"{first} ({', '.join(behind)})" if behind else first
+
+    @property
+    def short(self) -> str:
+        """The last part of the file's path and the line."""
+        return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 

@@ -266,7 +266,7 @@ def _cell(row: Row, places: bool) -> str:
 
 def short(loc: Loc) -> str:
     """The last part of the file's path and the line."""
-    return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}"
+    return loc.short
 
 
 def _number(time: float) -> str:

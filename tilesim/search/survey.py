@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.loc import Loc
+from tilesim.sim.certificate import may_depend
 from tilesim.sim.grid.apart import Apart, told_apart
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers
@@ -183,7 +184,7 @@ class Survey:
         if not departures:
             return ""
         (what, loc), _ = departures.most_common(1)[0]
-        return f", first of all in `{what}` ({loc})"
+        return f", first of all in `{what}` ({', '.join(loc.chain)})"
 
     def _so_far(self) -> tuple[int, ...]:
         all_touches = (t for f in self._classes.values() for t in (f.touches, f.far))
@@ -232,7 +233,8 @@ class Survey:
         weak_first = sorted(pairs.items(), key=lambda item: _is_strong(*item[0]))
         runs: dict[tuple[int, int], Run] = {}
         for (one, other), (a, b) in weak_first:
-            where = f"{one.op.mnemonic} at {one.op.loc} and {other.op.mnemonic} at {other.op.loc}"
+            sides = (f"{side.op.mnemonic} at {side.op.loc.whole}" for side in (one, other))
+            where = " and ".join(sides)
             if (a, b) not in runs:
                 if len(runs) >= _PAIRS:
                     self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
@@ -250,7 +252,7 @@ class Survey:
             outcome.rounds for outcome in run.outcomes
         )
         self._open += [
-            f"{what} may depend on the schedule ({loc})"
+            may_depend(what, loc)
             for outcome in run.outcomes
             for what, loc in outcome.nondeterminism.items()
         ]

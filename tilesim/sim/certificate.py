@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.doubt import Condition, Doubt
@@ -82,20 +83,28 @@ def _unobservable(doubt: Doubt, barrier: object) -> bool:
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:
     """Why one run does not cover every schedule, one sentence each; empty if it does."""
-    lines = [
-        f"{d.barrier} phase {d.phase}: {MEANING[d.condition]} (condition {d.condition}, "
-        f"{d.op.mnemonic} at {d.op.loc}"
-        + (f", against {d.other.mnemonic} at {d.other.loc})" if d.other else ")")
-        for d in doubts
-    ]
+    lines: dict[object, str] = {}
+    for d in doubts:
+        # copies of one line of the source say it once
+        key = d.barrier, d.phase, d.condition, d.op.loc, d.other and d.other.loc
+        lines.setdefault(key, f"{d.barrier} phase {d.phase}: {MEANING[d.condition]} (condition "
+                         f"{d.condition}, {_place(d.op)}"
+                         + (f", against {_place(d.other)})" if d.other else ")"))  # fmt: skip
     for outcome in outcomes:
-        lines += [
-            f"{what} may depend on the schedule ({loc})"
-            for what, loc in outcome.nondeterminism.items()
-        ]
+        for what, loc in outcome.nondeterminism.items():
+            lines.setdefault((what, loc), may_depend(what, loc))
         if outcome.cut_off:
-            lines.append(outcome.cut_off)
-    return tuple(dict.fromkeys(lines))
+            lines.setdefault(outcome.cut_off, outcome.cut_off)
+    return tuple(dict.fromkeys(lines.values()))
+
+
+def may_depend(what: str, loc: Loc) -> str:
+    """That something at a line may depend on the schedule."""
+    return f"{what} may depend on the schedule ({', '.join(loc.chain)})"
+
+
+def _place(op: Op) -> str:
+    return f"{op.mnemonic} at {op.loc.whole}"
 
 
 def annotate(run: Run) -> Run:

@@ -434,7 +434,8 @@ class Follower:
             return
         place = None if plan is None else plan.place
         if plan is None or place is None or place.tensor.name != memory.label or place.masked:
-            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({op.loc})"
+            where = ", ".join(op.loc.chain)
+            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({where})"
             return
         kind = Kind(op, access.write, access.scope, access.asynchronous)
         touches = self.touches.setdefault(place.tensor.name, Touches())

@@ -449,9 +449,9 @@ def needs(steers: UnknownSteers, what: str, loc: Loc) -> str:
     if value.fix:
         text += f"; {value.fix}"
     if finding is None:
-        return f"{what} at {loc} {text}"
-    others = {str(p.loc): None for p in finding.participants if p.loc != loc}
-    where = " and ".join((str(loc), *others))
+        return f"{what} at {loc.whole} {text}"
+    others = {p.loc.whole: None for p in finding.participants if p.loc != loc}
+    where = " and ".join((loc.whole, *others))
     return f"{finding.rule} at {where}, if data allows it: {finding.message}; that {text}"
 
 

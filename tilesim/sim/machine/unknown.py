@@ -81,7 +81,7 @@ class Unknown:
         return id(self)
 
     def __str__(self) -> str:
-        return f"{self.source} ({self.loc})"
+        return f"{self.source} ({', '.join(self.loc.chain)})"
 
 
 def require_known(*values: Unknown | None) -> None:
