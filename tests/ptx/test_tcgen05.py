@@ -345,3 +345,25 @@ def test_bytes_of_a_parameter_choose_the_descriptor() -> None:
     assert check(lower(module, module.entries[0], launch)).verdict == "proved"
     with pytest.raises(Unsupported, match="rows"):
         lower(module, module.entries[0], replace(launch, params=(replace(atom, data=bytes(24)),)))
+
+
+def test_registers_without_a_response_are_told_as_such() -> None:
+    """Zeros say no request has failed: there was none."""
+    assert asked(ASK + WAIT + ANSWER.replace("{no}", "")).verdict == "proved"
+    decodes = ANSWER.replace("{no}", "!")
+    asks_nobody = "mov.b64 %rd10, 0; mov.b64 %rd11, 0;\n" + decodes[decodes.index("mov.b128 %q2") :]
+    (finding,) = asked(ASK + WAIT + asks_nobody).findings
+    assert finding.rule == "launch-control"
+    assert finding.message.endswith("on registers into which no response has been loaded (D19)")
+    assert finding.fix.startswith("load the 16 bytes of the response into them")
+    (failed,) = asked(ASK + WAIT + decodes).findings
+    assert failed.rule == "launch-control"
+    assert failed.message.endswith("on the response of a request that failed (D19)")
+    assert failed.fix == "ask is_canceled first, and decode no response of which it is false"
+
+
+def test_a_response_that_nobody_waits_for_has_a_cause() -> None:
+    finding = asked(ASK + ANSWER.replace("{no}", "")).findings[0]
+    assert (finding.rule, finding.diagnosis) == ("race", "own_copy")
+    assert finding.cause.startswith("nobody waits on smem+8200, on which clusterlaunchcontrol")
+    assert finding.fix == "wait on smem+8200 before this ld.v"

@@ -301,6 +301,38 @@ def _arrival_and_condition(case: Case, side: Side, op: Op, label: str) -> tuple[
 
 
 @diagnosis(*RULES)
+def own_copy(case: Case) -> Cause | None:
+    """A warp that accesses what a copy of its own moves, and nobody waits for the barrier on which
+    that completes."""
+    history = case.history
+    for first, second in directions(case):
+        if first.warp is not second.warp or first.at > second.at:
+            continue
+        on = _tracked_by(case, first)
+        waited = {t.on for t in history.touches if t.kind == "pass"}
+        if on is None or on in waited | {s.on for s in history.stuck}:
+            continue
+        return Cause(
+            f"nobody waits on {on.label}, on which {first.op.mnemonic} of {first.warp} completes",
+            (case.who(second.warp, second.done or second.op, f"comes without a wait on {on.label}"),
+             case.who(first.warp, first.done or first.op, "is what it should wait for")),
+            f"wait on {on.label} before this {second.op.mnemonic}",
+        )  # fmt: skip
+    return None
+
+
+def _tracked_by(case: Case, side: Side) -> Mbarrier | None:
+    """The barrier on which a copy completes: where it has landed, or else where its bytes are
+    expected."""
+    mine = [t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp]
+    landed = (t.on for t in mine if t.issued == side.at and t.tx < 0)
+    expected = (t.on for t in reversed(mine) if t.issued <= side.at and t.tx > 0)
+    on = next(landed, None) or next(expected, None)
+    copies = any(isinstance(e, fx.Completes) and e.asynchronous for e in side.op.effects())
+    return on if copies and isinstance(on, Mbarrier) else None
+
+
+@diagnosis(*RULES)
 def completed_before(case: Case) -> Cause | None:
     """What the reader waits for is complete before the writer writes: it is another barrier that
     says that."""

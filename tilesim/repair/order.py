@@ -75,6 +75,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "last_phase": ("trips", "missing wait"),
     "landed": ("missing wait", "meeting", "cluster barrier", "hand-over"),
     "not_drained": ("missing wait", "cluster barrier", "trips"),
+    "own_copy": ("missing wait", "move", "phase"),
     "early_answer": ("phase", "slot"),
     "early_arrival": ("move", "slot", "data slot"),
     "completed_before": ("slot", "phase"),

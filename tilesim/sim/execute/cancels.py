@@ -77,10 +77,11 @@ def _require_more(w: Warp, op: Op) -> None:
 
 class Answer(NamedTuple):
     """The words of a response for a warp; not ``came``: they are what the memory held before
-    anything was written there."""
+    anything was written there; not ``loaded``: registers that no load has set."""
 
     words: NDArray[Any]
     came: bool = True
+    loaded: bool = True
 
 
 Response = Callable[[Warp, Op], Answer]
@@ -107,12 +108,13 @@ def _in_memory(c: Operands, view: View) -> Response:
 def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response:
     """Takes a response from two registers of 64 bits."""
     parts = [c.expr(register) for register in registers]
-    loads = _loads(c, op.number, registers)
+    setters = _loads(c, op.number, registers)
+    loaded = any(not _assigns(c.mir.effects[n]) for n in setters)
 
     def take(w: Warp, op: Op) -> Answer:
         values = [uniform(part(w), w) & _HALF for part in parts]
-        came = not w.machine.races.unwritten.has_read(w, loads)
-        return Answer(np.array(values, dtype=np.uint64).view(np.uint32), came)
+        came = loaded and not w.machine.races.unwritten.has_read(w, setters)
+        return Answer(np.array(values, dtype=np.uint64).view(np.uint32), came, loaded)
 
     return take
 
@@ -127,12 +129,19 @@ def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[i
         names = {e.name for value in values for e in walk(value) if isinstance(e, Var)}
         for setter in {n for name in names for n in c.flow.setters(at, name)} - found:
             found.add(setter)
-            match c.mir.effects[setter]:
-                case (fx.Defines(value=Expr() as value),):
-                    todo.append((setter, (value,)))
-                case _:
-                    pass
+            value = _assigns(c.mir.effects[setter])
+            if value is not None:
+                todo.append((setter, (value,)))
     return frozenset(found)
+
+
+def _assigns(effects: Effects) -> Expr | None:
+    """The value of an instruction that does nothing but assign it to a register."""
+    match effects:
+        case (fx.Defines(value=Expr() as value),):
+            return value
+        case _:
+            return None
 
 
 def _see_failure(w: Warp, op: Op) -> None:
@@ -167,12 +176,18 @@ def _query(c: Operands, op: Op, effects: Effects) -> Step:
         assign(w, slot, found)
 
     def coordinate(w: Warp) -> None:
-        words, came = response(w, op)
+        words, came, loaded = response(w, op)
+        if not words[_CANCELED] and not loaded:
+            raise BarrierError(
+                "launch-control",
+                f"{op.mnemonic} of {w} on registers into which no response has been loaded (D19)",
+                "load the 16 bytes of the response into them once its mbarrier has completed",
+            )
         if came and not words[_CANCELED]:
             raise BarrierError(
                 "launch-control",
                 f"{op.mnemonic} of {w} on the response of a request that failed (D19)",
-                "ask query_is_canceled first and leave the loop where it is 0",
+                "ask is_canceled first, and decode no response of which it is false",
             )
         assign(w, slot, int(words[_AXES[part]]))
 
