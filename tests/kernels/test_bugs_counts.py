@@ -329,7 +329,10 @@ def test_b026_miscounted_bytes_leave_the_phase_open(count: str, expected: int, s
         "128 bytes completed by cp.async.bulk.load",
         "8192 bytes completed by cp.async.bulk.tensor.load",
     )
-    assert finding.fix.startswith("make the bytes expected on full[0] equal to the bytes")
+    assert finding.fix == (
+        "expect on full[0] as many bytes as its copies complete in a phase: 8320 instead of "
+        f"{expected} (or let them copy {expected})"
+    )
 
 
 def test_b026_too_few_bytes_let_the_operand_be_read_in_flight() -> None:
@@ -369,7 +372,10 @@ def test_b031_kept_count_misses_its_second_arrival() -> None:
         "1 arrival and 16384 bytes expected",
         "8192 bytes completed by cp.async.bulk.tensor.load",
     )
-    assert finding.fix == "let somebody arrive on full[0], or lower its init count"
+    assert finding.fix == (
+        "let as many arrive on full[0] in each phase as it counts: 2 instead of 1, or initialise "
+        "it with 1"
+    )
 
 
 def test_b031_forgotten_arrival_is_refused_before_the_kernel_runs() -> None:

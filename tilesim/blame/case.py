@@ -161,10 +161,6 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
             named.add((p.cta, p.warp))
             what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
     fix = cause.fix or finding.fix
-    waited = (getattr(stuck.on, "label", None) for stuck in case.history.stuck)
-    knows = finding.rule == "deadlock" and cause.diagnosis != "trips"
-    if knows and any(on and on in what and on in finding.fix for on in waited):
-        fix = finding.fix  # it is about the same barrier, and knows more of its state
     return replace(
         finding, cause=what, culprits=tuple(culprits), fix=fix, diagnosis=cause.diagnosis
     )

@@ -379,27 +379,43 @@ def used_up(case: Case) -> Cause | None:
             continue
         made = [c for c in history.credits(on) if c.arrivals > 0]
         if made and made[-1].phase < stuck.phase and on.pending == on.expected:
-            late = _missed(case, stuck, on)
-            again = [c for c in made if c.phase - 1 == late and c.warp is not stuck.warp]
-            if again:
-                return Cause(
-                    f"{stuck.warp} looks at {on.label} too late: phase {again[-1].phase} was over "
-                    f"before its wait for phase {late}, as {again[-1].warp} does not wait for it",
-                    (case.of(again[-1], f"arrives on {on.label} again"),
-                     case.who(stuck.warp, op, f"waits for phase {late} too late")),
-                    f"let {again[-1].warp} wait for {stuck.warp} before it arrives again",
-                )  # fmt: skip
-            return Cause(
+            return _too_late(case, stuck) or Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
                 f"counted for phase {made[-1].phase}",
                 (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}"),
                  case.of(made[-1], f"makes the last arrival on {on.label}")),
             )  # fmt: skip
     cycle = graph.cycle([s.warp for s in history.stuck])
+    late = (_too_late(case, s, in_cycle=True) for s in history.stuck if s.warp in cycle)
+    cause = next((cause for cause in late if cause is not None), None)
+    if cause is not None or len(cycle) < 2:
+        return cause
     missed = [n for n, w in enumerate(cycle) if _has_missed(case, w)]
     first = missed[0] if missed else 0
-    cycle = [*cycle[first:], *cycle[:first]]
-    return _each_before(case, cycle) if len(cycle) > 1 else None
+    return _each_before(case, [*cycle[first:], *cycle[:first]])
+
+
+def _too_late(case: Case, stuck: Stuck, *, in_cycle: bool = False) -> Cause | None:
+    """Who waits for a phase that is over, because another one has arrived again without waiting
+    until he has seen it; ``in_cycle``: who may bring another one about, if it is not let."""
+    on, op = stuck.on, stuck.blocked.op
+    if not isinstance(on, Mbarrier) or op is None:
+        return None
+    late = _missed(case, stuck, on)
+    again = [
+        c for c in case.history.credits(on)
+        if c.arrivals > 0 and c.phase - 1 == late and c.warp is not stuck.warp
+    ]  # fmt: skip
+    if not again or (in_cycle and _let_on(case, again[-1], stuck.warp)):
+        return None
+    other = again[-1]
+    return Cause(
+        f"{stuck.warp} looks at {on.label} too late: phase {other.phase} was over before its wait "
+        f"for phase {late}, as {other.warp} does not wait for it",
+        (case.of(other, f"arrives on {on.label} again"),
+         case.who(stuck.warp, op, f"waits for phase {late} too late")),
+        f"let {other.warp} wait for {stuck.warp} before it arrives again",
+    )  # fmt: skip
 
 
 def _missed(case: Case, stuck: Stuck, on: Mbarrier) -> int | None:
@@ -417,6 +433,16 @@ def _has_missed(case: Case, warp: Agent) -> bool:
         return False
     seen = [t.phase for t in case.history.passes(warp, stuck.on)]
     return stuck.phase > (seen[-1] + 1 if seen else 0)
+
+
+def _let_on(case: Case, again: Touch, warp: Agent) -> bool:
+    """Whether who arrives again has waited until others than a warp let it: that one may well ask
+    for a use that is not its own."""
+    passed = [p for p in case.history.passes(again.warp) if p.at < again.issued and p.phase >= 0]
+    if not passed:
+        return False
+    by = [c.warp for c in case.history.credits(passed[-1].on) if c.phase == passed[-1].phase]
+    return bool(by) and all(w is not warp and w.role != warp.role for w in by)
 
 
 def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
