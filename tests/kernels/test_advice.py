@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 import tilesim as ts
-from tilesim.kernels.bugs.cluster_arrivals import uneven_pair
+from tilesim.ir.program import Program
+from tilesim.kernels.bugs.arrival_count import contiguous_load, short_pipeline
+from tilesim.kernels.bugs.cluster_arrivals import local_arrive, uneven_pair
+from tilesim.kernels.bugs.cluster_phases import rendezvous, synthetic_barrier
+from tilesim.kernels.bugs.cta_pairs import pair
+from tilesim.kernels.bugs.launch_control import tile_ids
 from tilesim.kernels.bugs.reuse_guards import staging_guard
 from tilesim.kernels.bugs.shared_barriers import two_producers
 from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
@@ -75,3 +84,31 @@ def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
     assert finding.fix.startswith("arrive on stored[0] where what this wait guards is done")
     only_parity = ts.check(staging_guard.build(guard="constant phase")).findings[0]
     assert only_parity.diagnosis == "stale_wait"
+
+
+#: a wrong kernel, its right twin, the diagnosis, and what is to be done
+ADVICE = (
+    (lambda: pair.build(release="own"), pair.build, "told_elsewhere",
+     "let epilogue (CTA 1 warp 0) arrive on the empty of CTA 0, and count it there"),
+    (lambda: tile_ids.build(mistake="uncounted"), tile_ids.build, "never_handed_on",
+     "let store (CTA 0 warp 4) arrive on CTA 0 finished[0] as well, and count it"),
+    (short_pipeline.build, lambda: short_pipeline.build(fixed=True), "never_waited_for",
+     "wait on full[1] before the next copy: let both loops make the same number of trips"),
+    (contiguous_load.build, lambda: contiguous_load.build(fixed=True), "nobody_arrives",
+     "arrive on full[0] as well: arrive.expect_tx"),
+    (local_arrive.build, lambda: local_arrive.build(fixed=True), "nobody_arrives",
+     "let an arrival name CTA 0 sent[0]"),
+    (rendezvous.build, lambda: rendezvous.build(fixed=True), "used_up",
+     "let CTA 1 warp 0 wait for CTA 0 warp 0 before it arrives again"),
+    (synthetic_barrier.build, lambda: synthetic_barrier.build(fixed=True), "used_up",
+     "let member (CTA 0 warp 0) wait for member (CTA 1 warp 0) before it arrives again"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "right", "diagnosis", "fix"), ADVICE)
+def test_the_fix_is_that_of_the_cause(
+    wrong: Callable[[], Program], right: Callable[[], Program], diagnosis: str, fix: str
+) -> None:
+    finding = ts.check(wrong()).findings[0]
+    assert (finding.diagnosis, finding.fix) == (diagnosis, fix)
+    assert ts.check(right()).verdict == "proved"

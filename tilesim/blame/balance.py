@@ -161,7 +161,14 @@ def _in_another_cta(b: _Balance) -> Cause | None:
             f"no copy completes the {b.want} bytes that are expected on {b.on.label}: where there "
             "is one, it names another barrier"
         )
-    return Cause(what, (*b.completing(others), *b.expecting())) if others else None
+    if not others:
+        return None
+    return Cause(
+        what,
+        (*b.completing(others), *b.expecting()),
+        f"let the copies complete on {b.on.label} as well (their barrier, or their multicast mask), "
+        "or expect no bytes there",
+    )
 
 
 def _on_another_array(b: _Balance) -> Cause | None:

@@ -43,6 +43,7 @@ def never_handed_on(case: Case) -> Cause | None:
                 f"{link.on.label}",
                 (case.of(other, f"arrives on {label_of(other)}"),
                  case.of(link.wait, f"waits on {link.on.label}")),
+                f"let {warp} arrive on {link.on.label}",
             )  # fmt: skip
         ops = history.supplies(warp, link.on)
         if any(history.executions(warp, op.number) for op in ops) or link.on.init is None:
@@ -56,6 +57,7 @@ def never_handed_on(case: Case) -> Cause | None:
         return Cause(
             f"{warp} never arrives on {link.on.label}, whose count leaves it out",
             (*inits(case, link.on), *sides),
+            f"let {warp} arrive on {link.on.label} as well, and count it",
         )
     return None
 
@@ -282,6 +284,8 @@ def told_elsewhere(case: Case) -> Cause | None:
                     f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
                     "waits on the one of another CTA",
                     (case.of(told, f"arrives on {on.label}"), *inits(case, on)),
+                    f"let {first.warp} arrive on the {on.name} of CTA {second.warp.cta.number}, "
+                    "and count it there",
                 )
     return None
 
@@ -318,6 +322,8 @@ def never_waited_for(case: Case) -> Cause | None:
             return Cause(
                 f"nobody waits for this copy, tracked by {on.label}, before the next one",
                 tuple(sides),
+                f"wait on {on.label} before the next copy: let both loops make the same number of "
+                "trips",
             )
     return None
 

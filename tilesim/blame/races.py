@@ -126,6 +126,7 @@ def relaxed(case: Case) -> Cause | None:
                     f"this arrival on {link.on.label} of another CTA releases to its own CTA only",
                     (case.of(credit, "arrives with scope cta"),
                      case.of(link.wait, f"waits on {link.on.label}")),
+                    f"give this arrival and the wait on {link.on.label} the scope cluster",
                 )  # fmt: skip
     return None
 
