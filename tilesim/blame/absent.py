@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
 from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.history import Stuck, Touch
 from tilesim.blame.places import branch_past, loop_range
 from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
@@ -14,6 +15,52 @@ from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
+
+#: waits of a warp that show what it does after each
+_TURNS = 3
+
+
+@diagnosis("deadlock")
+def not_every_time(case: Case) -> Cause | None:
+    """A warp that has arrived in the turns before, and has gone through one without it: the last
+    arrivals of a phase do not come."""
+    history = case.history
+    for on in about(case):
+        if not 0 < on.pending < on.expected:
+            continue
+        now = {c.warp for c in history.credits(on) if c.arrivals > 0 and c.phase == on.phase}
+        for stuck in history.stuck:
+            warp = stuck.warp
+            lost = None if warp in now else _turn_without(case, stuck, history.supplies(warp, on))
+            if lost is None:
+                continue
+            wait, arrival = lost
+            where = branch_past(history.machine.loaded.mir, arrival)
+            sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait")]
+            if where is not None:
+                sides.insert(0, case.who(warp, where, "keeps it from that"))
+            return Cause(
+                f"{warp} has not arrived on {on.label} after one of its waits, as it does after "
+                f"others: {count(on.expected - on.pending, 'arrival')} of {on.expected} came",
+                (*sides, case.of(wait, "is the wait after which it does not")),
+                f"let {warp} arrive on {on.label} in every turn",
+            )
+    return None
+
+
+def _turn_without(case: Case, stuck: Stuck, arrivals: list[Op]) -> tuple[Touch, Op] | None:
+    """The wait after which a warp has not arrived by any of some instructions, as it has between
+    most of its waits; and the instruction by which it has."""
+    mine = [t for t in case.history.touches if t.warp is stuck.warp and t.op in arrivals]
+    made = [t for t in mine if t.kind == "credit" and t.arrivals > 0]
+    # lanes that have parted pass one after another at one time
+    passed = [*{p.at: p for p in case.history.passes(stuck.warp)}.values()]
+    if not made or len(passed) < _TURNS or stuck.blocked.op not in {p.op for p in passed}:
+        return None
+    times = [*(p.at for p in passed), case.history.now]
+    turns = [any(a < t.issued < b for t in made) for a, b in pairwise(times)]
+    odd = [wait for wait, has in zip(passed, turns, strict=True) if not has]
+    return (odd[0], made[-1].op) if len(odd) == 1 else None
 
 
 @diagnosis("deadlock")

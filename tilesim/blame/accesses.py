@@ -9,6 +9,7 @@ from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
 from tilesim.blame.races import RULES, Link, directions, group_of, links, number_of, writes
+from tilesim.blame.spoken import tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -308,7 +309,7 @@ def own_copy(case: Case) -> Cause | None:
     for first, second in directions(case):
         if first.warp is not second.warp or first.at > second.at:
             continue
-        on = _tracked_by(case, first)
+        on = tracked_by(case, first)
         waited = {t.on for t in history.touches if t.kind == "pass"}
         if on is None or on in waited | {s.on for s in history.stuck}:
             continue
@@ -319,17 +320,6 @@ def own_copy(case: Case) -> Cause | None:
             f"wait on {on.label} before this {second.op.mnemonic}",
         )  # fmt: skip
     return None
-
-
-def _tracked_by(case: Case, side: Side) -> Mbarrier | None:
-    """The barrier on which a copy completes: where it has landed, or else where its bytes are
-    expected."""
-    mine = [t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp]
-    landed = (t.on for t in mine if t.issued == side.at and t.tx < 0)
-    expected = (t.on for t in reversed(mine) if t.issued <= side.at and t.tx > 0)
-    on = next(landed, None) or next(expected, None)
-    copies = any(isinstance(e, fx.Completes) and e.asynchronous for e in side.op.effects())
-    return on if copies and isinstance(on, Mbarrier) else None
 
 
 @diagnosis(*RULES)

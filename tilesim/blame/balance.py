@@ -166,8 +166,8 @@ def _in_another_cta(b: _Balance) -> Cause | None:
     return Cause(
         what,
         (*b.completing(others), *b.expecting()),
-        f"let the copies complete on {b.on.label} as well (their barrier, or their multicast mask), "
-        "or expect no bytes there",
+        f"let the copies complete on {b.on.label} as well (by their barrier, or their multicast "
+        "mask), or expect no bytes there",
     )
 
 

@@ -19,7 +19,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 Maker = tuple[Agent, int]
 #: instructions of all warps between an expectation and the copy that it is for, at most
 NEAR = 40
-_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@]+\[\d+\]")
+_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@$]+(?:\[\d+\]|\+\d+)")
 COUNTED = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "over-arrival", "deadlock",
            "tx-mismatch", "uninitialised-read", "async-at-exit")  # fmt: skip
 

@@ -53,6 +53,11 @@ class Case:
     finding: Finding
     _told: dict[str, object] = field(default_factory=dict)
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """By warp of a CTA, its role."""
+        return self.history.machine.plan.mir.roles
+
     @cached_property
     def made(self) -> int:
         """When the finding was made."""
@@ -154,12 +159,11 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
         for p in cause.sides
     )  # fmt: skip
     what = cause.what
-    roles = case.history.machine.plan.mir.roles
     named: set[tuple[int, int]] = set()
     for p in cause.sides:
         if p.warp is not None and (p.cta, p.warp) not in named:
             named.add((p.cta, p.warp))
-            what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
+            what = relabelled(what, p.cta, p.warp, case.roles[p.warp], p.role)
     fix = cause.fix or finding.fix
     return replace(
         finding, cause=what, culprits=tuple(culprits), fix=fix, diagnosis=cause.diagnosis

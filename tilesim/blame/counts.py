@@ -80,9 +80,9 @@ def again_without_a_wait(case: Case) -> Cause | None:
     history = case.history
     for side in case.sides[:1]:
         for on in about(case):
-            made = [c for c in history.credits(on, side.warp) if c.op is side.op]
-            done = history.executions(side.warp, side.op.number)
-            if not made or not done or on.pending or on.expected != made[-1].arrivals:
+            # a loop that is unrolled has copies of one line
+            made = [c for c in history.credits(on, side.warp) if c.op.loc == side.op.loc]
+            if not made or on.pending or on.expected != made[-1].arrivals:
                 continue
             if any(made[-1].issued < p.at for p in history.passes(side.warp)):
                 continue

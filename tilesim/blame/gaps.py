@@ -7,7 +7,7 @@ from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
 from tilesim.blame.races import RULES, group_of, links, number_of, writes
-from tilesim.blame.spoken import let_wait
+from tilesim.blame.spoken import let_wait, tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
@@ -378,12 +378,21 @@ def no_wait(case: Case) -> Cause | None:
         if arrives:
             own = case.who(second.warp, second.op, "accesses without a wait for it")
             before = None if second.done is None else case.history.before(second.done)
-            same = first.warp.role == second.warp.role
+            sides = (own,)
+            # in PTX all warps have one role, and what comes before may be far away
+            same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
             if before is not None and (same or _is_wait(before.op)):
-                wait = case.who(second.warp, before, "comes before, and waits for others")
-                return Cause(f"{second.warp} waits for nothing that {first.warp} arrives on",
-                             (wait, own))  # fmt: skip
-            return Cause(f"{second.warp} waits for nothing that {first.warp} arrives on", (own,))
+                what = "and waits for others" if _is_wait(before.op) else "without a barrier"
+                sides = (case.who(second.warp, before, f"comes before, {what}"), own)
+            on = tracked_by(case, first)
+            return Cause(
+                f"{second.warp} waits for nothing that {first.warp} arrives on",
+                sides,
+                ""
+                if on is None
+                else f"let {second.warp} wait on {on.label}, on which "
+                f"{first.op.mnemonic} completes, before its {second.op.mnemonic}",
+            )
     return None
 
 

@@ -13,6 +13,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
 
 _LANES = 32
 
@@ -191,3 +192,14 @@ def let_wait(case: Case, later: Side, earlier: Side) -> str:
 
 #: by group of operations for which the warp that issues them waits, what its instructions are named
 _WAITED = {"bulk": "cp.async.bulk", "cp.async": "cp.async", "wgmma": "wgmma"}
+
+
+def tracked_by(case: Case, side: Side) -> Mbarrier | None:
+    """The barrier on which a copy completes: where it has landed, or else where its bytes are
+    expected."""
+    mine = [t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp]
+    landed = (t.on for t in mine if t.issued == side.at and t.tx < 0)
+    expected = (t.on for t in reversed(mine) if t.issued <= side.at and t.tx > 0)
+    on = next(landed, None) or next(expected, None)
+    copies = any(isinstance(e, fx.Completes) and e.asynchronous for e in side.op.effects())
+    return on if copies and isinstance(on, Mbarrier) else None

@@ -115,6 +115,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "stale_wait": ("phase", "slot", "number", "missing step"),
     "early_wait": ("phase", "slot"),
     "other_slot": ("slot", "data slot", "number"),
+    "not_every_time": ("condition", "missing arrival", "other arm", "count"),
     "nobody_arrives": ("slot", "arrival", "missing arrival", "rank", "condition"),
     "parity_of_a_wait": ("phase", "missing step", "step too many", "number", "slot"),
     "trips": ("trips", "condition", "missing arrival", "number"),
