@@ -104,7 +104,7 @@ def test_who_copies_first_in_a_run_is_not_to_be_first() -> None:
 
 @ts.kernel(warps=2)
 def freed_in_both(k: ts.Builder, *, fixed: bool = False) -> None:
-    """A stage is filled for both CTAs of a pair, and freed in both by a lane each of its readers."""
+    """A stage is filled for both CTAs of a pair, and freed in both by a lane each."""
     k.launch(grid=2, cluster=2)
     X, Y = k.tensor("X", ts.f32, (TURNS, 2, 32)), k.tensor("Y", ts.f32, (2, TURNS, 64))
     x_map = k.tensor_map(X, (1, 1, 32))

@@ -12,6 +12,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
+from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -378,7 +379,7 @@ def no_wait(case: Case) -> Cause | None:
         if arrives:
             own = case.who(second.warp, second.op, "accesses without a wait for it")
             before = None if second.done is None else case.history.before(second.done)
-            sides = (own,)
+            sides: tuple[Participant, ...] = (own,)
             # in PTX all warps have one role, and what comes before may be far away
             same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
             if before is not None and (same or _is_wait(before.op)):

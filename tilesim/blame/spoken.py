@@ -70,7 +70,7 @@ def spoken_for(case: Case) -> Cause | None:
                 (case.who(lost.warp, own, f"is not waited for by {warp}"),
                  case.who(warp, op, f"{where} for all of them")),
                 f"a barrier of the threads for which {warp} speaks, "
-                f"{bar_of([warp, *executing(case, lost)])}, before its {op.mnemonic}",
+                f"{bar_of(case, [warp, *executing(case, lost)])}, before its {op.mnemonic}",
             )  # fmt: skip
     return None
 
@@ -103,10 +103,11 @@ def executing(case: Case, side: Side) -> list[Agent]:
     ]  # fmt: skip
 
 
-def bar_of(warps: Collection[Agent]) -> str:
+def bar_of(case: Case, warps: Collection[Agent]) -> str:
     """The barrier in which some warps of a CTA meet, in PTX's words."""
     numbers = sorted({w.number for w in warps})
-    every = {w.number for w in next(iter(warps)).cta.warps}
+    cta = next(iter(warps)).cta
+    every = {w.number for w in case.history.machine.warps if w.cta is cta}
     if len(numbers) == 1:
         return "bar.warp.sync"
     if set(numbers) == every:
@@ -179,7 +180,7 @@ def let_wait(case: Case, later: Side, earlier: Side) -> str:
         return ""
     near = later.warp.cta is earlier.warp.cta
     if near:
-        bar = bar_of([*executing(case, earlier), *executing(case, later)])
+        bar = bar_of(case, [*executing(case, earlier), *executing(case, later)])
     elif later.warp.cta.cluster is earlier.warp.cta.cluster:
         bar = "a barrier of the cluster"
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from tilesim.blame.case import Case, Cause, diagnosis, waits
@@ -187,30 +186,19 @@ def _array(on: object) -> str:
 
 def _copies(case: Case, stuck: Stuck) -> bool:
     """Whether a warp issues the copies that others wait for."""
-    return any(isinstance(e, fx.Completes) for e in _effects(case, stuck.warp))
-
-
-def _effects(case: Case, warp: Agent) -> Iterator[fx.Effect]:
-    """What a warp does: the effects of its role's instructions, and, of those that all warps have,
-    as in PTX, of the ones that it has executed or would come to."""
-    history, mir = case.history, case.history.machine.loaded.mir
-    graph, every = history.waits_for, len(mir.roles)
-    ahead = {c.op.number for c in graph.prospects.of(warp)} if graph is not None else set()
-    for number, _, effects in history.code_of(warp):
-        common = len(mir.code[number].warps) == every
-        if not common or history.executions(warp, number) or number in ahead:
-            yield from effects
+    return any(
+        isinstance(e, fx.Completes) for _, _, effects in case.history.code_of(stuck.warp)
+        for e in effects
+    )  # fmt: skip
 
 
 def _fills(case: Case, stuck: Stuck) -> bool:
     """Whether a warp has the copies or products that others wait for."""
-    return any(
-        isinstance(e, fx.Completes)
-        or (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
+    return _copies(case, stuck) or any(
+        (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
         or (isinstance(e, fx.Issues) and e.group == "cp.async")
-        or (isinstance(e, fx.Arrives) and e.group in ("tcgen05", "cp.async"))
-        for e in _effects(case, stuck.warp)
-    )
+        for _, _, effects in case.history.code_of(stuck.warp) for e in effects
+    )  # fmt: skip
 
 
 def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:

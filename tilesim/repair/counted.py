@@ -15,6 +15,7 @@ from tilesim.ir.expr import Const, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierInit
 from tilesim.ir.program import children
 from tilesim.repair.edit import Edit, changed
 from tilesim.repair.facts import Facts, Place
@@ -56,7 +57,7 @@ def counted(facts: Facts, edit: Edit) -> Edit | None:
     for array in sorted(arrays):
         by = _total(after, array) - _total(facts, array)
         for place in facts.using(array, fx.InitsMbarrier):
-            known = constant(getattr(place.op, "count", None))
+            known = constant(place.op.count) if isinstance(place.op, MbarrierInit) else None
             if known is None or place.number in edit.instead:
                 return None
             inits.append((place, known, known + by if by else _total(after, array)))

@@ -185,10 +185,10 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
             variants[edit.lines] += 1
     seen: set[object] = set()
     for _, _, single, together in sorted(ranked, key=lambda r: r[:2]):
-        edit = counted(facts, single) if together else single
-        if edit is None:
+        chosen = counted(facts, single) if together else single
+        if chosen is None:
             continue
-        key = tuple(sorted((n, repr(new)) for n, new in edit.instead.items()))
+        key = tuple(sorted((n, repr(new)) for n, new in chosen.instead.items()))
         if key not in seen:
             seen.add(key)
-            yield edit
+            yield chosen

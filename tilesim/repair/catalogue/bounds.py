@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import reduce
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
-from tilesim.ir.memory import AddressedTensor, View
+from tilesim.ir.memory import View
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import For, If, Stmt
 from tilesim.ir.types import s32
@@ -53,16 +54,15 @@ def _edge(facts: Facts, focus: Focus) -> Iterator[Edit]:
             if not ends:
                 continue
             inside = reduce(all_of, (binary("<=", end, size) for _, end, size in ends))
+            what = f"{place.op.mnemonic} if {facts.shown(inside)}"
             rest: tuple[Stmt, ...] = ()
             if any(view.extents[dim] > 1 for dim, _, _ in ends):
                 part = _part(place.op, name, [dim for dim, _, _ in ends])
                 if part is None:
                     continue
                 rest = (part,)
-            region = If(cond=inside, then=(place.op,), orelse=rest, loc=place.loc)
-            what = f"{place.op.mnemonic} if {facts.shown(inside)}"
-            if rest:
                 what += f", else {facts.shown(_views(part)[name])}"
+            region = If(cond=inside, then=(place.op,), orelse=rest, loc=place.loc)
             yield of_places("edge", what, [(place, (region,))], 2)
 
 

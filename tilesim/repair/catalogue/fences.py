@@ -214,11 +214,13 @@ def _fenced(facts: Facts, place: Place, gives: bool, takes: bool) -> Instead:
     here = block.index(place)
     around = [p.what for p in (*block[max(0, here - 1) : here], *block[here + 1 : here + 2])]
     there = {op.side for op in around if isinstance(op, Tcgen05Fence)}
-    first, last = (
-        (at(Tcgen05Fence(side=side), place.loc),) if wanted and side not in there else ()
-        for side, wanted in (("before_thread_sync", gives), ("after_thread_sync", takes))
+    first = at(Tcgen05Fence(side="before_thread_sync"), place.loc)
+    last = at(Tcgen05Fence(side="after_thread_sync"), place.loc)
+    return (
+        *((first,) if gives and "before_thread_sync" not in there else ()),
+        place.what,
+        *((last,) if takes and "after_thread_sync" not in there else ()),
     )
-    return (*first, place.what, *last)
 
 
 def _moves_tmem(place: Place, kind: str) -> bool:
