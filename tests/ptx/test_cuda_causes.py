@@ -29,8 +29,8 @@ MISTAKES = {
         "let one lane of each warp arrive on f::empty+0",
     ),
     "no wait of who uses": (
-        "      wait(full + s, parity);\n", "", "no_wait", "sum += buf[s][t] + buf[s][255 - t];",
-        "let f (warp 4) wait on f::full+0, on which cp.async.bulk.load completes, before its ld",
+        "      wait(full + s, parity);\n", "", "unobserved", "sum += buf[s][t] + buf[s][255 - t];",
+        "let f (warp 4) wait for f::full+0 before it",
     ),
     "no wait of who fills": (
         "        wait(empty + s, parity);\n", "", "again_without_a_wait", "expect(full + s, 1024);",

@@ -15,7 +15,7 @@ from tilesim.kernels.bugs.store_bounds import full_last_block
 from tilesim.kernels.bugs.tensor_memory import hand_over
 
 #: enough for all of these many times over: the first repair does not depend on it
-TIME = timedelta(minutes=10)
+TIME = timedelta(minutes=1)
 
 
 @ts.kernel(warps=2)

@@ -406,12 +406,17 @@ class History(Watcher):
     # ------------------------------------------------------------------ the code
 
     def code_of(self, warp: Agent) -> Iterator[tuple[int, Op, tuple[Effect, ...]]]:
-        """The instructions that a warp can reach."""
+        """The instructions that a warp can reach, and the plain arrivals of its role that a
+        condition keeps it from: that may be the mistake."""
         mir = self.machine.loaded.mir
         for number, warps in enumerate(executing(mir)):
-            what = mir.code[number].what
-            if isinstance(what, Op) and warp.number in warps:
-                yield number, what, mir.effects[number]
+            what, role = mir.code[number].what, mir.code[number].role
+            effects = mir.effects[number]
+            own = bool(role) and role == mir.roles[warp.number] and any(
+                isinstance(e, fx.Arrives) and e.bytes is None for e in effects
+            )  # fmt: skip
+            if isinstance(what, Op) and (own or warp.number in warps):
+                yield number, what, effects
 
     def may_name(self, array: Mbarriers | AddressedMbarriers, on: Mbarrier) -> bool:
         """Whether an instruction that names an array may mean a barrier."""

@@ -15,8 +15,8 @@ from tilesim.ir.expr import Const, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierInit
 from tilesim.ir.program import children
+from tilesim.ir.sites import sites
 from tilesim.repair.edit import Edit, changed
 from tilesim.repair.facts import Facts, Place
 
@@ -57,7 +57,8 @@ def counted(facts: Facts, edit: Edit) -> Edit | None:
     for array in sorted(arrays):
         by = _total(after, array) - _total(facts, array)
         for place in facts.using(array, fx.InitsMbarrier):
-            known = constant(place.op.count) if isinstance(place.op, MbarrierInit) else None
+            counts = [constant(s.value) for s in sites(place.op) if s.kind == "count"]
+            known = counts[0] if counts else None
             if known is None or place.number in edit.instead:
                 return None
             inits.append((place, known, known + by if by else _total(after, array)))
