@@ -32,8 +32,7 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, each lane what it holds of the fragment ``held``, if there is one, or what
-    nobody says.
+    reads one view, each lane what it holds of the fragment ``held``, if any, or what nobody says.
     ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
     bytes at either end are not read. ``element``: of a vector that acquires or releases, which one
     of how many it is, in the order in which they are executed (H15).
