@@ -161,9 +161,10 @@ def processes(jobs: int) -> Opener:
         try:
             yield pool
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
+            # its thread must not be at that while the interpreter ends and wakes it
+            pool.shutdown(cancel_futures=True)
 
     return open_
 
