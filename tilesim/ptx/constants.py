@@ -46,6 +46,8 @@ class Constants:
         self._sizes = sizes
         self._setters = naming(kernel).setters
         self._known: dict[str, int | Symbol | None] = {}
+        #: by register what `known_bits` has found
+        self.bits: dict[str, Bits] = {}
         self._code = kernel.code
 
     @cached_property
@@ -337,6 +339,16 @@ def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
     number = constants.number(operand)
     if number is not None:
         return _ALL, number & _ALL
+    if not isinstance(operand, Register):
+        return _bits_of(constants, operand, depth)
+    if operand.name not in constants.bits:
+        constants.bits[operand.name] = _width_bits(operand), 0  # while they are looked for
+        constants.bits[operand.name] = _bits_of(constants, operand, depth)
+    return constants.bits[operand.name]
+
+
+def _bits_of(constants: Constants, operand: Flat, depth: int) -> Bits:
+    """The same of what is no constant."""
     step = constants.setter(operand)
     if step is None or depth > _DEEPEST:
         return _width_bits(operand), 0
