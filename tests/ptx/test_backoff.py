@@ -226,3 +226,41 @@ def test_a_count_that_somebody_uses_is_as_large_as_it_is() -> None:
     loop = GOES_ON["up"].replace("bra DONE", "bra SEEN")
     assert check(f"{loop}\nSEEN: {asks}").verdict == "bounded"
     assert check(f"{loop}\nSEEN: {asks.replace('4000000', '4000001')}").verdict == "bounded"
+
+
+#: each turn adds a word to a sum and goes on to the next one, or looks at the last one again
+ADDS = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r3, %r3, %r1;\n"
+    "st.shared.u32 [%r3], 1; bar.sync 0; setp.ge.u32 %p1, %r2, 32; @%p1 ret;\n"
+    "mov.u32 %r4, 0; mov.u32 %r5, %r1; mov.u32 %r6, 0; mov.u32 %r8, 0;\n"
+    "ON: ld.volatile.shared.u32 %r7, [%r5]; SUM; NEXT; add.u32 %r4, %r4, 1;\n"
+    "setp.lt.u32 %p2, %r4, 40; @%p2 bra ON;\n"
+    "setp.eq.u32 %p3, %r6, WANTED; @%p3 ret;\nbar.sync 1, 64;"
+)
+SUMS = ("add.u32 %r6, %r6, %r7", "mov.u32 %r6, %r7")
+NEXT = ("add.u32 %r5, %r5, 4", "add.u32 %r8, %r8, 4")
+
+
+@pytest.mark.parametrize(("sum_", "wanted"), [(SUMS[0], 40), (SUMS[1], 1)])
+@pytest.mark.parametrize("next_", NEXT)
+def test_a_loop_that_adds_what_it_sees_or_goes_on_is_no_look(
+    sum_: str, wanted: int, next_: str
+) -> None:
+    """It does nothing but look, so often as it says: of fewer turns the sum is another."""
+    body = ADDS.replace("SUM", sum_).replace("NEXT", next_)
+    right = report(body.replace("WANTED", str(wanted)), warps=2)
+    assert right.verdict == "proved", right
+    for other in (2, 39):
+        wrong = report(body.replace("WANTED", str(other)), warps=2)
+        assert wrong.rules == {"deadlock"}, wrong
+
+
+def test_words_that_only_later_turns_look_at_are_looked_at() -> None:
+    """Another warp stores, in no order, the thirtieth of forty words, or one behind them."""
+    body = ADDS.partition("mov.u32 %r4, 0;")
+    loop = body[2].replace("SUM", SUMS[0]).replace("NEXT", NEXT[0]).replace("WANTED", "40")
+    head = body[0].replace("@%p1 ret;", "@%p1 bra STORES;")
+    stores = "STORES: setp.ne.u32 %p4, %r2, 40; @%p4 ret;\nst.shared.u32 [%r1+WORD], 5;"
+    text = f"{head}mov.u32 %r4, 0;{loop}\nret;\n{stores}"
+    assert "race" in report(text.replace("WORD", "120"), warps=2).rules
+    assert report(text.replace("WORD", "200"), warps=2).verdict == "proved"

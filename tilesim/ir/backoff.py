@@ -21,26 +21,14 @@ from tilesim.ir.waits import Poll
 def without_backoff(mir: Mir) -> Mir:
     """``mir`` with loops that repeat one poll until it succeeds, without what else they do."""
     graph = graph_of(mir)
-    beside = {n for _, blocks in _innermost(graph) for n in _detours(graph, blocks)}
+    beside = {n for _, blocks in graph.innermost for n in _detours(graph, blocks)}
     if beside:
         mir = renumbered(mir, dict.fromkeys(beside, ()))
         graph = graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
-    for head, blocks in _innermost(graph):
+    for head, blocks in graph.innermost:
         instead.update(_poll_alone(graph, head, blocks))
     return renumbered(mir, instead) if instead else mir
-
-
-def _innermost(graph: FlowGraph) -> list[tuple[int, set[int]]]:
-    """The heads and blocks of loops, with all ways back to the head, in which there is no other."""
-    blocks: dict[int, set[int]] = {}
-    for loop in graph.loops:
-        blocks.setdefault(loop.head, set()).update(loop.blocks)
-    return [
-        (head, inside)
-        for head, inside in blocks.items()
-        if not any(other in inside for other in blocks if other != head)
-    ]
 
 
 def _detours(graph: FlowGraph, blocks: set[int]) -> Iterator[int]:

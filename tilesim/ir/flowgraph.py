@@ -169,6 +169,18 @@ class FlowGraph:
         )
 
     @cached_property
+    def innermost(self) -> list[tuple[int, set[int]]]:
+        """The head and the blocks of each loop, with all ways back, in which there is no other."""
+        blocks: dict[int, set[int]] = {}
+        for loop in self.loops:
+            blocks.setdefault(loop.head, set()).update(loop.blocks)
+        return [
+            (head, inside)
+            for head, inside in blocks.items()
+            if not any(other in inside for other in blocks if other != head)
+        ]
+
+    @cached_property
     def ranks(self) -> list[int]:
         """By number (the end included), the place of its block in `order`; last if it has none."""
         place = {block: at for at, block in enumerate(self.order)}

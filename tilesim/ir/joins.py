@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import mentions, only_computes, registers_set
+from tilesim.ir.dataflow import only_computes
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ir.flowgraph import FlowGraph, Loop, graph_of, known
+from tilesim.ir.live import carried
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
@@ -66,23 +67,11 @@ def _waits(graph: FlowGraph, loop: Loop) -> bool:
 
 
 def _alike(graph: FlowGraph, loop: Loop) -> bool:
-    """Whether each turn of a loop computes what the one before it did, and does nothing else: of no
-    register it reads what another turn has left there."""
-    code, named = graph.mir.code, mentions(graph.mir)
-    numbers = sorted(n for block in loop.blocks for n in graph.blocks[block])
-    ops = {n: what for n in numbers if isinstance(what := code[n].what, Op)}
-    if not all(map(only_computes, ops.values())) or any(
-        isinstance(code[n].what, Trap) for n in numbers
-    ):
+    """Whether each turn of a loop computes what the one before it did, and does nothing else."""
+    what = [graph.mir.code[n].what for block in loop.blocks for n in graph.blocks[block]]
+    if any(isinstance(w, Trap) or (isinstance(w, Op) and not only_computes(w)) for w in what):
         return False
-    sets = {var.name for op in ops.values() for var in registers_set(op)}
-    known: set[str] = set()
-    for n in numbers:
-        if not sets.isdisjoint((named[n].tested | named[n].used) - known):
-            return False
-        if n in ops and code[n].guard is None and graph.dominates(graph.block_of[n], loop.tail):
-            known |= {var.name for var in registers_set(ops[n])}
-    return True
+    return not carried(graph, loop.head, loop.blocks)
 
 
 def _counts(instruction: Instruction) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilesim.ir.dataflow import mentions
+from tilesim.ir.effects import Defines
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 
@@ -13,6 +16,14 @@ def live_at(graph: FlowGraph, number: int) -> frozenset[str]:
     if number == len(graph.mir.code):
         return frozenset()
     return _live(graph)[graph.block_of[number]]
+
+
+def carried(graph: FlowGraph, head: int, blocks: Collection[int]) -> frozenset[str]:
+    """The registers in which a turn of the loop of these blocks, or who comes behind it, may find
+    what an earlier turn has left there."""
+    effects = (e for b in blocks for n in graph.blocks[b] for e in graph.mir.effects[n])
+    sets = {effect.var.name for effect in effects if isinstance(effect, Defines)}
+    return live_at(graph, graph.blocks[head].start) & sets
 
 
 @kept

@@ -33,7 +33,7 @@ def with_patience(mir: Mir) -> Mir:
     if not any(isinstance(i.what, Trap) and i.what.aborts for i in mir.code):
         return mir
     graph = graph_of(mir)
-    given_up = [found for blocks in innermost(graph) for found in _given_up(graph, blocks)]
+    given_up = [found for _, blocks in graph.innermost for found in _given_up(graph, blocks)]
     if not given_up:
         return mir
     onwards = {number: (target,) for number, target, _ in given_up}
@@ -66,16 +66,6 @@ def does_nothing_but_look(mir: Mir, numbers: Collection[int]) -> bool:
     """Whether instructions read what others change, and change nothing themselves but registers."""
     looks = [n for n in numbers if _looks(mir, n)]
     return bool(looks) and all(n in looks or _idle(mir, n) for n in numbers)
-
-
-def innermost(graph: FlowGraph) -> Iterator[set[int]]:
-    """The blocks of each loop, with all ways back to its head, in which there is no other one."""
-    found: dict[int, set[int]] = {}
-    for loop in graph.loops:
-        found.setdefault(loop.head, set()).update(loop.blocks)
-    for head, blocks in found.items():
-        if not any(other in blocks for other in found if other != head):
-            yield blocks
 
 
 def _doomed(graph: FlowGraph) -> dict[int, Loc]:

@@ -6,10 +6,10 @@
            branch again, cond=n < 1000000    ->    branch again, cond=n < 2
     out:   load what was waited for
 
-Such a loop does nothing but look, and nobody uses how often it has looked. So whoever gives up
-after a million turns might do so after two that come later, and who passes earlier might look then:
-both programs do the same, in other schedules. Of the second one, some of those are found in which
-somebody gives up.
+Such a loop does nothing but look, at the same in each turn, and nobody uses how often it has
+looked, or what it has seen before the last look. So whoever gives up after a million turns might do
+so after two that come later, and who passes earlier might look then: both programs do the same, in
+other schedules. Of the second one, some of those are found in which somebody gives up.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from operator import eq, ge, gt, le, lt, ne
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.live import carried
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.patience import does_nothing_but_look, innermost
+from tilesim.ir.patience import does_nothing_but_look
 from tilesim.ir.renumber import renumbered
 
 #: turns that a loop makes at most, and those of which it is made one of fewer
@@ -37,17 +38,18 @@ def with_fewer_turns(mir: Mir) -> Mir:
     """``mir`` in which polls that are given up after many turns are given up after a few."""
     graph = graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
-    for blocks in innermost(graph):
+    for head, blocks in graph.innermost:
         numbers = sorted(n for block in blocks for n in graph.blocks[block])
         if does_nothing_but_look(mir, numbers):
-            instead.update(_shortened(graph, numbers))
+            instead.update(_shortened(graph, numbers, carried(graph, head, blocks)))
     return renumbered(mir, instead) if instead else mir
 
 
 def _shortened(
-    graph: FlowGraph, numbers: Collection[int]
+    graph: FlowGraph, numbers: Collection[int], kept: Collection[str]
 ) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
-    """What asks in such a loop how many turns it has made, asking for fewer."""
+    """What asks in such a loop how many turns it has made, asking for fewer; ``kept`` are the
+    registers in which it finds what the turn before has left."""
     code = graph.mir.code
     for number in numbers:
         counts = code[number].what
@@ -61,6 +63,8 @@ def _shortened(
                 continue
         if begins is None or len(asked) != 1 or asked[0] not in numbers:
             continue
+        if kept != {counts.var.name}:
+            continue  # a turn is not as the one before it: it looks elsewhere, or adds what it sees
         match code[asked[0]].what:
             case Branch(cond=Expr() as cond) as branch:
                 sooner = _sooner(cond, counts.var, begins, by)
