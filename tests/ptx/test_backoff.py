@@ -264,3 +264,15 @@ def test_words_that_only_later_turns_look_at_are_looked_at() -> None:
     text = f"{head}mov.u32 %r4, 0;{loop}\nret;\n{stores}"
     assert "race" in report(text.replace("WORD", "120"), warps=2).rules
     assert report(text.replace("WORD", "200"), warps=2).verdict == "proved"
+
+
+@pytest.mark.parametrize("traps", ["@%p4 trap;", "@!%p4 bra MORE;\ntrap;\nMORE:"])
+def test_who_traps_for_what_a_sum_came_to_has_not_lost_patience(traps: str) -> None:
+    """A loop adds words until it has 40, and traps after so many: that is no wait."""
+    adds, again = "setp.lt.u32 %p2, %r4, 40; @%p2 bra ON;", "setp.lt.u32 %p2, %r6, 40;"
+    body = ADDS.replace("SUM", SUMS[0]).replace("NEXT", NEXT[0]).replace("WANTED", "40")
+    for limit, verdict in ((20, "unsupported"), (50, "proved")):
+        asks = f"setp.gt.u32 %p4, %r4, {limit};\n{traps} {again} @%p2 bra ON;"
+        found = report(body.replace(adds, asks), warps=2)
+        assert (found.verdict, "no-timeout" in found.covers) == (verdict, False)
+        assert not any(one.name == "no-timeout" for one in found.leanings)

@@ -20,6 +20,7 @@ from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.live import carried
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
@@ -33,7 +34,7 @@ def with_patience(mir: Mir) -> Mir:
     if not any(isinstance(i.what, Trap) and i.what.aborts for i in mir.code):
         return mir
     graph = graph_of(mir)
-    given_up = [found for _, blocks in graph.innermost for found in _given_up(graph, blocks)]
+    given_up = [found for loop in graph.innermost for found in _given_up(graph, *loop)]
     if not given_up:
         return mir
     onwards = {number: (target,) for number, target, _ in given_up}
@@ -46,12 +47,14 @@ def with_patience(mir: Mir) -> Mir:
     return replace(renumbered(mir, instead), gives_up=traps)
 
 
-def _given_up(graph: FlowGraph, blocks: Collection[int]) -> Iterator[tuple[int, int, Loc]]:
+def _given_up(
+    graph: FlowGraph, head: int, blocks: Collection[int]
+) -> Iterator[tuple[int, int, Loc]]:
     """The branches at which a loop that does nothing but look at what others do gives up: their
     numbers, where who is patient goes on, and where the others trap."""
     mir, doomed = graph.mir, _doomed(graph)
     numbers = [n for block in blocks if block not in doomed for n in graph.blocks[block]]
-    if not does_nothing_but_look(mir, numbers):
+    if not does_nothing_but_look(mir, numbers) or _goes_on(graph, head, blocks, numbers):
         return
     for block in sorted({graph.block_of[n] for n in numbers}):
         last = graph.blocks[block][-1]
@@ -66,6 +69,24 @@ def does_nothing_but_look(mir: Mir, numbers: Collection[int]) -> bool:
     """Whether instructions read what others change, and change nothing themselves but registers."""
     looks = [n for n in numbers if _looks(mir, n)]
     return bool(looks) and all(n in looks or _idle(mir, n) for n in numbers)
+
+
+def _goes_on(
+    graph: FlowGraph, head: int, blocks: Collection[int], numbers: Collection[int]
+) -> bool:
+    """Whether what a loop looks at, or what ends it, depends on earlier turns: it is no wait then,
+    but goes through memory, or adds up what it sees there."""
+    mir, doomed = graph.mir, _doomed(graph)
+    leaving = {
+        graph.blocks[block][-1]
+        for block in blocks
+        if any(way not in blocks and way not in doomed for way in graph.successors[block])
+    }
+    decides = set[str]()
+    for n in numbers:
+        decides |= mentions(mir)[n].used if _looks(mir, n) else set()
+        decides |= mentions(mir)[n].tested if n in leaving else set()
+    return not carried(graph, head, blocks).isdisjoint(_all_of(_made_of(mir, numbers), decides))
 
 
 def _doomed(graph: FlowGraph) -> dict[int, Loc]:
@@ -107,15 +128,23 @@ def _idle(mir: Mir, number: int) -> bool:
 
 def _counts(mir: Mir, branch: int, numbers: Collection[int]) -> bool:
     """Whether a branch asks nothing but how many turns a loop has made, or how long it took."""
-    made_of: dict[str, set[str]] = {}
+    made_of = _made_of(mir, numbers)
     effects = [(n, e) for n in numbers for e in mir.effects[n] if isinstance(e, Defines)]
-    for n, effect in effects:
-        made_of.setdefault(effect.var.name, set()).update(mentions(mir)[n].used)
     asked = _all_of(made_of, mentions(mir)[branch].tested)
     if any(e.var.name in asked for n, e in effects if _looks(mir, n)):
         return False
     times = {e.var.name for _, e in effects if e.chance}
     return any(name in times or name in _all_of(made_of, made_of.get(name, ())) for name in asked)
+
+
+def _made_of(mir: Mir, numbers: Collection[int]) -> dict[str, set[str]]:
+    """By register that these instructions set, those of which they make it."""
+    found: dict[str, set[str]] = {}
+    for n in numbers:
+        for effect in mir.effects[n]:
+            if isinstance(effect, Defines):
+                found.setdefault(effect.var.name, set()).update(mentions(mir)[n].used)
+    return found
 
 
 def _all_of(made_of: Mapping[str, set[str]], names: Collection[str]) -> set[str]:
