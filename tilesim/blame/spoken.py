@@ -70,7 +70,7 @@ def spoken_for(case: Case) -> Cause | None:
                 (case.who(lost.warp, own, f"is not waited for by {warp}"),
                  case.who(warp, op, f"{where} for all of them")),
                 f"a barrier of the threads for which {warp} speaks, "
-                f"{bar_of(case, [warp, *executing(case, lost)])}, before its {op.mnemonic}",
+                f"{bar_of(case, [warp, *sharing(case, lost)])}, before its {op.mnemonic}",
             )  # fmt: skip
     return None
 
@@ -84,7 +84,7 @@ def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | No
     if not any("bar.warp.sync is missing" in note for note in case.finding.notes):
         return None
     assert first.done is not None
-    for other in executing(case, first):
+    for other in sharing(case, first):
         done = case.history.executions(other, first.op.number)[first.done.nth :][:1]
         side = Side(other, first.op, done[0] if done else None)
         if other is warp or not done or not same_code(case, side, op):
@@ -94,7 +94,7 @@ def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | No
     return None
 
 
-def executing(case: Case, side: Side) -> list[Agent]:
+def sharing(case: Case, side: Side) -> list[Agent]:
     """The warps of a side's CTA that execute its instruction."""
     copies = case.history.machine.plan.copies(side.op.number)
     return [
@@ -180,7 +180,7 @@ def let_wait(case: Case, later: Side, earlier: Side) -> str:
         return ""
     near = later.warp.cta is earlier.warp.cta
     if near:
-        bar = bar_of(case, [*executing(case, earlier), *executing(case, later)])
+        bar = bar_of(case, [*sharing(case, earlier), *sharing(case, later)])
     elif later.warp.cta.cluster is earlier.warp.cta.cluster:
         bar = "a barrier of the cluster"
     else:
