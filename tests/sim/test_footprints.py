@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from examples import pipeline
+from tests.ptx.test_check import WAIT, report
 from tilesim import Builder, Program, ds, f32, kernel, u32
 from tilesim.checker import check
 from tilesim.ir.layout import swizzled
 from tilesim.ir.memory import GlobalTensor, SharedTensor
+from tilesim.ptx.launch import Pointer
+from tilesim.sim.machine import addressed
 from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import box_footprint, element_addresses
@@ -252,3 +256,32 @@ def test_rows_of_ctas_that_share_bytes(ctas: int) -> None:
         assert {f.rule for f in report.findings} == {"race"}
     for strides in ((32, 1), (1, ctas)):
         assert check(rows_of_ctas.build(ctas=ctas, strides=strides)).verdict == "proved"
+
+
+_COPY = (
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd1], 64, [%r1];\n"
+)
+
+
+@pytest.mark.parametrize(("place", "made"), [("", 2), ("add.u32 %r3, %r3, 128;\n", 3)])
+def test_what_several_instructions_access_at_one_address_is_one(
+    place: str, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two copies: of one source, to one place or two."""
+    again = WAIT.replace("L:", "M:").replace("bra L", "bra M").replace(", 0;", ", 1;")
+    expects = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 64;\n"
+    body = (
+        "ld.param.u64 %rd1, [x]; mov.u32 %r1, smem; add.u32 %r3, %r1, 256; mov.u32 %r2, 1;\n"
+        "elect.sync _|%p0, -1; @!%p0 bra END;\nmbarrier.init.shared::cta.b64 [%r1], %r2;\n"
+        f"{expects}{_COPY}{WAIT}{expects}{place}{_COPY}{again}END: ret;"
+    )
+    boxes: list[object] = []
+
+    def counted(*args: Any, **named: Any) -> Footprint:
+        boxes.append(args)
+        return box_footprint(*args, **named)
+
+    monkeypatch.setattr(addressed, "box_footprint", counted)
+    values = (Pointer("x", 512),)
+    assert report(body, params=(".param .u64 x",), values=values).verdict == "proved"
+    assert len(boxes) == made
