@@ -1,0 +1,220 @@
+"""``python -m benchmarks.finder_mutants``: whether wrong programs expose mutants of tilesim.
+
+``collect FOLDER [PYTEST ARGUMENTS]`` runs tests and keeps each program that they check;
+``run FOLDER`` draws mutants of the code on which proofs rest, and checks under each the programs
+that execute its line: the wrong ones, and if none of them exposes it, the right ones. The latest
+figures are in benchmarks/finder_mutants/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+import click
+
+from benchmarks.finder_mutants.corpus import SUFFIX
+from benchmarks.finder_mutants.judge import Executed, Outcome, execute, judge
+from benchmarks.finder_mutants.mutate import Mutant, drawn, mutants
+
+#: what is mutated: files of each part, as patterns below ``tilesim/``
+PARTS: dict[str, tuple[str, ...]] = {
+    "lanes": (
+        "sim/machine/parts.py", "sim/machine/lanes.py", "sim/machine/assembly.py",
+        "sim/machine/forks.py", "sim/machine/exchange.py", "sim/machine/race_parts.py",
+        "sim/machine/lane_groups.py", "sim/machine/interchange.py", "sim/execute/apart.py",
+        "sim/execute/lanes.py", "sim/execute/lane_copies.py", "sim/execute/shuffles.py",
+        "sim/idle_lanes.py", "ir/lanes_apart.py", "ir/elected.py", "ir/agreed.py",
+        "ir/splitting.py", "ir/joins.py", "search/lagging.py", "search/electing.py",
+    ),
+    "skipping": ("sim/steady/*.py",),
+    "for-all": ("sim/forall/*.py", "search/forall.py", "search/asked.py"),
+    "grids": ("sim/grid/*.py", "search/survey.py"),
+    "unknown data": (
+        "sim/perhaps.py", "sim/skipped.py", "sim/ways.py", "sim/leaving.py", "sim/garbage.py",
+        "sim/undefined.py", "sim/accessed.py", "sim/execute/anywhere.py", "sim/machine/unknown.py",
+    ),
+    "spin loops": (
+        "sim/spin.py", "sim/passing.py", "sim/machine/counter.py", "sim/execute/counting.py",
+        "ir/waits.py", "ir/blocking.py", "ir/backoff.py", "ir/patience.py", "ir/turns_made.py",
+        "ptx/spinning.py",
+    ),
+    "PTX passes": (
+        "ptx/forwarding.py", "ptx/together.py", "ptx/simple.py", "ptx/constants.py",
+        "ptx/quotients.py", "ptx/liveness.py", "ptx/inlining.py", "ptx/flat.py", "ptx/tiles.py",
+        "ptx/nulls.py", "ptx/many.py", "ptx/lanes.py", "ptx/listing.py", "ir/predicated.py",
+    ),
+}  # fmt: skip
+#: seconds for the programs of one mutant
+LIMIT = 60.0
+
+
+def modules(part: str) -> list[str]:
+    """The modules of a part that there are."""
+    found = [path for pattern in PARTS[part] for path in sorted(Path("tilesim").glob(pattern))]
+    return [".".join(path.with_suffix("").parts) for path in found if path.name != "__init__.py"]
+
+
+@click.group()
+def main() -> None:
+    """Mutants of the code on which proofs rest."""
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def collect(folder: Path, arguments: tuple[str, ...]) -> None:
+    """Keeps in FOLDER what the tests check that pytest runs with ARGUMENTS."""
+    environment = os.environ | {"FINDER_CORPUS": str(folder.resolve())}
+    plugin = ("-p", "benchmarks.finder_mutants.collect")
+    command = (sys.executable, "-m", "pytest", "-q", *plugin, *arguments)
+    subprocess.run(command, env=environment, check=False)
+    print(f"{len(list(folder.glob(f'*{SUFFIX}')))} checks in {folder}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--mutants", "number", default=300, show_default=True, help="Mutants of all parts.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
+@click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)))
+@click.option("--output", type=click.Path(path_type=Path), help="Also write each mutant there.")
+def run(
+    folder: Path, number: int, seed: int, jobs: int, parts: tuple[str, ...], output: Path | None
+) -> None:
+    """Draws mutants, and says of each which program of FOLDER exposes it."""
+    chosen = parts or tuple(PARTS)
+    programs = executed(folder, jobs)
+    print(f"{sum(p.wrong for p in programs)} wrong programs, {len(programs)} in all", flush=True)
+    outcomes: dict[str, list[Outcome]] = {part: [] for part in chosen}
+    each = -(-number // len(chosen))
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = {
+            pool.submit(try_out, mutant, folder, programs): part
+            for part in chosen
+            for mutant in drawn(modules(part), each, seed)
+        }
+        for future in as_completed(futures):
+            outcome = future.result()
+            outcomes[futures[future]].append(outcome)
+            print(line(outcome), flush=True)
+    if output is not None:
+        found = {part: [asdict(o) for o in in_order(some)] for part, some in outcomes.items()}
+        output.write_text(json.dumps(found, indent=1))
+    print(f"\n{date.today()}, seed {seed}\n\n{table(outcomes)}")
+
+
+@main.command(hidden=True)
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.argument("module")
+@click.argument("number", type=int)
+def one(folder: Path, module: str, number: int) -> None:
+    """Judges a mutant by the programs that standard input names; prints the outcome as JSON."""
+    asked = json.load(sys.stdin)
+    programs = [Executed(**entry) for entry in asked["programs"]]
+    mutant = mutants(module)[number]
+    outcome = judge(mutant, folder, programs, LIMIT, wrong=asked["wrong"])
+    print(json.dumps(asdict(outcome)))
+
+
+def executed(folder: Path, jobs: int) -> list[Executed]:
+    """What each program of a corpus executes: from the folder, or made and kept there."""
+    index = folder / "executed.json"
+    if not index.exists():
+        every = [module for part in PARTS for module in modules(part)]
+        paths = sorted(folder.glob(f"*{SUFFIX}"))
+        with ProcessPoolExecutor(jobs, max_tasks_per_child=200) as pool:
+            found = pool.map(partial(execute, modules=every), paths, chunksize=4)
+            index.write_text(json.dumps([asdict(entry) for entry in found if entry is not None]))
+    return [Executed(**entry) for entry in json.loads(index.read_text())]
+
+
+def try_out(mutant: Mutant, folder: Path, programs: Sequence[Executed]) -> Outcome:
+    """What wrong programs that execute a mutant's line say of it; if nothing, the right ones."""
+    reaching = [p for p in programs if mutant.line in p.lines.get(mutant.module, ())]
+    found = None
+    for wrong in (True, False):
+        some = [p for p in reaching if p.wrong == wrong]
+        asked = {"wrong": wrong, "programs": [asdict(p) | {"lines": {}} for p in some]}
+        command = (
+            sys.executable, "-m", "benchmarks.finder_mutants", "one", str(folder), mutant.module,
+            str(mutant.number),
+        )  # fmt: skip
+        done = subprocess.run(
+            command, input=json.dumps(asked), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [""])[-1]
+            return Outcome(
+                mutant.module, mutant.number, mutant.line, mutant.says, True, "error", 0, "", last
+            )  # fmt: skip
+        outcome = Outcome(**json.loads(done.stdout.splitlines()[-1]))
+        if outcome.kind not in ("alive", "cut off"):
+            return outcome
+        found = found or outcome
+    assert found is not None
+    return found
+
+
+def line(outcome: Outcome) -> str:
+    """A mutant and what came of it, on one line."""
+    by = f" by a {'wrong' if outcome.wrong else 'right'} program" if outcome.program else ""
+    says = f": {outcome.says}" if outcome.says else ""
+    place = f"{outcome.module}:{outcome.line}: {outcome.change}"
+    return f"{outcome.kind}{by} ({outcome.tried}){says} | {place}"
+
+
+def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes in the order of the text."""
+    return sorted(outcomes, key=lambda o: (o.module, o.line, o.number))
+
+
+#: columns of the table
+COLUMNS = (
+    "false proof", "other verdict, rule or error", "right programs only", "alive", "not executed",
+)  # fmt: skip
+
+
+def column(outcome: Outcome) -> str:
+    """The column in which a mutant counts."""
+    if not outcome.wrong:
+        return "right programs only"
+    if outcome.kind in ("alive", "cut off"):
+        return "alive" if outcome.tried else "not executed"
+    return "false proof" if outcome.kind == "false proof" else "other verdict, rule or error"
+
+
+def table(outcomes: dict[str, list[Outcome]]) -> str:
+    """The mutants by part: what the wrong programs say of them.
+
+    ``exposed`` is the share of mutants that a wrong program exposes among those that no right
+    program does instead: a mutant that right programs alone expose loses proofs and makes no false
+    one.
+    """
+    heads = ("part", "mutants", *COLUMNS, "exposed")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    every: dict[str, list[Outcome]] = defaultdict(list, outcomes)
+    if len(outcomes) > 1:
+        every["all"] = [outcome for some in outcomes.values() for outcome in some]
+    for part, some in every.items():
+        counts = Counter(column(outcome) for outcome in some)
+        exposed = counts["false proof"] + counts["other verdict, rule or error"]
+        relevant = len(some) - counts["right programs only"]
+        share = f"{100 * exposed / relevant:.0f} %" if relevant else "-"
+        rows.append(
+            f"| {part} | {len(some)} | {' | '.join(str(counts[c]) for c in COLUMNS)} | {share} |"
+        )
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()

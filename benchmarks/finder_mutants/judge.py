@@ -1,0 +1,159 @@
+"""What collected programs execute, and what they say under one mutant."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+from benchmarks.finder_mutants.corpus import SUFFIX, read
+from benchmarks.finder_mutants.mutate import Finder, Mutant, file_of
+
+#: seconds of a processor that a program may take under a mutant, beside thirty times its own
+PATIENCE = 5.0
+#: verdicts that a wrong program must never get
+CLAIMS = ("proved", "exhausted")
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A program that gets its verdict outside of its test, too: the seconds that takes, and the
+    lines of the mutated modules that it executes."""
+
+    name: str
+    wrong: bool
+    seconds: float
+    lines: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a mutant.
+
+    ``kind`` is ``false proof``, ``other verdict``, ``other rule``, ``error`` or ``hang`` if a
+    program exposes it (``program``, with what it ``says``); ``alive`` if none of the ``tried``
+    ones does; ``cut off`` if there was no time for all of them.
+    """
+
+    module: str
+    number: int
+    line: int
+    change: str
+    wrong: bool
+    kind: str
+    tried: int
+    program: str = ""
+    says: str = ""
+
+
+class Slow(Exception):
+    """A program takes much longer under a mutant."""
+
+
+class Lines:
+    """Records which lines of some modules are executed.
+
+    Args:
+        modules: their names.
+    """
+
+    def __init__(self, modules: Iterable[str]) -> None:
+        self._modules = {str(file_of(module).resolve()): module for module in modules}
+        self.found: dict[str, set[int]] = {}
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        """A trace function of Python: follows the functions of these modules only."""
+        module = self._modules.get(frame.f_code.co_filename)
+        if module is None:
+            return None
+        seen = self.found.setdefault(module, set())
+        seen.add(frame.f_lineno)
+
+        def line(frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+            seen.add(frame.f_lineno)
+            return line
+
+        return line
+
+
+def execute(path: Path, modules: Iterable[str]) -> Executed | None:
+    """The program of a file with what it executes; none if it gets another verdict here."""
+    try:
+        check = read(path)
+        begin = perf_counter()
+        if check.again() != (check.verdict, check.rules):
+            return None
+        seconds = perf_counter() - begin
+        lines = Lines(modules)
+        sys.settrace(lines)
+        try:
+            check.again()
+        finally:
+            sys.settrace(None)
+    except Exception:  # a program that needs what its test has set up
+        return None
+    found = {module: sorted(seen) for module, seen in sorted(lines.found.items())}
+    return Executed(path.stem, check.is_wrong, seconds, found)
+
+
+def judge(
+    mutant: Mutant, folder: Path, programs: Sequence[Executed], limit: float, *, wrong: bool
+) -> Outcome:
+    """The first of these programs that exposes a mutant, those that are fast first.
+
+    Args:
+        mutant: imported by this process from here on.
+        folder: the corpus.
+        programs: those that execute the mutant's line.
+        limit: seconds for all of them.
+        wrong: whether they are wrong ones.
+
+    Raises:
+        RuntimeError: the mutant's module has been imported already.
+    """
+    Finder.install(mutant)
+    try:
+        import_module("tilesim.checker")
+    except Exception as error:
+        return Outcome(
+            mutant.module, mutant.number, mutant.line, mutant.says, wrong, "error", 0, "",
+            f"{type(error).__name__} on import",
+        )  # fmt: skip
+    end = perf_counter() + limit
+    signal.signal(signal.SIGPROF, _too_slow)
+
+    def outcome(kind: str, tried: int, program: str = "", says: str = "") -> Outcome:
+        return Outcome(
+            mutant.module, mutant.number, mutant.line, mutant.says, wrong, kind, tried, program,
+            says,
+        )  # fmt: skip
+
+    for tried, program in enumerate(sorted(programs, key=lambda p: (p.seconds, p.name)), start=1):
+        if perf_counter() > end:
+            return outcome("cut off", tried - 1)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE + 30 * program.seconds)
+        try:
+            check = read(folder / f"{program.name}{SUFFIX}")
+            verdict, rules = check.again()
+        except Slow:
+            return outcome("hang", tried, program.name)
+        except Exception as error:
+            return outcome("error", tried, program.name, f"{type(error).__name__}: {error}"[:200])
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if verdict != check.verdict:
+            kind = "false proof" if wrong and verdict in CLAIMS else "other verdict"
+            return outcome(kind, tried, program.name, verdict)
+        if rules != check.rules:
+            return outcome("other rule", tried, program.name, ", ".join(rules))
+    return outcome("alive", len(programs))
+
+
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise Slow
