@@ -329,6 +329,7 @@ def scalars(k: Builder) -> None:
     for mode in ("idx", "up", "down", "bfly"):
         k.mem.shuffle(i, i + 1, 1, mode)
     k.mem.shuffle(x, x, i)
+    k.mem.shuffle(x, x, i, mask=0xFFFFFFFF)
     a = select(i < n, i // 3, i % n) + minimum(i, 4) * maximum(n, 2) - (i >> 1) + (i << 2)
     k.assign(i, (a // 4) % 8 + (i & 7) ^ (i | 1))
     k.assign(j, j - 1)

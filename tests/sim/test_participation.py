@@ -118,6 +118,31 @@ def test_tensor_memory_is_accessed_by_whole_warps(what: str, which: str, strict:
     assert check(right, strict=strict).verdict == "proved"
 
 
+def masked(k: Builder, *, which: str, mode: Any, mask: int) -> None:
+    out, value = k.tensor("out", s32, (32,)), k.var("value", 0)
+    with k.role("W", 0), lanes(k, which):
+        k.mem.shuffle(value, k.lane_id, k.lane_id, mode, mask=mask)
+        k.mem.store(out[k.lane_id], value)
+
+
+@pytest.mark.parametrize("strict", BOTH)
+@pytest.mark.parametrize("mode", ["idx", "up", "down", "bfly"])
+def test_a_shuffle_waits_for_the_lanes_of_its_mask(mode: str, strict: Strict) -> None:
+    """Also where each lane only reads what it may: its own value, or that of the lanes below."""
+    line = "k.mem.shuffle(value, k.lane_id, k.lane_id, mode, mask=mask)"
+    if mode == "idx":
+        for which, mask in (("half", 0xFFFFFFFF), ("half", 0x1FFFF), ("all", 0xFFFF)):
+            report = check(build(masked, which=which, mode=mode, mask=mask), strict=strict)
+            assert sites(report, masked) == [("participation", {("W", line)})]
+        for which, mask in (("half", 0xFFFF), ("exited", 0xFFFF), ("exited", 0xFFFFFFFF)):
+            right = build(masked, which=which, mode=mode, mask=mask)
+            assert check(right, strict=strict).verdict == "proved"
+    else:
+        report = check(build(masked, which="half", mode=mode, mask=0xFFFFFFFF), strict=strict)
+        assert sites(report, masked) == [("participation", {("W", line)})]
+    assert check(build(masked, which="all", mode=mode, mask=0xFFFFFFFF)).verdict == "proved"
+
+
 def shuffle(k: Builder, *, which: str, mode: Any, distance: int) -> None:
     out, value = k.tensor("out", s32, (32,)), k.var("value", 0)
     with k.role("W", 0), lanes(k, which):

@@ -102,7 +102,7 @@ class MachineProcess(Process):
     def compute(self, op: Op) -> bool:
         """Sets the registers that an instruction computes; False if it does something else."""
         match op.effects():
-            case (Shuffles(mode="idx") as shuffles, Defines(var=var)) if self._known(shuffles):
+            case (*_, Shuffles(mode="idx") as shuffles, Defines(var=var)) if self._known(shuffles):
                 given, lane = self.value(shuffles.value), self.value(shuffles.lane)
                 assert isinstance(given, Known)
                 assert isinstance(lane, Known)

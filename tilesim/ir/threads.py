@@ -72,7 +72,7 @@ class Threads:
                 found = self._computed(op, var)
             case _, (Defines(value=Expr() as value, chance="", unknown=""),):
                 found = self.value(value)
-            case _, (Shuffles(value=value, lane=lane, mode="idx"), Defines()):
+            case _, (*_, Shuffles(value=value, lane=lane, mode="idx"), Defines()):
                 found = self._shuffled(value, constant(lane))
             case _:
                 return None

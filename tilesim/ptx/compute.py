@@ -214,7 +214,7 @@ class Data(Op, Symmetric):
         results = tuple(
             Defines(r, divergent=True, unknown=why, group=self.group) for r in self.results
         )
-        return (Gathers(None, "E24"), *results) if self.warp else results
+        return (Gathers(None, "E24", whole=True), *results) if self.warp else results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +238,7 @@ class Exchange(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         results = (Defines(self.result, divergent=True), Defines(self.inside, divergent=True))
-        return (Gathers(self.mask, "E19"), *results)
+        return (Gathers(self.mask, "E27"), *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         own = np.arange(LANES, dtype=np.int64)

@@ -155,7 +155,7 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
     if whole and (second == Nothing() or mode == "idx"):
         yield Shuffle(
             result=low.register(first), value=moved, mode=mode, lane=low.value(lane, 32),
-            loc=low.loc,
+            mask=Const(_FULL), loc=low.loc,
         )  # fmt: skip
         if second != Nothing():
             yield Assign(var=low.register(second), value=Const(1), loc=low.loc)

@@ -42,7 +42,11 @@ class WmmaLoad(Op):
     def effects(self) -> tuple[Effect, ...]:
         why = "which elements of a matrix wmma.load gives a lane"
         results = (Defines(r, divergent=True, unknown=why) for r in self.results)
-        return (Gathers(None, "E26"), Reads(self.matrix, held=Unsaid(self.form)), *results)
+        return (
+            Gathers(None, "E26", whole=True),
+            Reads(self.matrix, held=Unsaid(self.form)),
+            *results,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ class WmmaStore(Op):
     form: str
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E26"), Writes(self.matrix, held=Unsaid(self.form)))
+        return (Gathers(None, "E26", whole=True), Writes(self.matrix, held=Unsaid(self.form)))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         raise UnknownSteers(Unknown("where wmma.store puts what a lane has", loc=self.loc))

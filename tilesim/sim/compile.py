@@ -44,7 +44,7 @@ from tilesim.sim.expression import Evaluate, Fit, evaluator, fit_register, fit_v
 from tilesim.sim.leaving import leaving
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
-from tilesim.sim.machine.assembly import ends_lanes
+from tilesim.sim.machine.assembly import ends_at, ends_lanes
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
@@ -53,7 +53,7 @@ from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
-from tilesim.sim.skipped import computed, ends_at, skipped, spared
+from tilesim.sim.skipped import computed, skipped, spared
 from tilesim.sim.spin import counters, polls_memory, spins
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid

@@ -155,7 +155,7 @@ class _Naming:
             )  # fmt: skip
             return making, []
         match effects:
-            case (Shuffles(value=value, lane=lane, mode=mode), Defines()):
+            case (*_, Shuffles(value=value, lane=lane, mode=mode), Defines()):
                 making = Making(
                     number, slots, known=True, operands=(self.operand(number, value),),
                     guard=guard, gathers=True, shuffles=mode, lane=self.operand(number, lane),

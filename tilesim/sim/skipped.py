@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilesim.ir.effects import Defines, Effect, Exits
+from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Join, Mir, Trap
+from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op
 
 
@@ -92,12 +92,3 @@ def computed(effects: tuple[Effect, ...]) -> frozenset[str] | None:
     """The registers that an instruction sets which does nothing else; None if it does."""
     names = {e.var.name for e in effects if isinstance(e, Defines) and not e.chance}
     return frozenset(names) if len(names) == len(effects) else None
-
-
-def ends_at(mir: Mir, meet: int) -> int:
-    """Where lanes have ended that come there: the end of the program, or where they ``meet``, if
-    they do nothing there but ``exit``, as at the one ``ret`` of a kernel."""
-    first = next((i for i in mir.code[meet:] if not isinstance(i.what, Join)), None)
-    what = None if first is None or first.guard is not None else first.what
-    exits = isinstance(what, Op) and any(isinstance(e, Exits) for e in what.effects())
-    return meet if exits else len(mir.code)

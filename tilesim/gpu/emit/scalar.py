@@ -128,7 +128,10 @@ _SHUFFLE = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_s
 
 @EMIT.rule(Shuffle)
 def _shuffle(e: Emitter, op: Shuffle) -> None:
-    mask = "0xffffffff" if e.lanes == "all" else "__activemask()"
+    if op.mask is not None:
+        mask = e.cast(op.mask, "u32")
+    else:
+        mask = "0xffffffff" if e.lanes == "all" else "__activemask()"
     kind = e.names.type_of(op.result)
     lane = e.cast(op.lane, "s32")
     e.assign(op.result, f"{_SHUFFLE[op.mode]}({mask}, {e.cast(op.value, kind)}, {lane})")

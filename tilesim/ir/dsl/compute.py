@@ -115,10 +115,16 @@ class MemoryOps(MemMethods):
         value: Operand,
         lane: Operand,
         mode: Literal["idx", "up", "down", "bfly"] = "idx",
+        *,
+        mask: Operand | None = None,
     ) -> None:
-        """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask)."""
+        """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask).
+
+        ``mask``: the lanes that execute it; those that do if it is left out.
+        """
         self._k.emit(
             scalar.Shuffle(
-                result=result, value=as_expr(value), lane=as_expr(lane), mode=mode, loc=caller()
+                result=result, value=as_expr(value), lane=as_expr(lane), mode=mode,
+                mask=optional(mask), loc=caller(),
             )
-        )
+        )  # fmt: skip

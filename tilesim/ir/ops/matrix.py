@@ -69,7 +69,11 @@ class Ldmatrix(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         results = (Defines(result, divergent=True) for result in self.results)
-        return (Gathers(None, "E23"), Reads(self.row, lanes=_SIDE * self.count), *results)
+        return (
+            Gathers(None, "E23", whole=True),
+            Reads(self.row, lanes=_SIDE * self.count),
+            *results,
+        )
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -108,7 +112,7 @@ class Stmatrix(Op, Rearranges):
         yield from _wrong_row(self.row, self.count)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E23"), Writes(self.row, lanes=_SIDE * self.count))
+        return (Gathers(None, "E23", whole=True), Writes(self.row, lanes=_SIDE * self.count))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

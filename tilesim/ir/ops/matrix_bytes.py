@@ -106,7 +106,7 @@ class LdmatrixBytes(Op):
     def effects(self) -> tuple[Effect, ...]:
         results = (Defines(result, divergent=True) for result in self.results)
         rows = _SHAPES[self.shape][0] * self.count
-        return (Gathers(None, "E25"), Reads(self.row, lanes=rows), *results)
+        return (Gathers(None, "E25", whole=True), Reads(self.row, lanes=rows), *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -156,7 +156,7 @@ class StmatrixBytes(Op):
             yield f"1, 2 or 4 matrices are moved at once, not {self.count} (E25)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E25"), Writes(self.row, lanes=8 * self.count))
+        return (Gathers(None, "E25", whole=True), Writes(self.row, lanes=8 * self.count))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

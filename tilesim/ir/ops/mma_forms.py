@@ -89,7 +89,10 @@ class MmaGroups(Op):
             yield f"the results of mma.sync are of type {wanted} here (E24)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E24"), *(Defines(result, divergent=True) for result in self.d))
+        return (
+            Gathers(None, "E24", whole=True),
+            *(Defines(result, divergent=True) for result in self.d),
+        )
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -203,7 +206,10 @@ class MmaScaled(Op):
                 yield f"scales are held by one of {lanes}, of which there is no {lane} (E24)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E24"), *(Defines(result, divergent=True) for result in self.d))
+        return (
+            Gathers(None, "E24", whole=True),
+            *(Defines(result, divergent=True) for result in self.d),
+        )
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

@@ -195,7 +195,10 @@ class MmaSync(Op):
         return {"f64": f64, "f32": f32, "s32": s32, "f16": u32}[self.sum]
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E24"), *(Defines(result, divergent=True) for result in self.d))
+        return (
+            Gathers(None, "E24", whole=True),
+            *(Defines(result, divergent=True) for result in self.d),
+        )
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

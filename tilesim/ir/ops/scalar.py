@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from tilesim.ir.effects import Defines, Effect, Reads, Shuffles, Writes
+from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Shuffles, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
@@ -165,7 +165,11 @@ class Atomic(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle(Op):
-    """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask)."""
+    """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask).
+
+    The lanes of ``mask`` that have not exited execute it together; it orders nothing in memory
+    (E27). Without a mask it is of the lanes that execute it.
+    """
 
     mnemonic = "shfl.sync"
     data = frozenset({"value"})
@@ -174,7 +178,9 @@ class Shuffle(Op):
     value: Expr
     mode: Literal["idx", "up", "down", "bfly"]
     lane: Expr
+    mask: Expr | None = None
 
     def effects(self) -> tuple[Effect, ...]:
         shuffles = Shuffles(self.value, self.lane, self.mode)
-        return (shuffles, Defines(self.result, shuffles))
+        gathers = () if self.mask is None else (Gathers(self.mask, "E27"),)
+        return (*gathers, shuffles, Defines(self.result, shuffles))

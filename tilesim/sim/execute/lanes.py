@@ -18,6 +18,9 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import agreed, uniform
 from tilesim.sim.machine.misuse import BarrierError
 
+#: where all 32 lanes of a warp are asked for
+_WHOLE = "E15, F1, G4, G13"
+
 
 def require_converged(w: Warp, op: Op) -> None:
     """Aligned barriers need every live lane of the warp (E2, E8)."""
@@ -31,16 +34,16 @@ def require_converged(w: Warp, op: Op) -> None:
     )
 
 
-def gather_all(w: Warp, op: Op) -> None:
+def gather_all(w: Warp, op: Op, rule: str = _WHOLE) -> None:
     """All 32 lanes of a warp execute an instruction together (F1, G4, G13): ``.sync`` makes each of
     them wait for the others."""
     if w.mask != FULL:
-        require_whole_warp(w, op)
+        require_whole_warp(w, op, rule)
     if w.parts is not None:
         w.gather()
 
 
-def require_whole_warp(w: Warp, op: Op) -> None:
+def require_whole_warp(w: Warp, op: Op, rule: str = _WHOLE) -> None:
     """What all 32 lanes of a warp execute together, none of which has ended (F1, G4, G13)."""
     if w.mask == FULL:
         return
@@ -51,7 +54,7 @@ def require_whole_warp(w: Warp, op: Op) -> None:
         why = f"only {w.lanes} of its 32 lanes execute it"
     raise BarrierError(
         "participation",
-        f"{op.mnemonic} by {w}: {why} (E15, F1, G4, G13)",
+        f"{op.mnemonic} by {w}: {why} ({rule})",
         "execute it with the whole warp, outside the divergent region",
     )
 
@@ -80,7 +83,7 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     rule, mask_of = effect.rule, _mask(c, effect.mask)
     named = FULL if effect.mask is None else constant(effect.mask)
     if effect.whole:
-        return Act(lambda w: gather_all(w, op))
+        return Act(lambda w: gather_all(w, op, rule))
     if not effect.orders:
 
         def wait(w: Warp) -> None:

@@ -9,14 +9,17 @@ that all of them come to later: these would be one meeting ahead for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
+from tilesim.ir.kept import kept
+from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Blocked, Frame
 from tilesim.sim.machine.errors import FAULTS, Fault
 from tilesim.sim.machine.machine import Machine, Step, Warp
+from tilesim.sim.machine.misuse import BarrierError
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +27,7 @@ class Arrival:
     """Lanes of ``agent`` wait at ``op`` for the other lanes of ``mask``.
 
     ``anywhere``: these may execute another one like it. ``step`` is what they do together.
+    ``ends``: all that the others can do is to end.
     """
 
     agent: Warp
@@ -32,12 +36,14 @@ class Arrival:
     lanes: int
     step: Step
     anywhere: bool
+    ends: bool = False
 
     def fits(self, other: Arrival) -> bool:
         """Whether both wait for the same."""
         twin = self.agent.machine.plan.twin
         one, two = twin(self.op.number), twin(other.op.number)
         apart = self.anywhere and other.anywhere and _either(self.agent, one, two)
+        apart = apart and _kind(self.op) == _kind(other.op)
         return self.mask == other.mask and (one == two or apart)
 
     def __str__(self) -> str:
@@ -55,10 +61,14 @@ def assemble(w: Warp, op: Op, mask: int, step: Step) -> bool | None:
         w.regroup()
         return None
     missing = mask & w.live_mask & ~w.mask
-    if w.mask & ~mask or not missing or not _may_come(w, op, missing):
+    if w.mask & ~mask or not missing:
+        return step(w)
+    may_come = _may_come(w, op, missing)
+    if not may_come and not _may_end(w, missing):
         return step(w)
     origin = w.origin
-    origin.arrivals.append(Arrival(w, op, mask, w.mask, step, _meets(op)))
+    anywhere = _kind(op) is not None
+    origin.arrivals.append(Arrival(w, op, mask, w.mask, step, anywhere, ends=not may_come))
     _note(w, op, mask, "join")
     text = f"waits for lanes {missing:#x} of its warp to execute {op.mnemonic}"
     w.pc -= 1
@@ -82,6 +92,16 @@ def release(origin: Warp) -> None:
 def _together(origin: Warp, group: list[Arrival], union: int) -> None:
     """All lanes of ``union`` are here."""
     machine, last = origin.machine, group[-1].agent
+    if not _meets(last_op := group[-1].op):
+        twin = machine.plan.twin
+        other = next((a.op for a in group if twin(a.op.number) != twin(last_op.number)), None)
+        if other is not None:
+            raise BarrierError(
+                "unsupported",
+                f"{last_op.mnemonic} of {origin} by lanes that execute it at several places, "
+                f"{last_op.loc} and {other.loc}, is not modelled",
+                "let lanes come together before it",
+            )
     guarded = machine.plan.mir.code[last.pc].guard is not None
     if union == origin.live_mask and not guarded and len({a.agent.pc for a in group}) == 1:
         _merge(origin, [a.agent for a in group], last.pc)
@@ -122,20 +142,30 @@ def _merge(origin: Warp, agents: list[Warp], pc: int) -> None:
 def report_missing(machine: Machine) -> None:
     """At the end: lanes that wait for others of their warp, which do not come.
 
-    Nothing is said where somebody waits for something else, which may be what keeps them.
+    Nothing is said where somebody waits for something else, which may be what keeps them; unless
+    these are the others, which could only end.
 
     Raises:
         Stop: there were such lanes.
     """
     agents = [w for w in (*machine.warps, *machine.forks) if not w.exited and w.blocked is not None]
-    if any(not isinstance(w.blocked and w.blocked.on, Frame | Arrival) for w in agents):
-        return
+    kept = any(not isinstance(w.blocked and w.blocked.on, Frame | Arrival) for w in agents)
     for arrival in (a for w in machine.warps for a in w.arrivals):
+        # lanes that could only end wait for something else first, and not for lanes elsewhere
+        if kept and not (arrival.ends and _held_up(arrival, agents)):
+            continue
         arrival.agent.pc += 1
         try:
             arrival.step(arrival.agent)
         except FAULTS as fault:
             machine.fault(arrival.agent, fault)
+
+
+def _held_up(arrival: Arrival, agents: list[Warp]) -> bool:
+    """Whether lanes that are waited for wait themselves."""
+    origin = arrival.agent.origin
+    missing = arrival.mask & origin.live_mask & ~arrival.lanes
+    return any(a.origin is origin and a is not arrival.agent and a.mask & missing for a in agents)
 
 
 def _meets(op: Op) -> bool:
@@ -144,17 +174,40 @@ def _meets(op: Op) -> bool:
     return len(effects) == 1 and isinstance(effects[0], fx.Gathers) and effects[0].orders
 
 
+@kept
+def _kind(op: Op) -> tuple[object, ...] | None:
+    """What instructions have in common of which lanes may execute different ones, to wait for each
+    other: the same qualifiers (PTX 9.7.9.6, 9.7.13); None if all execute the same one."""
+    gathers = next((e for e in op.effects() if isinstance(e, fx.Gathers)), None)
+    if gathers is None or gathers.mask is None:
+        return None
+    if _meets(op):
+        return ("E11",)
+    qualifiers = {f.name: getattr(op, f.name) for f in fields(op) if f.name != "loc"}
+    plain = [(name, value) for name, value in qualifiers.items() if isinstance(value, str | bool)]
+    # a shuffle within parts of a warp is another operation than one of all, but not for PTX
+    return (gathers.rule, op.mnemonic if gathers.rule != "E27" else "", *sorted(plain))
+
+
 def ends_lanes(op: Op) -> bool:
     """Whether the lanes that execute an instruction end there."""
     return any(isinstance(effect, fx.Exits) for effect in op.effects())
 
 
+def ends_at(mir: Mir, meet: int) -> int:
+    """Where lanes have ended that come there: the end of the program, or where they ``meet``, if
+    they do nothing there but ``exit``, as at the one ``ret`` of a kernel."""
+    first = next((i for i in mir.code[meet:] if not isinstance(i.what, Join)), None)
+    what = None if first is None or first.guard is not None else first.what
+    return meet if isinstance(what, Op) and ends_lanes(what) else len(mir.code)
+
+
 def _alike(op: Op, other: Op) -> bool:
-    """Whether two meetings may be of the same lanes."""
-    (one,), two = op.effects(), other.effects()
-    if not _meets(other) or not isinstance(one, fx.Gathers) or not isinstance(two[0], fx.Gathers):
+    """Whether two instructions may be executed by lanes that wait for each other."""
+    if _kind(op) != _kind(other):
         return False
-    known = [None if e.mask is None else constant(e.mask) for e in (one, two[0])]
+    gathers = [e for o in (op, other) for e in o.effects() if isinstance(e, fx.Gathers)]
+    known = [None if e.mask is None else constant(e.mask) for e in gathers]
     return None in known or known[0] == known[1]
 
 
@@ -175,7 +228,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
     exits = (n for n, i in enumerate(code) if isinstance(i.what, Op) and ends_lanes(i.what))
     fitting = {n for n in exits if not graph.must_follow(op.number, n)}
     fitting |= {n for n in range(len(code)) if plan.twin(n) == plan.twin(op.number)}
-    if _meets(op):
+    if _kind(op) is not None:
         sites = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _alike(op, i.what))
         fitting |= {n for n in sites if _either(w, plan.twin(op.number), plan.twin(n))}
     places = set()
@@ -186,6 +239,21 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
             places |= {pc for pc, mask in frame.pending if mask & missing}
             places |= {frame.meet} if frame.mask & missing else set()
     return any(graph.reaches(place, number) for place in places for number in fitting)
+
+
+def _may_end(w: Warp, missing: int) -> bool:
+    """Whether lanes that are in another arm of a branch, behind which there is only the end, leave
+    from there: nobody waits for lanes that have ended (U22)."""
+    if w.parts is None:
+        return False
+    mir = w.machine.plan.mir
+    for agent in (w.origin, *(f for f in w.machine.forks if f.origin is w.origin)):
+        for frame in agent.frames:
+            lanes = agent.mask if agent is not w else 0
+            lanes |= sum(mask for _, mask in frame.pending)
+            if lanes & missing and ends_at(mir, frame.meet) == frame.meet:
+                return True
+    return False
 
 
 def _note(w: Warp, op: Op, mask: int, kind: str) -> None:

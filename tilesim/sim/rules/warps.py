@@ -57,16 +57,18 @@ DOCS = (
         "participation",
         "An instruction that a whole warp or warpgroup executes together was executed by a part "
         "of it.",
-        "`bar.*`, `barrier.cluster.*`, `elect.sync`, `bar.warp.sync` need every lane they name, "
+        "`bar.*`, `barrier.cluster.*` and all that has a mask of lanes (`shfl.sync`, `vote.sync`, "
+        "`match.sync`, `redux.sync`, `elect.sync`, `bar.warp.sync`) need every lane they name that "
+        "has not exited, "
         "`wgmma` and `setmaxnreg` all four warps of a warpgroup (warps 4g to 4g+3) with the same "
-        "operands, tile operations and accesses to tensor memory all 32 lanes of a warp; a shuffle "
-        "reads from lanes that execute it. Lanes that branched away or have exited, a role that "
+        "operands, tile operations, `mma.sync`, `ldmatrix` and accesses to tensor memory all 32 "
+        "lanes of a warp; a shuffle reads from lanes that execute it. Lanes that branched away or have exited, a role that "
         "holds three warps of a warpgroup, or a padding warp in the wrong branch break that. An "
         "instruction is known by its place in the program: two roles that execute two, be it "
         "through one helper, do not execute the same one. Between two `setmaxnreg` the warps of "
         "the warpgroup synchronise.",
         (BARRIER, WGMMA, REGISTERS),
-        ("D3", "E2", "E8", "E11", "E15", "F1", "F10", "G4", "G13", "U16", "U30"),
+        ("D3", "E2", "E8", "E11", "E15", "F1", "F10", "G4", "G13", "U16", "U22", "U30"),
         "Execute it outside the divergent region, in every warp of the warpgroup.",
         _PARTICIPATION,
         swap(_PARTICIPATION, ("    with k.if_(k.lane_id < 16):\n"
