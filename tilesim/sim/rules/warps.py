@@ -63,9 +63,9 @@ DOCS = (
         "`wgmma` and `setmaxnreg` all four warps of a warpgroup (warps 4g to 4g+3) with the same "
         "operands, tile operations, `mma.sync`, `ldmatrix` and accesses to tensor memory all 32 "
         "lanes of a warp; a shuffle reads from lanes that execute it. Lanes that branched "
-        "away or have exited, a role that holds three warps of a warpgroup, or a padding warp in the wrong branch break that. An "
-        "instruction is known by its place in the program: two roles that execute two, be it "
-        "through one helper, do not execute the same one. Between two `setmaxnreg` the warps of "
+        "away or have exited, a role that holds three warps of a warpgroup, or a padding warp in "
+        "the wrong branch break that. An instruction is known by its place in the program: two "
+        "roles that execute two, be it through one helper, do not execute the same one. Between two `setmaxnreg` the warps of "
         "the warpgroup synchronise.",
         (BARRIER, WGMMA, REGISTERS),
         ("D3", "E2", "E8", "E11", "E15", "F1", "F10", "G4", "G13", "U16", "U22", "U30"),
