@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.gpu import needs
 from tests.ptx import campaign
 from tilesim.checker import Report, check
+from tilesim.cli import main
 from tilesim.gpu.emit import Source, emit
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
@@ -31,15 +35,11 @@ AFTER_THE_RACE = {
     ),
 }  # fmt: skip
 LIMIT = timedelta(minutes=30)
+#: by verdict, what `tilesim check` exits with
+CODES = {"proved": 0, "exhausted": 0, "failed": 1, "bounded": 3}
 
 
-def readable(case: Case) -> bool:
-    """Whether a row is a program that is steered by no input, which PTX has not."""
-    kernel = case.kernel
-    return case.expected != "rejected" and kernel.name not in NOT_IN_PTX and kernel.inputs is None
-
-
-ROWS = [case for case in cases() if readable(case)]
+ROWS = [c for c in cases() if c.expected != "rejected" and c.kernel.name not in NOT_IN_PTX]
 
 
 def back(case: Case) -> tuple[Source, Report]:
@@ -47,39 +47,55 @@ def back(case: Case) -> tuple[Source, Report]:
     return source, check(campaign.back(source), strict=case.strict, time_limit=LIMIT)
 
 
-def places(report: Report, source: Source | None = None) -> set[tuple[str, frozenset[int]]]:
-    """Rules and lines of findings, in the kernel's own source."""
-    found = set()
-    for finding in report.findings:
-        lines = set()
-        for place in (participant.loc for participant in finding.participants):
-            own = place if source is None else source.loc(place.line)
-            lines.add(0 if own is None else own.line)
-        rule = OTHER_RULE.get(finding.rule, finding.rule)
-        found.add((rule, frozenset(lines)))
+def told(case: Case, folder: Path) -> dict[str, Any]:
+    """What a user is told who emits a row, and checks what has been written."""
+    ptx, launch = str(folder / "k.ptx"), str(folder / "k.json")
+    emitted = CliRunner().invoke(main, ["emit", case.target, "-o", ptx])
+    assert emitted.exit_code == 0, emitted.output
+    command = ["check", ptx, "--launch", launch, "--strict", case.strict, "--format", "json"]
+    checked = CliRunner().invoke(main, command)
+    (result,) = json.loads(checked.stdout)["results"]
+    assert checked.exit_code == CODES[result["verdict"]]
+    found: dict[str, Any] = result
     return found
 
 
-def compare(case: Case) -> None:
-    source, report = back(case)
-    name = str(case.target).partition("::")[2]
-    # PTX has more instructions to explore: the budget may end before all schedules are tried
-    enough = {"exhausted", "bounded"} if case.expected == "exhausted" else {case.expected}
-    assert report.verdict in enough, report.reasons
-    if case.expected == "failed":
-        program = case.kernel.build(**case.params)
-        own = places(check(program, strict=case.strict, time_limit=LIMIT))
-        read_back = places(report, source)
-        says, ptx_says = AFTER_THE_RACE.get(name, (set(), set()))
-        assert {rule for rule, _ in own - read_back} == says
-        assert {rule for rule, _ in read_back - own} == ptx_says
-        assert own & read_back
+def places(report: Report) -> set[tuple[str, frozenset[int]]]:
+    """Rules and lines of findings."""
+    return {
+        (OTHER_RULE.get(f.rule, f.rule), frozenset(p.loc.line for p in f.participants))
+        for f in report.findings
+    }
+
+
+def places_told(result: dict[str, Any], source: Source) -> set[tuple[str, frozenset[int]]]:
+    """Rules and lines of findings in what is emitted, as lines of the kernel's own source."""
+    found = set()
+    for finding in result["findings"]:
+        own = (source.loc(participant["line"]) for participant in finding["participants"])
+        lines = frozenset(0 if loc is None else loc.line for loc in own)
+        found.add((OTHER_RULE.get(finding["rule"], finding["rule"]), lines))
+    return found
 
 
 @needs.compiler
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: str(case.target))
-def test_all_rows_read_back(case: Case) -> None:
-    compare(case)
+def test_all_rows_read_back(case: Case, tmp_path: Path) -> None:
+    """By the command line, as a user does it, in the lines that the compiler gives."""
+    result = told(case, tmp_path)
+    name = str(case.target).partition("::")[2]
+    # PTX has more instructions to explore: the budget may end before all schedules are tried
+    enough = {"exhausted", "bounded"} if case.expected == "exhausted" else {case.expected}
+    assert result["verdict"] in enough, (result["reasons"], result["findings"])
+    if case.expected == "failed":
+        program = case.kernel.build(**case.params)
+        assert case.kernel.inputs is None
+        own = places(check(program, strict=case.strict, time_limit=LIMIT))
+        read_back = places_told(result, emit(program))
+        says, ptx_says = AFTER_THE_RACE.get(name, (set(), set()))
+        assert {rule for rule, _ in own - read_back} == says
+        assert {rule for rule, _ in read_back - own} == ptx_says
+        assert own & read_back
 
 
 @kernel(target="sm_100a", warps=2)

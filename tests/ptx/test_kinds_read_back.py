@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.gpu import needs
@@ -14,6 +14,9 @@ from tests.ptx import campaign
 from tilesim.checker import check
 from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.emit import emit
+from tilesim.ir.builder import Builder
+from tilesim.ir.kernel import kernel
+from tilesim.ir.types import f16, s16
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
 from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Contents, Map, Pointer
@@ -50,12 +53,32 @@ def test_groups_are_proved_where_they_end_within_the_data(
 ) -> None:
     """The launch says what the kernel reads: where the groups end. 128 rows is all there is."""
     source = emit(matmul_grouped.matmul.build(sizes=(70, 58), ctas=1, n=128, depth=64, stages=2))
-    ends = Contents("s32", tuple(accumulate(sizes)))
-    launch = describe(source)
-    params = tuple(
-        replace(p, contents=ends) if isinstance(p, Pointer) and p.name == "ends" else p
-        for p in launch.params
-    )
+    launch = describe(source, {"ends": np.cumsum(sizes), "A": np.ones((128, 64))})
+    known = [(p.name, p.contents) for p in launch.params if isinstance(p, Pointer) and p.contents]
+    assert known == [("ends", Contents("s32", tuple(accumulate(sizes))))]
     module = read(compile_ptx(source), "k.ptx")
-    mir = lower(module, module.entries[0], replace(launch, params=params))
-    assert check(mir).verdict == verdict
+    assert check(lower(module, module.entries[0], launch)).verdict == verdict
+
+
+@kernel(warps=1)
+def steered(k: Builder) -> None:
+    """Waits where the first element of a row says so, of two types; the second row has a gap."""
+    halves = k.tensor("halves", f16, (2, 3), strides=(4, 1))
+    words = k.tensor("words", s16, (2, 2), strides=(3, 1))
+    half, word, never = k.var("half", 0.0, f16), k.var("word", 0), k.mbarriers("never")
+    with k.one_thread():
+        k.mbarrier.init(never, 1)
+        k.mem.load(half, halves[1, 0])
+        k.mem.load(word, words[1, 0])
+        with k.if_((half > 1) | (word < 0)):
+            k.mbarrier.wait(never, 0)
+
+
+def test_what_steers_is_listed_as_it_lies_in_memory() -> None:
+    """Numbers that are no integers by their bytes, and zeros between rows."""
+    given = {"halves": np.array([[1, 2, 3], [4, 5, -6]]), "words": np.array([[1, -2], [3, 4]])}
+    launch = describe(emit(steered.build()), given)
+    halves, words = (p.contents for p in launch.params if isinstance(p, Pointer))
+    flat = np.array([1, 2, 3, 0, 4, 5, -6], np.float16)
+    assert halves == Contents("u8", tuple(flat.tobytes()))
+    assert words == Contents("s16", (1, -2, 0, 3, 4))

@@ -91,29 +91,79 @@ def test_what_one_warpgroup_alone_does_to_a_tile(moved: str) -> None:
     assert multiplied(body(ONCE, f"{moved} @%p2 bra E;\n", again, "E:\n")).rules == {"race"}
 
 
+#: a mask of a tile, by comparisons of numbers and of data: each predicate is set before its use
+MASK = (
+    "setp.gt.u32 %p3, %r11, {n}; selp.f32 %f5, 0fFF800000, %f5, %p3; "
+    "setp.lt.u32 %p4, %r11, 9; selp.f32 %f6, %f6, 0fFF800000, %p4; "
+    "setp.gt.f32 %p5, {of}, 0f00000000; selp.f32 %f7, 0fFF800000, %f7, %p5; "
+    "not.pred %p6, %p5; selp.f32 %f8, %f8, 0fFF800000, %p6;\n"
+)
+
+
+def test_a_mask_whose_predicates_are_set_one_by_one() -> None:
+    """A mask is a `selp` into each register, of a predicate that has been set in between."""
+    right = multiplied(body(LOADED, ONCE, MASK.format(n="5", of="%f1")))
+    assert right.verdict == "proved", right.findings
+    wrong = body(LOADED, ONCE, MASK.format(n="5", of="%f2"))
+    assert multiplied(wrong).rules == {"race"}
+    assert lines(multiplied(wrong)) == [wrong.count("\n") - 1]
+
+
+def test_a_mask_by_a_predicate_that_is_not_set() -> None:
+    """On another way to it the predicate is set."""
+    unset = MASK.replace("setp.lt.u32 %p4, %r11, 9; ", "")
+    jump = "setp.ge.u32 %p2, %r1, 1024; @!%p2 bra E;\nsetp.lt.u32 %p4, %r11, 9;\nE:\n"
+    text = body(LOADED, ONCE, jump, unset.format(n="5", of="%f1"))
+    wrong = multiplied(text)
+    assert wrong.rules == {"uninitialised-read"}
+    assert "%p4" in wrong.findings[0].message
+    assert lines(wrong) == [n for n, line in enumerate(text.split("\n")) if "%p4;" in line]
+
+
+def test_the_last_that_reads_a_register_counts() -> None:
+    """%f3 is the same in both warpgroups while it is read; what sets it to the own one's is not
+    made with the lg2 before, though another that reads it is made further up."""
+    text = body(
+        LOADED, "mov.f32 %f3, %f1;\n", ONCE,
+        "ex2.approx.f32 %f0, %f3; lg2.approx.f32 %f4, %f2; sin.approx.f32 %f5, %f3; "
+        "ex2.approx.f32 %f0, %f3; lg2.approx.f32 %f3, %f2;\n",
+    )  # fmt: skip
+    assert multiplied(text).verdict == "proved"
+    own = text.replace("sin.approx.f32 %f5, %f3", "sin.approx.f32 %f5, %f4")
+    assert multiplied(own).rules == {"race"}
+    assert lines(multiplied(own)) == [own.count("\n") - 1]
+
+
 def steps(rng: random.Random, count: int) -> str:
     """Instructions on one line, which compute with registers of the tile and others."""
     found = []
     for _ in range(count):
         target, one, other = rng.choice((*TILE, *PLAIN[2:])), *rng.choices(TILE + PLAIN, k=2)
+        predicate = rng.choice(("%p3", "%p4"))
         found.append(
             rng.choice((
                 f"mov.f32 {target}, {one};", f"mul.f32 {target}, {target}, {one};",
                 f"ex2.approx.f32 {target}, {one};", f"ex2.approx.f32 {target}, {target};",
                 f"fma.rn.f32 {target}, {one}, {other}, {target};", f"mov.f32 {target}, 0f00000000;",
+                f"setp.gt.f32 {predicate}, {one}, {other};", f"setp.gt.u32 {predicate}, %r11, 5;",
+                f"selp.f32 {target}, {target}, {one}, {predicate};",
+                f"@{predicate} mov.f32 {target}, {one};",
             ))
         )  # fmt: skip
     return " ".join(found) + "\n"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_proved_that_was_not_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two warpgroups, which compute the same but for some instructions, maybe."""
     rng = random.Random(seed)
     only = ("@%p2 bra E;\n", steps(rng, 2), "E:\n") if rng.random() < 0.3 else ()
-    start = "mov.f32 %f3, %f1; mov.f32 %f4, 0f3F800000;\n"
+    start = (
+        "mov.f32 %f3, %f1; mov.f32 %f4, 0f3F800000; setp.gt.f32 %p3, %f1, %f4; "
+        "setp.gt.u32 %p4, %r11, 7;\n"
+    )
     text = body(
-        LOADED, start, ONCE, steps(rng, 6), *only, steps(rng, 3), what=rng.choice(TILE + PLAIN[2:])
+        LOADED, start, ONCE, steps(rng, 9), *only, steps(rng, 4), what=rng.choice(TILE + PLAIN[2:])
     )
     together = multiplied(text)
     monkeypatch.setattr(Together, "add", apart)

@@ -14,7 +14,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ir.verify import diagnose
-from tilesim.loader import Given, load_one
+from tilesim.loader import Given, Target, load_one
 
 _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 
@@ -36,7 +36,8 @@ def command(target: str, output: Path | None, arch: str | None, given: Given) ->
     PTX and machine code need the compile extra, none of them a GPU.
     Exit: 0, 2 usage or input error.
     """
-    program = load_one(target, given).build()
+    found = load_one(target, given)
+    program = found.build()
     if arch is not None:
         program = _for(program, arch)
     if output is None:
@@ -44,7 +45,7 @@ def command(target: str, output: Path | None, arch: str | None, given: Given) ->
 
         sys.stdout.write(emit(program).text)
         return
-    _write(program, output)
+    _write(found, program, output)
 
 
 def _for(program: Program, arch: str) -> Program:
@@ -63,7 +64,8 @@ def _for(program: Program, arch: str) -> Program:
     return other
 
 
-def _write(program: Program, output: Path) -> None:
+def _write(found: Target, program: Program, output: Path) -> None:
+    """Writes ``program``, which is that of a target, maybe for another architecture."""
     if output.suffix not in _SUFFIXES:
         raise UsageError(f"cannot write {output}: its suffix is not one of {', '.join(_SUFFIXES)}")
     if output.suffix == ".tile":
@@ -73,5 +75,6 @@ def _write(program: Program, output: Path) -> None:
         return
     from tilesim.cli.gpu import write
 
+    inputs = found.own_inputs(program, seed=0) if output.suffix == ".ptx" else None
     with writing(output):
-        write(program, output)
+        write(program, output, inputs)

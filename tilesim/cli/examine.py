@@ -100,7 +100,7 @@ class Examination:
                 preemptions=self.preemptions,
                 jobs=self.jobs,
                 seed=self.seed,
-                inputs=own_inputs(target, program, self.seed),
+                inputs=target.own_inputs(program, self.seed),
                 frontier=frontier,
                 suggest=wanted,
                 skip=self.skip,
@@ -160,7 +160,7 @@ class Examination:
         """The report with what it shows of the failing schedule; its witness is written."""
         self.progress.show(f"reporting {target.id}")
         program = target.form()
-        own = own_inputs(target, program, self.seed)
+        own = target.own_inputs(program, self.seed)
         recording = _record(program, report.witness, own, self.strict, self.pictures)
         checked = _checked(target, program, report, recording)
         if self.witness_dir is None or report.witness is None:
@@ -210,7 +210,7 @@ class Replay:
         path, witness = self.path, self.witness
         require_parameters(target, witness, path)
         program = target.form()
-        own = own_inputs(target, program, self.seed)
+        own = target.own_inputs(program, self.seed)
         try:
             run = replay(program, witness, own)
             recording = _record(program, witness.to_dict(), own, witness.strict, self.pictures)
@@ -266,9 +266,3 @@ def reference(target: Target, program: Program | Mir, seed: int) -> dict[str, An
         "numbers": numbers,
         "same": lambda outputs: all(c.equal for c in compare(outputs, expected)),
     }
-
-
-def own_inputs(target: Target, program: Program | Mir, seed: int) -> dict[str, NDArray[Any]] | None:
-    """The inputs that the kernel itself supplies, because its control flow depends on them."""
-    own = target.kernel is not None and target.kernel.inputs is not None
-    return target.inputs(kernel_of(program), seed) if own else None

@@ -33,10 +33,11 @@ from tilesim.report.compare import compare
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")
 
 
-def write(program: Program, path: Path) -> None:
+def write(program: Program, path: Path, inputs: Arrays | None = None) -> None:
     """Writes CUDA C++ (``.cu``), PTX (``.ptx``) or machine code (``.cubin``), by suffix.
 
-    Beside PTX goes the description of its launch (``.json``).
+    Beside PTX goes the description of its launch (``.json``), with those of ``inputs`` that steer
+    the program.
 
     Raises:
         UsageError: the suffix is another one.
@@ -47,7 +48,7 @@ def write(program: Program, path: Path) -> None:
             path.write_text(source.text)
         case ".ptx":
             path.write_text(compile_ptx(source))
-            path.with_suffix(".json").write_text(dumps(describe(source)))
+            path.with_suffix(".json").write_text(dumps(describe(source, inputs)))
         case ".cubin":
             path.write_bytes(compile_cubin(source).cubin)
         case suffix:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
-from tilesim.cli.examine import own_inputs, read_witness, require_parameters
+from tilesim.cli.examine import read_witness, require_parameters
 from tilesim.cli.group import debugging, internal_failure, show_traceback
 from tilesim.cli.options import (
     FILE,
@@ -180,7 +180,7 @@ class _Runner:
         inputs = target.inputs(kernel_of(program), self.seed)
         computed: Run | None = None
         try:
-            run = replay(program, witness, own_inputs(target, program, self.seed))
+            run = replay(program, witness, target.own_inputs(program, self.seed))
             if target.ptx is None and all(f.rule != "deadlock" for f in run.findings):
                 computed = compute(program, witness, inputs)
         except UsageError as error:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
-from tilesim.cli.examine import own_inputs, read_witness, require_parameters
+from tilesim.cli.examine import read_witness, require_parameters
 from tilesim.cli.options import (
     FILE,
     Progress,
@@ -175,7 +175,7 @@ def _replayed(
     witness = read_witness(path)
     require_parameters(found, witness, path)
     try:
-        return retrace(program, witness, own_inputs(found, program, seed), limit=limit)
+        return retrace(program, witness, found.own_inputs(program, seed), limit=limit)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -91,6 +91,13 @@ class Target:
             for t in program.tensors
         }
 
+    def own_inputs(self, program: Program | Mir, seed: int) -> dict[str, NDArray[Any]] | None:
+        """The inputs that the kernel itself supplies, because its control flow depends on them;
+        None: it supplies none. Raises like `inputs`."""
+        if self.kernel is None or self.kernel.inputs is None:
+            return None
+        return self.inputs(program.kernel if isinstance(program, Mir) else program, seed)
+
     def expected(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
         """What the kernel's reference computes from ``inputs``; None without a reference.
 

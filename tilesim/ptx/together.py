@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
-from tilesim.ir.dataflow import mentions_of, registers_set
+from tilesim.ir.dataflow import mentioned, mentions_of, registers_set
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.mir import Instruction
 from tilesim.ir.op import Computation, Op
@@ -56,8 +56,8 @@ class Together:
     def _append(self, op: Op, instruction: Instruction) -> None:
         if self._begun:
             number, (tested, used, _) = len(self.code), mentions_of(instruction)
-            self._read.update(dict.fromkeys(tested | used, number))
-            self._set.update({var.name: number for var in registers_set(op)})
+            _note(self._read, tested | used, number)
+            _note(self._set, (var.name for var in registers_set(op)), number)
         self.code.append(instruction)
 
     def _data(self, data: Data, instruction: Instruction) -> None:
@@ -66,8 +66,8 @@ class Together:
         begun = self._begun.get(key)
         if begun is not None and self._may_join(begun.number, data):
             begun.join(data)
-            self._read.update(dict.fromkeys(_names(data.sources), begun.number))
-            self._set.update(dict.fromkeys(_names(data.results), begun.number))
+            _note(self._read, _mentioned(data.sources), begun.number)
+            _note(self._set, (var.name for var in data.results), begun.number)
             return
         if begun is not None:
             begun.put_into(self.code)
@@ -75,8 +75,9 @@ class Together:
         self._append(data, instruction)
 
     def _may_join(self, number: int, data: Data) -> bool:
-        """Whether this may be computed by an instruction before it already: nothing has set what
-        it works on in between, or named what it sets.
+        """Whether this may be computed by instruction ``number``, before it, already: all registers
+        that its operands are made of are set there as they are here, and nothing in between sets
+        or reads what it sets.
 
         One that sets a register of a tile may follow another that does, though it may work on what
         that one has set: the two together make the same of the same.
@@ -87,7 +88,9 @@ class Together:
             self._set.get(name, -1) <= number and self._read.get(name, -1) <= number
             for name in results
         ) and all(
-            self._set.get(name, -1) < number for name in _names(data.sources) if name not in of_tile
+            self._set.get(name, -1) < number
+            for name in _mentioned(data.sources)
+            if name not in of_tile
         )
 
 
@@ -122,5 +125,12 @@ class _Begun:
         code[self.number] = replace(old, what=what, left_out=more)
 
 
-def _names(exprs: Iterable[Expr]) -> Iterable[str]:
-    return (expr.name for expr in exprs if isinstance(expr, Var))
+def _mentioned(operands: Iterable[Expr]) -> frozenset[str]:
+    """The registers that operands are made of: one may be an expression."""
+    return frozenset[str]().union(*map(mentioned, operands))
+
+
+def _note(places: dict[str, int], names: Iterable[str], number: int) -> None:
+    """Each of ``names`` is set, or read, at ``number``; the last place is what counts."""
+    for name in names:
+        places[name] = max(number, places.get(name, -1))
