@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.lanes import Value, apply, gathered
+from tilesim.ptx.many import apply_many
 
 
 def f32(value: float) -> int:
@@ -176,6 +178,33 @@ def test_lanes_compute_what_each_of_them_computes(opcode: str, data: st.DataObje
         wanted = found.function(*sources)
         results = [r if isinstance(r, int) else int(r[lane]) for r in got if r is not None]
         assert tuple(results) == (wanted if isinstance(wanted, tuple) else (wanted,))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(OPCODES), st.data())
+def test_warps_at_once_compute_what_each_lane_computes(opcode: str, data: st.DataObject) -> None:
+    """Numbers give numbers, also a comparison of two; arrays, what their shapes broadcast to."""
+    found = operation(opcode)
+    assert found is not None
+    shapes = data.draw(st.lists(st.sampled_from([(), (), (3, 1), (3, 32), (32,)]),
+                                min_size=len(found.sources), max_size=len(found.sources)))  # fmt: skip
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    values: list[Any] = []
+    for shape in shapes:
+        drawn = data.draw(st.integers(-(1 << 63), M64) | st.sampled_from([0, 1, 1 << 63, M64]))
+        numbers = rng.integers(-(1 << 63), (1 << 63) - 1, shape, dtype=np.int64)
+        values.append(numbers if shape else drawn)
+    got = apply_many(found, tuple(values))
+    if got is None:
+        return
+    whole = np.broadcast_shapes(*shapes)
+    for index in np.ndindex(whole):
+        own = [v if isinstance(v, int) else int(np.broadcast_to(v, whole)[index]) for v in values]
+        cut = [v & (1 << width) - 1 for v, width in zip(own, found.sources, strict=True)]
+        wanted = found.function(*cut)
+        assert all(type(r) is int if not whole else np.shape(r) in (whole, ()) for r in got)
+        results = tuple(int(np.broadcast_to(r, whole)[index]) for r in got)
+        assert results == (wanted if isinstance(wanted, tuple) else (wanted,))
 
 
 def test_something_unknown_stays_unknown_unless_the_rest_decides() -> None:

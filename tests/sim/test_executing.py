@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 
 import tilesim as ts
+from tests.ptx.test_check import program as ptx
 from tilesim import Builder, Program, any_of, simulate
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.types import DType
+from tilesim.ptx.integers import COMPARE
+from tilesim.ptx.launch import Pointer, Scalar
+from tilesim.ptx.syntax import WIDTH
 
 WARPS = 6
 LANES = 32
@@ -84,6 +88,80 @@ def test_branches_over_the_numbers_of_threads_tell_who_comes(
     cond: Cond, there: Warps, elsewhere: Warps
 ) -> None:
     assert behind(cond) == (there, elsewhere)
+
+
+def arms(compare: str, value: int, kind: str, *, warps: int = 2) -> tuple[Warps, Warps]:
+    """The warps that may come behind a branch that PTX takes on a scalar, and elsewhere."""
+    wide = WIDTH[kind]
+    held = max(wide, 16)
+    letter = {16: "h", 32: "r", 64: "rd"}[held]
+    mir = ptx(
+        f".reg .b16 %h<9>; ld.param.u64 %rd9, [c]; ld.param.{kind} %{letter}1, [n]; mov.u32 %r2, %tid.x;"
+        f"cvt.u{held}.u32 %{letter}3, %r2;\n{compare.format(s=f'%{letter}1', t=f'%{letter}3')}\n"
+        "@%p1 bra L; st.global.u32 [%rd9], 1; bra M;\nL: st.global.u32 [%rd9+4], 1;\nM:",
+        warps=warps, params=(".param .u64 c", f".param .{kind} n"),
+        values=(Pointer("c", 64), Scalar("n", kind, value)),
+    )  # fmt: skip
+    elsewhere, there = (w for n, w in enumerate(executing(mir))
+                        if isinstance(mir.code[n].what, Store))  # fmt: skip
+    return there, elsewhere
+
+
+@pytest.mark.parametrize(
+    ("compare", "value", "kind", "there", "elsewhere"),
+    [
+        # one number for all threads, of 64 bits with and without a sign, against another one
+        ("setp.ge.u64 %p1, {s}, 1;", 2, "u64", (0, 1), (0, 1)),
+        ("setp.ge.u64 %p1, {s}, 1;", (1 << 63) + 5, "u64", (0, 1), (0, 1)),
+        ("setp.lt.s64 %p1, {s}, 0;", (1 << 63) + 5, "u64", (0, 1), (0, 1)),
+        ("setp.eq.s64 %p1|%p2, {s}, 0;", -1, "s64", (0, 1), (0, 1)),
+        # against the thread's number
+        ("setp.gt.u64 %p1, {s}, {t};", 32, "u64", (0,), (1,)),
+        ("setp.gt.s32 %p1, {s}, {t};", 32, "s32", (0,), (1,)),
+        ("setp.gt.u16 %p1, {s}, {t};", 32, "u16", (0,), (1,)),
+        ("setp.gt.s16 %p1, {s}, {t};", 32, "u8", (0,), (1,)),
+    ],
+)  # fmt: skip
+def test_a_branch_of_ptx_on_a_number_of_all_threads(
+    compare: str, value: int, kind: str, there: Warps, elsewhere: Warps
+) -> None:
+    """Such a comparison of 64 bits, which threads and warps share, was an internal error."""
+    assert arms(compare, value, kind) == (there, elsewhere)
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"]),
+    st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]),
+    st.sampled_from("us"),
+    st.data(),
+)
+def test_a_branch_of_ptx_sends_no_warp_where_it_is_not_expected(
+    kind: str, relation: str, sign: str, data: st.DataObject
+) -> None:
+    """By the definition: of all threads, the scalar as the load extends it, the comparison's
+    signs."""
+    bits = WIDTH[kind]
+    low = -(1 << bits - 1) if kind[0] == "s" else 0
+    high = (1 << bits - 1) - 1 if kind[0] == "s" else (1 << bits) - 1
+    edges = [n for n in (0, 1, 31, 32, 40, 63, 64, low, high, 1 << bits - 1) if low <= n <= high]
+    value = data.draw(st.sampled_from(edges) | st.integers(low, high))
+    held = max(bits, 16)
+    other = data.draw(st.sampled_from(["{t}", "1", "40", "{s}"]))
+    there, elsewhere = arms(
+        f"setp.{relation}.{sign}{held} %p1, {{s}}, {other};", value, kind, warps=2
+    )
+
+    def read(number: int) -> int:
+        number &= (1 << held) - 1
+        return number - (1 << held) if sign == "s" and number >> held - 1 else number
+
+    def takes(thread: int) -> bool:
+        right = {"{t}": thread, "{s}": value}.get(other)
+        return COMPARE[relation](read(value), read(int(other) if right is None else right))
+
+    assert {t // LANES for t in range(2 * LANES) if takes(t)} <= {*there}
+    assert {t // LANES for t in range(2 * LANES) if not takes(t)} <= {*elsewhere}
 
 
 def test_who_has_ended_does_not_come() -> None:

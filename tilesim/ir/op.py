@@ -224,7 +224,8 @@ class Computation(Op):
         """The same for many warps at once; None if that has to be computed warp by warp.
 
         Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.sim.sums.Sums`;
-        results are numbers that hold for all of them, or arrays (warps, 32).
+        results are numbers that hold for all of them if all operands do, else arrays of the shape
+        to which operands broadcast.
         """
         return None
 

@@ -187,8 +187,7 @@ def _compare(operation: Operation, *values: int | Array) -> tuple[Array, ...] | 
         holds = _RELATIONS[name](_signed(a, width), _signed(b, width))
     else:
         holds = _RELATIONS[name](_word(a), _word(b))
-    spread_out = holds if np.ndim(holds) > 1 else np.broadcast_to(holds, LANES)
-    true = spread_out.astype(np.uint64)
+    true = holds.astype(np.uint64)
     results = (true, true ^ _ONE)
     if len(values) == 2:
         return results

@@ -8,15 +8,18 @@ import numpy as np
 
 from tilesim.ir.array_operators import ARRAY_BINARY
 from tilesim.ptx.arithmetic import Operation
-from tilesim.ptx.lanes import FAST, cut
+from tilesim.ptx.lanes import FAST, apply, cut
 from tilesim.sim.sums import Sums, combined
 
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 def apply_many(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The results, each a number or an array (warps, 32) or (warps, 1); None if they have to be
-    computed one by one. For operands see `tilesim.ir.op.Computation.compute_many`."""
+    """The results, numbers if all operands are, else arrays of the shape to which operands
+    broadcast; None if they have to be computed one by one. For operands see
+    `tilesim.ir.op.Computation.compute_many`."""
+    if all(type(value) is int for value in values):
+        return apply(operation, values)
     if operation.name == "setp" and len(values) == 2:
         decided = _compared(operation, values[0], values[1])
         if decided is not None:
