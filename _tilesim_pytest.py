@@ -94,7 +94,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.fixturenames.append("tilesim_report")
     chosen = list(_combinations(marker.kwargs.get("params", {})))
     if chosen != [{}]:
-        ids = ["-".join(f"{name}={value}" for name, value in c.items()) for c in chosen]
+        ids = ["-".join(f"{name}={_shown(value)}" for name, value in c.items()) for c in chosen]
         metafunc.parametrize("tilesim_report", chosen, ids=ids, indirect=True)
 
 
@@ -117,6 +117,12 @@ def _subject(marker: pytest.Mark) -> Kernel | Program:
     if params and isinstance(subject, Program):
         raise pytest.UsageError(f"{subject.name} is a finished program, it has no parameters")
     return subject
+
+
+def _shown(value: object) -> str:
+    """A value in the name of a test, which is the same in every process (pytest-xdist)."""
+    text = str(value)
+    return getattr(value, "__name__", type(value).__name__) if " at 0x" in text else text
 
 
 def _combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

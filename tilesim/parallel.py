@@ -1,7 +1,9 @@
 """Work spread over processes or a distributed engine: tasks in, results out, an interrupt kept.
 
 A task is plain data and working on it a pure function, so any `concurrent.futures` executor will
-do, and a lost worker loses nothing but the tasks it was busy with, which are tried again.
+do, and a lost worker loses nothing but the tasks it was busy with, which are tried again. What goes
+from one process to another are bytes, which are made and read where an error is one of this task:
+those of an executor end it with all that it was busy with.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ _PATIENCE_SECONDS = 60.0
 #: how long a scheduler may take to answer
 _CONNECT_SECONDS = 10.0
 MAX_JOBS = 512
+#: why a task is lost of which processes die
+DIES = "the worker process dies on it"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,16 +79,44 @@ class Serial:
         return future
 
 
+class NotData(Exception):
+    """A task, or what came of it, is nothing that another process can be sent."""
+
+
+def packed(what: str, value: object) -> bytes:
+    """A value as bytes.
+
+    Raises:
+        NotData: it has no such form: a function inside of another one, an open file.
+    """
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        raise NotData(f"{what} cannot be sent: {type(error).__name__}: {error}") from error
+
+
+def unpacked(what: str, data: bytes) -> Any:
+    """The value again.
+
+    Raises:
+        NotData: this process lacks what it is made of: a class of the user's file.
+    """
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise NotData(f"{what} cannot be read: {type(error).__name__}: {error}") from error
+
+
 @dataclass(frozen=True)
 class _Sent(Generic[T, R]):
-    """A function as a process works with it: what it raises gets back to the parent, where one that
-    cannot be unpickled looks like the death of the process."""
+    """A function as a process works with it, from bytes to bytes: what it raises gets back to the
+    parent, where one that cannot be unpickled looks like the death of the process."""
 
     function: Callable[[T], R]
 
-    def __call__(self, task: T, /) -> R:
+    def __call__(self, task: bytes, /) -> bytes:
         try:
-            return self.function(task)
+            return packed("what came of it", self.function(unpacked("the task", task)))
         except Exception as error:
             if _travels(error):
                 raise
@@ -100,10 +132,10 @@ def _travels(error: Exception) -> bool:
 
 
 def _is_death(executor: Executor, error: BaseException) -> bool:
-    """Whether it was the worker that failed, and not what it worked on: the process has died or
-    there was no memory. Of a cluster nobody can tell."""
-    return not isinstance(executor, ProcessPoolExecutor) or isinstance(
-        error, BrokenExecutor | MemoryError
+    """Whether it was the worker that failed, and not what it worked on: the process has died, was
+    ended by the task, or there was no memory. Of a cluster nobody can tell."""
+    return not isinstance(executor, ProcessPoolExecutor) or (
+        isinstance(error, BrokenExecutor | MemoryError) or not isinstance(error, Exception)
     )
 
 
@@ -250,14 +282,15 @@ def work(
     *,
     workers: int = 1,
     seconds: float | None = None,
-    lost: Callable[[T], R],
+    lost: Callable[[T, str], R],
     on_result: Callable[[R], None],
 ) -> bool:
     """Works on ``tasks`` until they end, ``seconds`` have passed, or the user interrupts.
 
     ``function`` must be importable by name. ``on_result`` gets results in the order in which they
-    are ready; ``lost`` makes one for a task during which worker processes die again and again.
-    Returns False if the user interrupted.
+    are ready; ``lost`` makes one for a task that has none, and gets why: `DIES`, where worker
+    processes die of it again and again, or that it, or what came of it, is no data. The other tasks
+    go on. Returns False if the user interrupted.
 
     Raises:
         WorkersLost: a cluster has had no worker for a minute, or has cancelled its tasks.
@@ -282,7 +315,7 @@ class _Runner(Generic[T, R]):
         tasks: Iterator[T],
         workers: int,
         seconds: float | None,
-        lost: Callable[[T], R],
+        lost: Callable[[T, str], R],
         on_result: Callable[[R], None],
     ) -> None:
         self._function = function
@@ -307,15 +340,14 @@ class _Runner(Generic[T, R]):
             self._drive(executor)
 
     def _drive(self, executor: Executor) -> None:
-        running: dict[Future[R], T] = {}
-        function = self._function if isinstance(executor, Serial) else _Sent(self._function)
+        running: dict[Future[Any], T] = {}
         self._alive = monotonic()
         try:
             while not self.finished:
                 alone = bool(self._suspects) and not running
                 room = 1 if alone else 0 if self._suspects else self._window - len(running)
                 for task in islice(self._next(), max(0, room)):
-                    running[executor.submit(function, task)] = task
+                    self._submit(executor, task, running)
                 self.finished = not running
                 broken = self._wait(executor, running, alone=alone)
                 if broken and isinstance(executor, ProcessPoolExecutor):
@@ -326,9 +358,21 @@ class _Runner(Generic[T, R]):
                 future.cancel()
             raise
 
-    def _wait(self, executor: Executor, running: dict[Future[R], T], *, alone: bool) -> bool:
+    def _submit(self, executor: Executor, task: T, running: dict[Future[Any], T]) -> None:
+        """Gives a task to the executor, here as it is, elsewhere as bytes."""
+        if isinstance(executor, Serial):
+            running[executor.submit(self._function, task)] = task
+            return
+        try:
+            data = packed("the task", task)
+        except NotData as error:
+            self._on_result(self._lost(task, str(error)))
+            return
+        running[executor.submit(_Sent(self._function), data)] = task
+
+    def _wait(self, executor: Executor, running: dict[Future[Any], T], *, alone: bool) -> bool:
         """Collects what has finished; True if a worker died."""
-        done: set[Future[R]] = set()
+        done: set[Future[Any]] = set()
         while running and not done and not self._expired():
             self._interrupts.pending()
             done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -347,27 +391,48 @@ class _Runner(Generic[T, R]):
                 continue
             error = future.exception()
             if error is None:
-                self._on_result(future.result())
+                try:
+                    result = self._result(executor, future)
+                except NotData as unread:
+                    error = unread
+                else:
+                    self._on_result(result)
+                    continue
+            if isinstance(error, NotData):
+                self._on_result(self._lost(task, str(error)))
                 continue
             if not _is_death(executor, error):
                 raise error
             died = True
             if alone:
-                self._on_result(self._lost(task))
+                self._on_result(self._lost(task, DIES))
             else:
                 self._suspects.append(task)
         if any(future.cancelled() for future in ends):
             raise WorkersLost("the cluster has cancelled its work: the scheduler is gone")
         return died
 
-    def _watch(self, cluster: Cluster, running: dict[Future[R], T], *, alone: bool) -> None:
+    @staticmethod
+    def _result(executor: Executor, future: Future[Any]) -> R:
+        """What a task has come to.
+
+        Raises:
+            NotData: this process cannot read it.
+        """
+        found = future.result()
+        if not isinstance(executor, Serial):
+            found = unpacked("what came of it", found)
+        result: R = found
+        return result
+
+    def _watch(self, cluster: Cluster, running: dict[Future[Any], T], *, alone: bool) -> None:
         """Gives up on a cluster that stays without workers."""
         if cluster.workers():
             self._alive = monotonic()
         elif monotonic() - self._alive > _PATIENCE_SECONDS:
             if alone:
                 (task,) = running.values()
-                self._on_result(self._lost(task))
+                self._on_result(self._lost(task, DIES))
             raise WorkersLost(f"the cluster has had no worker for {_PATIENCE_SECONDS:g} seconds")
 
     def _next(self) -> Iterator[T]:

@@ -259,8 +259,7 @@ def retrace(
         return recorders[-1]
 
     run = watched(simulation, parsed, inputs or {}, trace)
-    timelines = (recorder.timeline() for recorder in recorders)
-    return Recording(run, tuple(t for t in timelines if t is not None))
+    return Recording.of(run, (recorder.timeline() for recorder in recorders))
 
 
 def watched(

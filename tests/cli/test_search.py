@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tilesim.checker import Report
-from tilesim.search.sampling import Batch
 from tilesim.sim.schedule import ChoiceEnvironment
 
 from . import kernels
@@ -216,7 +215,7 @@ def test_any_number_of_jobs_gives_the_same_bytes(
 class Dying:
     """An executor whose workers die at once."""
 
-    def submit(self, function: object, task: Batch, /) -> Future[Any]:
+    def submit(self, function: object, task: bytes, /) -> Future[Any]:
         future: Future[Any] = Future()
         future.set_exception(RuntimeError("worker lost"))
         return future
@@ -239,7 +238,7 @@ class Interrupted:
     def __init__(self) -> None:
         self.done = 0
 
-    def submit(self, function: Any, task: Batch, /) -> Future[Any]:
+    def submit(self, function: Any, task: bytes, /) -> Future[Any]:
         if self.done == 2:
             raise KeyboardInterrupt
         self.done += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -16,14 +17,13 @@ from click.testing import CliRunner, Result
 from tilesim.cli import main
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Settings
-from tilesim.parallel import Cluster
+from tilesim.parallel import DIES, Cluster
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 RING = f"{Path(__file__).with_name('kernels.py')}::ring"
 CASES = [Case(i, RING, (("trips", 1),), Settings(), i) for i in range(6)]
-DIES = "the worker process dies on this case"
 
 
 @dataclass
@@ -49,9 +49,11 @@ class StandIn:
 
     def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
         """Keeps the case for later."""
-        assert isinstance(task, Case)
+        assert isinstance(task, bytes)
+        case = pickle.loads(task)
+        assert isinstance(case, Case)
         future: Future[R] = Future()
-        self.sent.append((future, lambda: function(task), task.number))
+        self.sent.append((future, lambda: function(task), case.number))
         self.alone = {number: len(self.sent) == 1 for _, _, number in self.sent}
         return future
 

@@ -17,7 +17,7 @@ import tilesim
 from tilesim.cli import main
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings
-from tilesim.parallel import distributed
+from tilesim.parallel import DIES, distributed
 
 from .dask_worker import serve
 
@@ -121,7 +121,7 @@ def _a_case_that_kills_costs_only_itself(address: str) -> None:
     cases = [Case(i, f"{KERNELS}::deadly", p, Settings(), i) for i, p in enumerate(params)]
     done = campaign.run(cases, distributed(address), workers=WORKERS)
     assert [o.verdict for o in done.sorted()] == ["proved", "error", "proved", "proved"]
-    assert done.sorted()[1].message == "the worker process dies on this case"
+    assert done.sorted()[1].message == DIES
     assert not done.stopped
 
 

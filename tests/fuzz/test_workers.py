@@ -37,7 +37,12 @@ def done(*tasks: int) -> list[int]:
     """What two processes make of tasks."""
     results: list[int] = []
     assert work(
-        halved, tasks, processes(2), workers=2, lost=lambda _: LOST, on_result=results.append
+        halved,
+        tasks,
+        processes(2),
+        workers=2,
+        lost=lambda _task, _reason: LOST,
+        on_result=results.append,
     )
     return sorted(results)
 

@@ -69,6 +69,13 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_
 
 
+RING_WITH_A_NOTE = """
+@ts.kernel(warps=5)
+def noted(k, *, stages=2, trips=3, arrivals=1, note=None):
+    ring.function(k, stages=stages, trips=trips, arrivals=arrivals)
+
+"""
+
 FAMILY = """
 @mark.check(ring, params={"stages": [1, 2], "trips": [0, 1, 3], "arrivals": ARRIVALS})
 def test_ring(): ...
@@ -230,6 +237,14 @@ def test_under_xdist(run: Run) -> None:
     pytest.importorskip("xdist")
     result = run(FAMILY.replace("ARRIVALS", "[1, 2]"), "-n1")
     result.assert_outcomes(passed=8, failed=4)
+
+
+def test_values_without_a_name_under_xdist(run: Run) -> None:
+    """All processes have to have the same tests, and an address in a name is another in each."""
+    pytest.importorskip("xdist")
+    tests = FAMILY.replace('"arrivals": ARRIVALS', '"arrivals": [1], "note": [lambda: 1, object()]')
+    named = tests.replace("@mark", RING_WITH_A_NOTE + "@mark").replace("ring,", "noted,")
+    run(named, "-n2").assert_outcomes(passed=12)
 
 
 def test_start_up_does_not_import_tilesim() -> None:

@@ -498,7 +498,7 @@ def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_i
     assert found.rules == {"deadlock"}
     assert found.witness is not None
     # a recording has no moves to which the parting could belong
-    assert {f.rule for f in retrace(loaded, found.witness).run.findings} == {"deadlock"}
+    assert {f.rule for f in retrace(loaded, found.witness).findings} == {"deadlock"}
 
 
 def test_an_address_that_a_lane_hands_to_the_others_is_one_of_what_is_declared() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tilesim as ts
 from tilesim.checker import check
+from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked
 from tilesim.sim.record import record
 from tilesim.witness import retrace
@@ -114,7 +115,9 @@ def checked(name: str, **params: object) -> Checked:
     report = check(program)
     witness = report.witness
     recording = record(program) if witness is None else retrace(program, witness)
-    return Checked(f"kernels.py::{name}", program.target.name, report, "", program, recording)
+    return Checked(
+        f"kernels.py::{name}", program.target.name, report, "", drawn(program), recording
+    )
 
 
 def line(text: str, after: str = "") -> int:

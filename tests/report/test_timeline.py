@@ -42,8 +42,8 @@ def events(recording: Recording, name: str = "kernel") -> list[dict[str, Any]]:
 
 def test_recording_changes_nothing(gemm: Recording) -> None:
     plain = simulate(matmul_v5.matmul.build(), numbers=False)
-    assert gemm.run.findings == plain.findings == ()
-    assert gemm.run.stats == plain.stats
+    assert gemm.findings == plain.findings == ()
+    assert gemm.stats == plain.stats
 
 
 def test_tracks_are_warps_by_role_then_engines(timeline: Timeline) -> None:
@@ -138,7 +138,7 @@ def test_limit_bounds_the_recording() -> None:
     assert cut.timelines[0].truncated
     assert len(cut.timelines[0].slices) + len(cut.timelines[0].points) < 60
     assert any(e["ph"] == "i" and "limit" in e["name"] for e in events(cut))
-    assert cut.run.stats == record(pipeline.build()).run.stats
+    assert cut.stats == record(pipeline.build()).stats
 
 
 def test_a_cluster_that_waits_for_itself_only_is_recorded_alone() -> None:

@@ -96,8 +96,9 @@ def arms(compare: str, value: int, kind: str, *, warps: int = 2) -> tuple[Warps,
     held = max(wide, 16)
     letter = {16: "h", 32: "r", 64: "rd"}[held]
     mir = ptx(
-        f".reg .b16 %h<9>; ld.param.u64 %rd9, [c]; ld.param.{kind} %{letter}1, [n]; mov.u32 %r2, %tid.x;"
-        f"cvt.u{held}.u32 %{letter}3, %r2;\n{compare.format(s=f'%{letter}1', t=f'%{letter}3')}\n"
+        ".reg .b16 %h<9>; ld.param.u64 %rd9, [c]; mov.u32 %r2, %tid.x;"
+        f"ld.param.{kind} %{letter}1, [n]; cvt.u{held}.u32 %{letter}3, %r2;"
+        f"\n{compare.format(s=f'%{letter}1', t=f'%{letter}3')}\n"
         "@%p1 bra L; st.global.u32 [%rd9], 1; bra M;\nL: st.global.u32 [%rd9+4], 1;\nM:",
         warps=warps, params=(".param .u64 c", f".param .{kind} n"),
         values=(Pointer("c", 64), Scalar("n", kind, value)),

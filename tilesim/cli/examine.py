@@ -26,6 +26,7 @@ from tilesim.loader.ptx import Scalars
 from tilesim.ptx.names import short
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
+from tilesim.report.html.diagram import drawn
 from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
 from tilesim.search.values import Values
@@ -35,8 +36,6 @@ from tilesim.witness import MAX_TEXT, Witness, replay, retrace
 from tilesim.witness import load as load_witness
 
 Frontier = Mapping[str, Any]
-#: checks a kernel; an exploration that an earlier check left goes on
-Examine = Callable[[Target, Frontier | None], Checked]
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class Examination:
         program = target.form()
         own = target.own_inputs(program, self.seed)
         recording = _record(program, report.witness, own, self.strict, self.pictures)
-        checked = _checked(target, program, report, recording)
+        checked = _checked(target, program, report, recording, self.pictures)
         if self.witness_dir is None or report.witness is None:
             return checked
         name = re.sub(r"[^A-Za-z0-9.=-]+", "_", target.id).strip("_")
@@ -222,7 +221,11 @@ class Replay:
         verdict: Literal["failed", "bounded"] = "failed" if run.findings else "bounded"
         name = kernel_of(program).name
         report = Report(name, verdict, covers, run.findings, reasons, None, stats)
-        return _checked(target, program, report, recording)
+        return _checked(target, program, report, recording, self.pictures)
+
+
+#: checks a kernel; an exploration that an earlier check left goes on. As data it goes to workers
+Examine = Examination | Replay
 
 
 def require_parameters(target: Target, witness: Witness, path: Path) -> None:
@@ -248,11 +251,12 @@ def read_witness(path: Path) -> Witness:
 
 
 def _checked(
-    target: Target, program: Program | Mir, report: Report, recording: Recording | None
-) -> Checked:
+    target: Target, program: Program | Mir, report: Report, recording: Recording | None,
+    pictures: bool,
+) -> Checked:  # fmt: skip
     """The result; only a program with a tree has a diagram."""
-    tree = program if isinstance(program, Program) else None
-    return Checked(target.id, kernel_of(program).target.name, report, "", tree, recording)
+    diagram = drawn(program) if pictures and isinstance(program, Program) else ""
+    return Checked(target.id, kernel_of(program).target.name, report, "", diagram, recording)
 
 
 def reference(target: Target, program: Program | Mir, seed: int) -> dict[str, Any]:

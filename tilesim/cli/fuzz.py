@@ -45,6 +45,7 @@ from tilesim.fuzz.cases import (
     every_mutant,
     generate,
     kernel_of,
+    plain,
     shrink,
     space,
 )
@@ -138,7 +139,8 @@ def command(
         kernel = kernel_of(target)
         domain = space(kernel, params)
         if every:
-            domain |= {n: (v,) for n, v in kernel.params.items() if n not in params}
+            rest = {n: v for n, v in kernel.params.items() if n not in params}
+            domain |= {n: (v,) for n, v in rest.items() if plain(v)}
             stream = every_mutant(target, (), settings, seed, domain)
         else:
             stream = generate(target, domain, settings, seed, mutate=mutate)

@@ -15,14 +15,13 @@ from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageErr
 from tilesim.files import withheld
 from tilesim.leaning import denied
 from tilesim.loader import STDIN, Given, Target, files, load, load_one
-from tilesim.parallel import Opener, WorkersLost, serial, work
+from tilesim.parallel import DIES, Opener, WorkersLost, serial, work
 from tilesim.report.ptx import refused
-from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.result import Checked, Failure, Rejected, Result, as_data
 from tilesim.report.text import counted
 from tilesim.words import count
 
 _PROVED = ("proved", "exhausted")
-_LOST = "the process that checks it dies: no memory left, or a bug in tilesim"
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,12 @@ def check_one(task: Task) -> Done:
         result = refused(known, error)
     except Exception as error:
         result = internal_failure(task.name, error, debug=task.debug)
-    return Done(task.number, task.name, result)
+    return Done(task.number, task.name, as_data(result))
 
 
-def _lost(task: Task) -> Done:
-    return Done(task.number, task.name, Failure(task.name, _LOST, internal=True))
+def _lost(task: Task, reason: str) -> Done:
+    why = f"{reason}: killed, no memory left, or a bug in tilesim" if reason == DIES else reason
+    return Done(task.number, task.name, Failure(task.name, f"not checked: {why}", internal=True))
 
 
 @dataclass

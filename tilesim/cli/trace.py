@@ -192,7 +192,7 @@ class _Runs:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong in the simulated run."""
-        return self.simulated.run.findings if self.simulated else ()
+        return self.simulated.findings if self.simulated else ()
 
     def say(self, output: Path, text: bool) -> None:
         """Prints what was found and written, with ``text`` the timeline, too."""

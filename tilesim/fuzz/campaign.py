@@ -60,5 +60,5 @@ def run(
     return campaign
 
 
-def _lost(case: Case) -> Outcome:
-    return Outcome(case, "error", message="the worker process dies on this case")
+def _lost(case: Case, reason: str) -> Outcome:
+    return Outcome(case, "error", message=reason)

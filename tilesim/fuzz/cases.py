@@ -23,6 +23,7 @@ from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, is_ptx, load, load_one
+from tilesim.loader.user_code import user_code
 from tilesim.verdict import whole
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
@@ -225,7 +226,8 @@ def _run(case: Case) -> Outcome:
 def space(
     kernel: Kernel, given: Mapping[str, str], named: Collection[str] = ()
 ) -> dict[str, tuple[Value, ...]]:
-    """The values of each parameter: those given (``1,2,4``, ``1..8``), or around the default.
+    """The values of each parameter: those given (``1,2,4``, ``1..8``), or around the default, which
+    is left out if it is no plain value: cases go to other processes. The kernel has it anyway.
 
     The kernel's scalars (``k.scalar``) have the value that it gives them, unless others are given
     or they are ``named``.
@@ -249,14 +251,24 @@ def space(
         if name in given
         else _around(default, turns if name in trips else ())
         for name, default in known.items()
-        if name in wanted or name in kernel.params
+        if name in wanted or (name in kernel.params and plain(default))
     }
 
 
+def plain(value: object) -> bool:
+    """Whether every process knows it, and not only one that has loaded the kernel's file."""
+    return value is None or type(value) in (int, bool, float, str)
+
+
 def scalars_of(kernel: Kernel) -> dict[str, int]:
-    """The by-value parameters of a kernel and their values; none of one that is rejected."""
+    """The by-value parameters of a kernel and their values; none of one that is rejected.
+
+    Raises:
+        TargetError: the kernel's function raises.
+    """
     try:
-        return kernel.scalars()
+        with user_code("", f"building {kernel.name}"):
+            return kernel.scalars()
     except InvalidProgram:
         return {}
 
@@ -339,7 +351,7 @@ def generate(
             return
         params = tuple((name, rng.choice(values)) for name, values in domain.items())
         if number == 0:
-            own = {n: v for n, v in defaults.items() if v in domain[n]}
+            own = {n: v for n, v in defaults.items() if v in domain.get(n, ())}
             params = tuple({**dict(params), **own}.items())
         tries = 0
         while not mutate and repr(params) in drawn:

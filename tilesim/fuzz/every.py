@@ -103,8 +103,8 @@ def prove_all(
     return sorted(found, key=lambda said: said.every.number), done
 
 
-def _lost(every: Every) -> Said:
-    return Said(every, OPEN, message="the worker process dies on this proof")
+def _lost(every: Every, reason: str) -> Said:
+    return Said(every, OPEN, message=reason)
 
 
 def prove_every(every: Every) -> Said:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import combinations
 from time import monotonic
@@ -75,12 +75,18 @@ def _dedented(lines: tuple[str, ...], patch: Patch) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Repair:
     """Changes that together mend the program: what they are in words, and the verdict of the
-    program with them. ``program`` is that program."""
+    program with them. ``made`` is that program, without which results go to other processes."""
 
     what: str
     verdict: Verdict
     changes: tuple[Change, ...]
-    program: Program | Mir
+    made: Program | Mir | None = field(repr=False)
+
+    @property
+    def program(self) -> Program | Mir:
+        """The program with the changes, where it was mended."""
+        assert self.made is not None
+        return self.made
 
     @property
     def patches(self) -> tuple[Patch, ...]:
@@ -107,6 +113,10 @@ class Repairs:
     seconds: float
     ended: bool
     interrupted: bool = False
+
+    def without_programs(self) -> Repairs:
+        """What there is to show of them: plain data."""
+        return replace(self, found=tuple(replace(one, made=None) for one in self.found))
 
     def __str__(self) -> str:
         what = f"{self.tried} edit{'s' if self.tried != 1 else ''} tried"

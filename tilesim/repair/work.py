@@ -112,7 +112,7 @@ class Work:
                 if piece.kind == "run" and stores is not None and piece.track.warp is not None:
                     where = (piece.track.cta, piece.track.warp, piece.name, piece.loc)
                     found[(*where, stores)] += 1
-        if any(outcome.cut_off for outcome in recording.run.outcomes):
+        if recording.cut_off:
             return Counter(found.keys())  # how often, nobody knows
         return found
 

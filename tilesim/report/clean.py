@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tilesim.ir.mir import Mir
-from tilesim.ir.program import Program
 from tilesim.repair import Patch
 from tilesim.sim.record import Recording
 from tilesim.words import printable
 
 T = TypeVar("T")
 #: fields of several lines; everything else is in one
-_MESSAGES = frozenset({"message", "notes", "fix", "cause", "covers", "reasons"})
+_MESSAGES = frozenset({"message", "notes", "fix", "cause", "covers", "reasons", "diagram"})
 #: what is no text, or is written to a file as it is
-_KEPT = (Program, Mir, Recording, Patch)
+_KEPT = (Recording, Patch)
 
 
 def clean(result: T) -> T:

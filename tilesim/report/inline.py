@@ -12,6 +12,7 @@ from tilesim.errors import InvalidProgram, TilesimError
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.report.html import render
+from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import result_text
 from tilesim.sim.record import record
@@ -71,7 +72,7 @@ def _checked(thing: Program | Kernel) -> Result:
                 record(program, inputs) if again is None else retrace(program, again, inputs)
             )
         return Checked(
-            thing.name, program.target.name, report, program=program, recording=recording
+            thing.name, program.target.name, report, diagram=drawn(program), recording=recording
         )
     except InvalidProgram as error:
         return Rejected(thing.name, None, error.diagnostics)

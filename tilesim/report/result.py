@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
-from tilesim.ir.program import Program
 from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.sim.record import Recording
@@ -35,15 +34,16 @@ Accept = Literal["bounded"] | None
 class Checked:
     """A kernel that was checked. ``replay`` repeats its witness, if that was written to a file.
 
-    ``recording`` is of the failing schedule (else of the timed one), if a report will show it.
-    ``denied``: what a proof leans on and was not to lean on, which makes it an error.
+    ``diagram`` is one of its barriers (SVG) and ``recording`` of the failing schedule (else of the
+    timed one), if a report will show them. ``denied``: what a proof leans on and was not to lean
+    on, which makes it an error.
     """
 
     kernel: str
     target: str
     report: Report
     replay: str = ""
-    program: Program | None = field(default=None, repr=False)
+    diagram: str = field(default="", repr=False)
     recording: Recording | None = field(default=None, repr=False)
     denied: tuple[Leaning, ...] = ()
 
@@ -99,6 +99,19 @@ class Failure:
 
 
 Result = Checked | Rejected | Failure
+
+
+def as_data(result: Result) -> Result:
+    """The result with what reports show of it, which is plain data: it goes to another process."""
+    match result:
+        case Checked(report=report) if report.repairs is not None:
+            return replace(
+                result, report=replace(report, repairs=report.repairs.without_programs())
+            )
+        case Rejected(repairs=repairs) if repairs is not None:
+            return replace(result, repairs=repairs.without_programs())
+        case _:
+            return result
 
 
 def exit_code(results: Iterable[Result], accept: Accept = None) -> int:

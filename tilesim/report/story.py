@@ -80,7 +80,7 @@ def of_result(result: Checked, rows: int = ROWS) -> tuple[Finding, Story] | None
     recording = result.recording
     if recording is None:
         return None
-    places = {_places(f) for f in recording.run.findings}
+    places = {_places(f) for f in recording.findings}
     for finding in result.report.findings:
         timeline = timeline_of(recording, finding)
         if timeline is not None and _places(finding) in places:

@@ -4,6 +4,7 @@ something open."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
+from tilesim.parallel import NotData
 from tilesim.search import extent, leaving
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.electing import FirstLane, first_lane
@@ -280,17 +282,19 @@ class Checking:
         """The first failing one of some random schedules."""
         seed, jobs = self.search.seed, self.search.jobs
         schedules = worthwhile(self.search.schedules, first, doubts)
-        if jobs == 1 or not schedules:
+        before, result = self.tried, None
+        if jobs > 1 and schedules:
+            with suppress(NotData):
+                result = first_failing(
+                    self.simulation, self.inputs, self.clusters,
+                    schedules=schedules, seed=seed, jobs=jobs, progress=self._advance(before),
+                )  # fmt: skip
+        if result is None:
             for attempt in range(schedules):
                 run = self._run(sampled(attempt, seed), self.clusters)
                 if run.findings:
                     return run
             return None
-        before = self.tried
-        result = first_failing(
-            self.simulation, self.inputs, self.clusters,
-            schedules=schedules, seed=seed, jobs=jobs, progress=self._advance(before),
-        )  # fmt: skip
         if result.failing is not None:
             self.tried = before + result.failing
             return self._run(sampled(result.failing, seed), self.clusters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.parallel import processes, work
+from tilesim.parallel import DIES, NotData, packed, processes, unpacked, work
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
 from tilesim.sim.simulate import Run, Simulation
@@ -121,11 +120,13 @@ def first_failing(
 
     Raises:
         UsageError: the worker processes die.
+        NotData: no other process can be sent the program: its instructions, or values in it, are of
+            classes that the user's file defines.
     """
     strict = "ptx" if simulation.options.ptx else "practice"
     options = simulation.options
     limits = options.deadline, options.max_steps
-    what = pickle.dumps((simulation.code.mir, strict, dict(inputs), clusters, limits))
+    what = packed("the program", (simulation.code.mir, strict, dict(inputs), clusters, limits))
     result = Sampled()
 
     def batches() -> Iterator[Batch]:
@@ -165,14 +166,16 @@ def run_batch(batch: Batch) -> tuple[int, int | None, bool]:
 @lru_cache(maxsize=1)
 def _opened(what: bytes) -> tuple[Simulation, dict[str, NDArray[Any]], list[int]]:
     """What a worker runs, compiled once. Only its own parent process writes ``what``."""
-    program, strict, inputs, clusters, (deadline, steps) = pickle.loads(what)
+    program, strict, inputs, clusters, (deadline, steps) = unpacked("the program", what)
     simulation = Simulation(program, numbers=False, strict=strict)
     simulation.stop_at(deadline)
     simulation.cut_off_at(steps)
     return simulation, inputs, clusters
 
 
-def _lost(batch: Batch) -> tuple[int, int | None, bool]:
+def _lost(_batch: Batch, reason: str) -> tuple[int, int | None, bool]:
+    if reason != DIES:
+        raise NotData(reason)
     raise UsageError(
         "the processes that run schedules die; a script that calls check(jobs=...) must do so "
         "under if __name__ == '__main__'"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +13,32 @@ from numpy.typing import NDArray
 
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.sim.findings import Finding
 from tilesim.sim.recorder import recorded, timeline_of
 from tilesim.sim.schedule import TimedEnvironment
-from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
+from tilesim.sim.simulate import Run, Simulation, Stats, check_inputs, kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A run and the timelines of the clusters that were recorded."""
+    """What a run has shown and cost, and the timelines of the clusters that were recorded.
 
-    run: Run
+    Plain data, without the machine that ran: results of checks have it, which go from process to
+    process. ``cut_off``: why it ended before the kernel did; empty if it did not.
+    """
+
+    findings: tuple[Finding, ...]
+    stats: Stats
     timelines: tuple[Timeline, ...]
+    cut_off: str = ""
+
+    @classmethod
+    def of(cls, run: Run, timelines: Iterable[Timeline | None]) -> Recording:
+        """What is kept of a run."""
+        cut_off = next((o.cut_off for o in run.outcomes if o.cut_off), "")
+        recorded_of = tuple(t for t in timelines if t is not None)
+        return cls(run.findings, run.stats, recorded_of, cut_off)
 
     def of_cta(self, cta: int) -> Timeline | None:
         """The timeline in which a CTA appears."""
@@ -56,5 +70,4 @@ def record(
     count = min(clusters, simulation.groups)
     environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
     run = simulation.run_on(checked, [*environments])
-    timelines = tuple(timeline_of(env) for _, env in environments)
-    return Recording(run, tuple(t for t in timelines if t is not None))
+    return Recording.of(run, (timeline_of(env) for _, env in environments))

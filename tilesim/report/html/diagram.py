@@ -175,6 +175,12 @@ def draw(program: Program) -> Svg | None:
     return svg
 
 
+def drawn(program: Program) -> str:
+    """The same as the element of a page; empty without any barriers."""
+    picture = draw(program)
+    return "" if picture is None else picture.element()
+
+
 def _boxes(rows: Iterable[tuple[str, str]]) -> list[_Box]:
     boxes: dict[str, _Box] = {}
     for role, text in rows:

@@ -8,8 +8,8 @@ from html import escape
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
 from tilesim.report.fold import Folded, fold
-from tilesim.report.html import diagram, timeline, waitfor
-from tilesim.report.html.svg import Svg, style
+from tilesim.report.html import timeline, waitfor
+from tilesim.report.html.svg import style
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, excerpt
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
@@ -168,14 +168,12 @@ def _pictures(result: Checked) -> Iterator[str]:
     if own is not None:
         graph = waitfor.draw(own)
         if graph is not None:
-            yield from _figure("Who waits for whom", graph)
+            yield from _figure("Who waits for whom", graph.element())
     if told is not None:
         yield "<h3>How it gets there</h3>"
         yield _story(tell(own, told[0], _ROWS) if own is not None else told[1])
-    if result.program is not None:
-        picture = diagram.draw(result.program)
-        if picture is not None:
-            yield from _figure("Barriers: who arrives, who waits", picture)
+    if result.diagram:
+        yield from _figure("Barriers: who arrives, who waits", result.diagram)
     if shown is not None:
         finding = told[0] if told is not None else None
         yield from _timeline(shown, finding)
@@ -188,12 +186,12 @@ def _timeline(shown: Timeline, finding: Finding | None) -> Iterator[str]:
         return
     what = "the failing schedule" if shown.unit == "step" else "the timed schedule"
     part = f"the end of {what}" if timeline.window(shown)[0] else what
-    yield from _figure(f"Timeline: {part}, in {shown.unit}s", picture)
+    yield from _figure(f"Timeline: {part}, in {shown.unit}s", picture.element())
     yield f'<p class="dim">{_LEGEND}</p>'
 
 
-def _figure(title: str, svg: Svg) -> Iterator[str]:
-    yield f'<h3>{escape(title)}</h3>\n<div class="scroll">{svg.element()}</div>'
+def _figure(title: str, svg: str) -> Iterator[str]:
+    yield f'<h3>{escape(title)}</h3>\n<div class="scroll">{svg}</div>'
 
 
 def _story(story: Story) -> str:
