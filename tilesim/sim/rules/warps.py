@@ -65,8 +65,8 @@ DOCS = (
         "lanes of a warp; a shuffle reads from lanes that execute it. Lanes that branched "
         "away or have exited, a role that holds three warps of a warpgroup, or a padding warp in "
         "the wrong branch break that. An instruction is known by its place in the program: two "
-        "roles that execute two, be it through one helper, do not execute the same one. Between two `setmaxnreg` the warps of "
-        "the warpgroup synchronise.",
+        "roles that execute two, be it through one helper, do not execute the same one. Between "
+        "two `setmaxnreg` the warps of the warpgroup synchronise.",
         (BARRIER, WGMMA, REGISTERS),
         ("D3", "E2", "E8", "E11", "E15", "F1", "F10", "G4", "G13", "U16", "U22", "U30"),
         "Execute it outside the divergent region, in every warp of the warpgroup.",
