@@ -39,9 +39,11 @@ OPTIONS = frozenset(
 )
 TRITON = "triton_check"
 #: what the marker of that name takes
-TRITON_OPTIONS = OPTIONS - {"inputs", "for_all"} | {"target"}
+TRITON_OPTIONS = OPTIONS - {"inputs", "for_all"} | {"target", "strict_values"}
 #: the property of a test's report that says what was launched
 _LAUNCHED = "tilesim.launched"
+#: the property with the functions of the comparisons that a test has not made
+_NOT_COMPARED = "tilesim.not_compared"
 #: the property that says what a proof leans on
 _LEANS = "tilesim.leans_on"
 
@@ -62,6 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail tests of kernels whose proof leans on NAME (U12, in-bounds, ...; any)",
     )  # fmt: skip
     group.addoption(
+        "--tilesim-strict-values", "--strict-values", action="store_true",
+        help=f"fail tests with {TRITON} that compare numbers: tensors have none there",
+    )  # fmt: skip
+    group.addoption(
         "--tilesim-witness-dir", type=Path, default=None, metavar="DIR",
         help="write the failing schedule of every failed check into this folder",
     )  # fmt: skip
@@ -77,7 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{TRITON}(target='sm_90a', expect='', accept='', deny=(), strict, budget, schedules, "
-        "seed): how the fixture of this name checks the Triton kernels that a test launches",
+        "seed, strict_values=False): how the fixture of this name checks the Triton kernels that a "
+        "test launches",
     )
 
 
@@ -175,6 +182,8 @@ def triton_check(request: pytest.FixtureRequest) -> Checks:
             f"{', '.join(unknown) or 'positional arguments'}"
         )
     require(options.get("expect", ""), options.get("accept", ""))
+    if request.config.getoption("tilesim_strict_values"):
+        options["strict_values"] = True
     found: Checks = testing.Checks(_fail, **options | chosen(request.config))
     return found
 
@@ -197,6 +206,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         checks.finish()
     finally:
         item.user_properties.append((_LAUNCHED, checks.verdicts))
+        if checks.comparisons:
+            functions = " ".join(comparison.function for comparison in checks.comparisons)
+            item.user_properties.append((_NOT_COMPARED, functions))
         item.add_report_section("call", "tilesim", checks.summary)
 
 
@@ -219,6 +231,31 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if said:
         terminalreporter.section("Triton kernels checked by tilesim")
         terminalreporter.write_line(launches(said))
+    _tell_comparisons(terminalreporter)
+
+
+def _tell_comparisons(terminalreporter: Any) -> None:
+    """How many comparisons of numbers each test has not made, and all of them."""
+    tests = [
+        (report.nodeid, text.split())
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, text in report.user_properties
+        if name == _NOT_COMPARED
+    ]
+    if not tests:
+        return
+    from tilesim.recording.comparisons import counted
+
+    terminalreporter.section("numbers not compared by tilesim")
+    for test, functions in tests:
+        terminalreporter.write_line(f"{test}: {counted(functions)}")
+    total = counted(function for _, functions in tests for function in functions)
+    told = f"{total}, in {len(tests)} {'test' if len(tests) == 1 else 'tests'}"
+    terminalreporter.write_line(
+        f"{told}: launches are checked, and not run (--strict-values fails)"
+    )
 
 
 def launches(said: Iterable[str]) -> str:

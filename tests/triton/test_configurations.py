@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ RIGHT = "increased[(1,)](*maps(), 4, PHASE=0, num_warps=4)"
 WRONG = "increased[(1,)](*maps(), 4, PHASE=1, num_warps=4)"
 
 
-def run(pytester: pytest.Pytester, *tests: tuple[str, str]) -> str:
+def run(pytester: pytest.Pytester, *tests: tuple[str, str], options: Sequence[str] = ()) -> str:
     """A test run of its own, of tests with a mark and a body each; its output."""
     bodies = (
         f"{mark}\ndef test_{number}(triton_check):\n    {body}\n"
@@ -85,7 +87,7 @@ def run(pytester: pytest.Pytester, *tests: tuple[str, str]) -> str:
     )
     pytester.makepyfile("\n".join((HEAD, *bodies)))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:tilesim", "-p", "_tilesim_pytest",
-               "-p", "no:cacheprovider", f"--rootdir={pytester.path}"]  # fmt: skip
+               "-p", "no:cacheprovider", f"--rootdir={pytester.path}", *options]  # fmt: skip
     done = subprocess.run(
         command, cwd=pytester.path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
@@ -106,8 +108,57 @@ def test_a_launch_in_a_test_is_checked(pytester: pytest.Pytester) -> None:
     assert "expected race, but the checks say" in said
     assert "no Triton kernel was launched in this test" in said
     assert f"proved  tuned {WITH.format(0)}\nfailed  tuned {WITH.format(1)}\nskipped" in said
-    assert "takes accept, budget, deny, expect, schedules, seed, strict, target, not expct" in said
+    assert "takes accept, budget, deny, expect, schedules, seed, strict, strict_values, target, "
+    assert "not expct" in said in said
     assert "6 launches: 3 proved, 3 failed" in said
+
+
+#: as `torch_without_gpu` notes what it leaves out
+COMPARES = (
+    "from tilesim.recording.comparisons import Comparison\n"
+    "    note = triton_check.comparisons.append\n"
+    "    note(Comparison('torch.allclose', 'test.py:7'))\n    "
+)
+
+
+def test_comparisons_that_are_not_made_are_counted(pytester: pytest.Pytester) -> None:
+    twice = COMPARES + COMPARES.splitlines()[-2].lstrip() + "\n    " + RIGHT
+    tests = ("", COMPARES + RIGHT), ("", RIGHT), ("", twice)
+    said = run(pytester, *tests)
+    assert "3 passed" in said
+    file = pytester.path / "test_comparisons_that_are_not_made_are_counted.py"
+    one = "1 comparison of numbers not made: torch.allclose (1)\n"
+    assert f"{file.name}::test_0: {one}" in said
+    assert f"{file.name}::test_2: 2 comparisons of numbers not made: torch.allclose (2)" in said
+    assert f"{file.name}::test_1:" not in said
+    assert "3 comparisons of numbers not made: torch.allclose (3), in 2 tests" in said
+    for option in ("--strict-values", "--tilesim-strict-values"):
+        strict = run(pytester, *tests, options=[option])
+        assert "2 failed, 1 passed" in strict
+        assert f"{one[:-1]}: tensors have no values here\n  torch.allclose at test.py:7" in strict
+    mark = "@pytest.mark.triton_check(strict_values=True)"
+    assert "1 failed, 1 passed" in run(pytester, (mark, COMPARES + RIGHT), (mark, RIGHT))
+    nothing = run(pytester, ("", RIGHT))
+    assert "not made" not in nothing
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_what_torch_would_compare_is_counted(pytester: pytest.Pytester) -> None:
+    """Also by a name that the test has imported, by a method and by Triton's own function; of
+    numbers that are known, a wrong comparison fails."""
+    head = "import torch, triton.testing\nfrom torch.testing import assert_close\n"
+    body = (
+        "out = torch.empty(4, device='cuda')\n"
+        "    assert_close(out, out + 1)\n"
+        "    assert torch.allclose(out, out + 1) and out.allclose(out + 1)\n"
+        "    triton.testing.assert_close(out, out + 1)\n    "
+    )
+    said = run(pytester, (head, body + RIGHT), ("", "assert_close(1.0, 2.0)\n    " + RIGHT))
+    assert "1 failed, 1 passed" in said
+    assert (
+        "4 comparisons of numbers not made: torch.Tensor.allclose (1), torch.allclose (1), "
+        "torch.testing.assert_close (1), triton.testing.assert_close (1), in 1 test" in said
+    )
 
 
 # ------------------------------------------------------------------ capture

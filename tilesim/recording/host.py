@@ -23,6 +23,7 @@ from types import ModuleType
 
 from tilesim.capture.folder import Folder, say
 from tilesim.recording import Launched, Recording
+from tilesim.recording.comparisons import Comparison, counted
 from tilesim.recording.without_gpu import torch_without_gpu
 
 #: by the package that a script imports, the module whose ``recording`` records its launches
@@ -88,9 +89,11 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
     with ExitStack() as stack:
+        compared: list[Comparison] = []
         if find_spec("torch") is not None:
-            stack.enter_context(torch_without_gpu(target))
+            stack.enter_context(torch_without_gpu(target, compared.append))
         kernels = Sources(Path(folder))
+        stack.callback(_say_left_out, compared)
         stack.callback(kernels.summary)
 
         def activate(adapter: str) -> None:
@@ -106,6 +109,12 @@ def main(arguments: list[str]) -> None:
             sys.argv = command
             sys.path.insert(0, str(Path(command[0]).resolve().parent))
             runpy.run_path(command[0], run_name="__main__")
+
+
+def _say_left_out(compared: list[Comparison]) -> None:
+    """Tells the user that comparisons in the script say nothing."""
+    if compared:
+        say(f"{counted(c.function for c in compared)}: tensors have no values here")
 
 
 @contextmanager

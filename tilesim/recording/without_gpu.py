@@ -10,16 +10,26 @@ from typing import Any
 from unittest.mock import patch
 
 from tilesim.recording import MULTIPROCESSORS, Launched, Recording, autograd
+from tilesim.recording.comparisons import Comparison, left_out
 from tilesim.recording.values import VALUES
 
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
 
 
 @contextmanager
-def torch_without_gpu(target: str) -> Iterator[None]:
-    """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s."""
+def torch_without_gpu(
+    target: str, compared: Callable[[Comparison], None] = lambda _: None
+) -> Iterator[None]:
+    """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s.
+
+    ``compared`` is called with each comparison of numbers that is not made.
+    """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch._subclasses.fake_tensor import (
+        FakeTensor,
+        FakeTensorMode,
+        unset_fake_temporarily,
+    )
 
     capability = int(target[3:-2]), int(target[-2])
     properties = SimpleNamespace(
@@ -47,8 +57,9 @@ def torch_without_gpu(target: str) -> Iterator[None]:
             stack.enter_context(torch.no_grad())
         for name in ("backward", "grad"):
             stack.enter_context(patch.object(torch.autograd, name, getattr(autograd, name)))
-        stack.enter_context(patch.object(torch.testing, "assert_close", always(None)))
-        stack.enter_context(patch.object(torch, "allclose", always(True)))
+        stack.enter_context(
+            left_out(compared, lambda of: not isinstance(of, FakeTensor), unset_fake_temporarily)
+        )
         # that a tensor has no storage is no mistake of the script
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         stack.callback(VALUES.clear)

@@ -11,6 +11,7 @@ from typing import Any
 from tilesim.checker import Report
 from tilesim.leaning import denied, require_names
 from tilesim.recording import Launched, Skipped, check_launched, known_target
+from tilesim.recording.comparisons import Comparison, counted
 from tilesim.recording.without_gpu import torch_without_gpu
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
@@ -24,15 +25,18 @@ class Checks:
 
     ``fail`` is called with a text when a launch is not proved, or its proof leans on what ``deny``
     names, after all configurations of an autotuned kernel; with ``expect`` when the test is over
-    and the rule was not found.
+    and the rule was not found. Comparisons of numbers are not made, as tensors have none: they are
+    in ``comparisons``, and ``fail`` is called when the test is over if ``strict_values``.
     """
 
     def __init__(
         self, fail: Callable[[str], None], *, target: str = "sm_90a", expect: str = "",
-        accept: str = "", deny: Iterable[str] = (), **options: Any,
+        accept: str = "", deny: Iterable[str] = (), strict_values: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.reports: list[tuple[Launched, Report]] = []
         self.skipped: list[Skipped] = []
+        self.comparisons: list[Comparison] = []
+        self._strict_values = strict_values
         self._fail = fail
         self._target = known_target(target)
         self._expect = expect
@@ -47,7 +51,7 @@ class Checks:
         with ExitStack() as stack:
             tensors = "meta"
             if "torch" in sys.modules:
-                stack.enter_context(torch_without_gpu(self._target))
+                stack.enter_context(torch_without_gpu(self._target, self.comparisons.append))
                 tensors = "cuda"
             launches = recording(
                 self._target, self._check, tensors=tensors, skip=self.skipped.append,
@@ -70,12 +74,21 @@ class Checks:
             self._fail("\n".join(failed))
 
     def finish(self) -> None:
-        """Fails a test that launches nothing, or in which the expected rule was not found."""
+        """Fails a test that launches nothing, or in which the expected rule was not found, or
+        that compares numbers if these are asked for."""
         if not self.reports:
             self._fail("no Triton kernel was launched in this test")
         found = {rule for _, report in self.reports for rule in report.rules}
         if self._expect and self._expect not in found:
             self._fail(f"expected {self._expect}, but the checks say\n{self.summary}")
+        if self._strict_values and self.comparisons:
+            places = "\n".join(f"  {comparison}" for comparison in self.comparisons)
+            self._fail(f"{self.not_compared}: tensors have no values here\n{places}")
+
+    @property
+    def not_compared(self) -> str:
+        """How many comparisons of numbers this test has not made; empty if there were none."""
+        return counted(comparison.function for comparison in self.comparisons)
 
     @property
     def verdicts(self) -> str:
@@ -88,9 +101,12 @@ class Checks:
 
     @property
     def summary(self) -> str:
-        """A line per launch, and one per configuration that was not launched."""
+        """A line per launch, one per configuration that was not launched, and one per comparison
+        that was not made."""
         lines = [
             f"{report.said}  {launched.launch.entry} {launched.launch.about}"
             for launched, report in self.reports
         ]
-        return "\n".join([*lines, *(f"skipped  {one}" for one in self.skipped)])
+        lines += (f"skipped  {one}" for one in self.skipped)
+        lines += (f"not compared  {one}" for one in self.comparisons)
+        return "\n".join(lines)

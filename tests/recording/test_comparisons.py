@@ -1,0 +1,101 @@
+"""Comparisons of tensors that have no values: they are counted, wherever they were imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tilesim.recording.comparisons import Comparison, counted, left_out
+
+
+class Described:
+    """A tensor with a shape and no storage."""
+
+
+def _allclose(one: Any, other: Any, *, rtol: float = 0.0) -> bool:
+    return abs(one - other) <= rtol
+
+
+def _assert_close(one: Any, other: Any, msg: str = "") -> None:
+    if one != other:
+        raise AssertionError(msg)
+
+
+COMPARING = {
+    "standin": {"allclose": True}, "standin.Tensor": {"equal": True},
+    "standin.testing": {"assert_close": None, "no_such": None}, "not.loaded": {"equal": True},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def standin(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A library with tensors, and a module of tests that has imported from it by name."""
+
+    class Tensor(Described):
+        def equal(self, other: object) -> bool:
+            return self is other
+
+    library, testing = ModuleType("standin"), ModuleType("standin.testing")
+    library.__dict__.update(allclose=_allclose, Tensor=Tensor, testing=testing)
+    testing.__dict__.update(assert_close=_assert_close)
+    tests = ModuleType("their_tests")
+    tests.__dict__.update(same=_allclose, assert_close=_assert_close)
+    for module in (library, testing, tests):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return tests
+
+
+@contextmanager
+def compared() -> Iterator[list[Comparison]]:
+    found: list[Comparison] = []
+    with left_out(found.append, lambda of: not isinstance(of, Described), comparing=COMPARING):
+        yield found
+
+
+def test_what_has_no_values_is_counted_in_every_module(standin: Any) -> None:
+    library: Any = sys.modules["standin"]
+    tensor = library.Tensor()
+    with compared() as found:
+        library.testing.assert_close(tensor, 1)
+        standin.assert_close({"out": [1, tensor]}, {"out": [1, 2]})
+        assert library.allclose(1, tensor)
+        assert standin.same(tensor, tensor, rtol=1e-3)
+        assert tensor.equal(3)
+    functions = [comparison.function for comparison in found]
+    assert functions == [
+        "standin.testing.assert_close", "standin.testing.assert_close", "standin.allclose",
+        "standin.allclose", "standin.Tensor.equal",
+    ]  # fmt: skip
+    assert {comparison.where.rpartition(":")[0] for comparison in found} == {__file__}
+    assert counted(functions) == (
+        "5 comparisons of numbers not made: standin.Tensor.equal (1), standin.allclose (2), "
+        "standin.testing.assert_close (2)"
+    )
+
+
+def test_what_has_values_is_compared(standin: Any) -> None:
+    with compared() as found:
+        assert not standin.same(1, 2)
+        assert standin.same(1, 2, rtol=1)
+        with pytest.raises(AssertionError, match="differ"):
+            standin.assert_close([1], [2], msg="differ")
+    assert not found
+    assert counted(comparison.function for comparison in found) == ""
+
+
+def test_what_was_imported_meanwhile_compares_again(standin: Any) -> None:
+    with compared() as found:
+        kept = standin.assert_close
+        kept(Described(), 1)
+    assert len(found) == 1
+    assert standin.assert_close is _assert_close
+    with pytest.raises(AssertionError):
+        kept(1, 2)
+    with pytest.raises(AssertionError):
+        kept(Described(), 1)
+    assert len(found) == 1
