@@ -48,6 +48,9 @@ ret;
 }}
 """
 NEVER = "setp.eq.u32 %p5, %r10, -1;"
+GUARDED = (
+    "mov.u32 %r31, {}; setp.gt.u32 %p6, %r4, 1000; @%p6 mov.u32 %r31, 5; setp.eq.u32 %p5, %r31, 90;"
+)
 FIRST = "mov.u32 %r30, bar; mbarrier.init.shared.b64 [%r30], 1;"
 
 
@@ -83,6 +86,9 @@ def test_every_trip_count_is_proved_up_to_where_the_buffer_ends(
         ("setp.eq.u32 %p5, %r10, 90;", 92),
         ("sub.u32 %r31, %r20, 40; setp.eq.u32 %p5, %r10, %r31;", 40),
         ("setp.gt.u32 %p5, %r20, 300;", 301),
+        # no lane sets what holds the turn, or the number of turns
+        (GUARDED.format("%r10"), 92),
+        (GUARDED.format("%r20"), 90),
     ],
 )
 def test_a_trip_count_that_fails_is_found(tmp_path: Path, late: str, first: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.ptx.test_check import lines, program
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
-from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.launch import Contents, Pointer, Scalar
 from tilesim.sim.simulate import Simulation
 from tilesim.sim.steady.skip import Skipper
 from tilesim.sim.sums import Sums
@@ -235,3 +235,66 @@ def test_registers_that_a_loop_before_has_left() -> None:
     wrong = both(stored(199_999))
     assert wrong.rules == {"out-of-bounds"}
     assert lines(wrong) == [7]
+
+
+#: in every turn the lanes of ``%p6`` set %r6, which decides whether they arrive and else holds the
+#: number of the turn
+GUARDED = """mov.u32 %r1, smem; mov.u32 %r4, %tid.x; ld.param.u32 %r20, [n]; ld.param.u32 %r21, [c];
+setp.eq.u32 %p0, %r4, 0; @%p0 mbarrier.init.shared::cta.b64 [%r1], 32;
+@%p0 st.shared.u32 [%r1+64], 5; bar.sync 0; setp.{lanes};
+mov.u32 %r10, 0; mov.u32 %r6, 0; mov.u32 %r9, 5;
+TURN:
+{sets}
+setp.eq.u32 %p3, %r6, %r21; @%p3 bra SKIP;
+mbarrier.arrive.shared::cta.b64 _, [%r1];
+SKIP: and.b32 %r7, %r10, 1;
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], %r7; @!%p4 bra WAIT;
+add.u32 %r10, %r10, 1; mov.u32 %r6, %r10; setp.lt.u32 %p5, %r10, %r20; @%p5 bra TURN;
+"""
+#: lanes that set it: none, the first half, all
+NO_LANE, HALF, EVERY = "gt.u32 %p6, %r4, 1000", "lt.u32 %p6, %r4, 16", "lt.u32 %p6, %r4, 1000"
+#: ways to set it where the predicate holds, and not where it does not
+SETS = {
+    "mov": "@%p6 mov.u32 %r6, 5;",
+    "not": "not.pred %p7, %p6; @!%p7 mov.u32 %r6, 5;",
+    "a register": "@%p6 mov.u32 %r6, %r9;",
+    "selp": "selp.u32 %r6, 5, %r6, %p6;",
+    "a load": "@%p6 ld.shared.u32 %r6, [%r1+64];",
+    "an atomic": "@%p6 atom.shared.max.u32 %r6, [%r1+64], 5;",
+    "a region": "@!%p6 bra NONE; mov.u32 %r6, 5; NONE:",
+    "two arms": "@%p6 bra ARM; mov.u32 %r8, %r6; bra MET;"
+                " ARM: mov.u32 %r8, 5; MET: mov.u32 %r6, %r8;",
+    "a joined predicate": "setp.lt.and.u32 %p7, %r4, 1000, %p6; @%p7 mov.u32 %r6, 5;",
+    "a shuffle": "@%p6 mov.u32 %r6, 5; shfl.sync.idx.b32 %r6, %r6, %r4, 31, -1;",
+}  # fmt: skip
+#: what is not followed where it moves, so that nothing is left out
+NOT_FOLLOWED = {"an atomic", "a shuffle"}
+
+
+def guarded(sets: str, lanes: str, *, turns: int = 200, missing: int = 150) -> Mir:
+    body = GUARDED.format(lanes=lanes, sets=SETS[sets])
+    params = (".param .u32 n", ".param .u32 c")
+    values = (Scalar("n", "u32", turns), Scalar("c", "u32", missing))
+    return program(body, params=params, values=values)
+
+
+@pytest.mark.parametrize("lanes", [NO_LANE, HALF])
+@pytest.mark.parametrize("sets", SETS)
+def test_lanes_whose_predicate_does_not_hold_keep_what_moves(sets: str, lanes: str) -> None:
+    """A register that some lanes set, or none, moves in the others as it did."""
+    wrong = both(guarded(sets, lanes))
+    assert wrong.rules == {"deadlock"}
+    assert lines(wrong) == [9]
+    assert {(p.warp, p.cta) for p in wrong.findings[0].participants} == {(0, 0)}
+    right = guarded(sets, lanes, turns=150)
+    drawn = sets == "an atomic" and lanes != NO_LANE  # which lane gets what is not known
+    assert both(right).verdict == ("bounded" if drawn else "proved")
+    assert skipped(right) or sets in NOT_FOLLOWED
+
+
+@pytest.mark.parametrize("sets", SETS)
+def test_lanes_whose_predicate_holds_set_what_does_not_move(sets: str) -> None:
+    right = guarded(sets, EVERY)
+    assert both(right).verdict == ("bounded" if sets == "an atomic" else "proved")
+    assert skipped(right) or sets in NOT_FOLLOWED
+    assert both(guarded(sets, EVERY, missing=5)).rules == {"deadlock"}

@@ -1,12 +1,14 @@
 """Random programs with a parameter: what is said of all values, compared with checks of each.
 
     python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
-        [--kind rings|pipelines|clusters|places]
+        [--kind rings|pipelines|clusters|places|guarded|emitted]
 
 Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
 those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`), and those of the
 form 8 k + 3 registers in several roles (`tests.sim.forall_places`); with a kind, all are of it. The
-last two have a second parameter, which has a value drawn. Of a program that is proved for all
+last two have a second parameter, which has a value drawn. Two kinds are PTX, and made only if asked
+for: ``guarded``, whose registers are set under predicates (`tests.sim.guarded_programs`), and
+``emitted``, rings that a compiler has made PTX of. Of a program that is proved for all
 values, those from 1 to 64 are checked one by one, and some larger ones: beside the constants that
 decide something in it, and at random. Of one that fails, the value that is said to fail.
 """
@@ -23,13 +25,16 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 import click
 
+from tests.sim.emitted_programs import EmittedProgram
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_places import places
 from tests.sim.forall_programs import RandomProgram, rings
+from tests.sim.guarded_programs import GuardedProgram
 from tilesim.checker import prove_alone
 from tilesim.errors import TilesimError
 from tilesim.ir.program import Program
@@ -37,6 +42,8 @@ from tilesim.search.forall import ForAll
 from tilesim.search.values import Claim, Values
 from tilesim.timer import Timer
 
+#: the programs of a number
+Build: TypeAlias = "RandomProgram | GuardedProgram | EmittedProgram"
 #: values that are checked one by one
 VALUES = 64
 #: larger ones of each kind
@@ -48,6 +55,8 @@ _LAST = 3_000
 #: what makes programs with one parameter, and with two, by kind
 _ONE: Mapping[str, Callable[..., Program]] = {"rings": rings, "pipelines": pipeline}
 _TWO: Mapping[str, Callable[..., Program]] = {"clusters": clusters, "places": places}
+#: programs in PTX, by kind
+_PTX: Mapping[str, Callable[[int], Build]] = {"guarded": GuardedProgram, "emitted": EmittedProgram}
 #: the kinds of eight programs
 _MIXED = (
     "rings", "pipelines", "rings", "places", "rings", "clusters", "rings", "pipelines",
@@ -72,7 +81,7 @@ class _Values:
     """Checks of single values of the parameter ``name``; the other one is ``fixed``, if any."""
 
     def __init__(
-        self, build: RandomProgram, name: str, fixed: Mapping[str, int], known: dict[int, str]
+        self, build: Build, name: str, fixed: Mapping[str, int], known: dict[int, str]
     ) -> None:
         self._build = build
         self._name = name
@@ -104,7 +113,10 @@ def case(number: int, kind: str | None = None) -> Case:
     the program's number decides."""
     start = time.process_time()
     kind = kind or _MIXED[number % len(_MIXED)]
-    if kind in _ONE:
+    if kind in _PTX:
+        said, wrong, checked = _compared(_PTX[kind](number), "n", {})
+        said = f"{kind}: {said}"
+    elif kind in _ONE:
         said, wrong, checked = _compared(RandomProgram(number, _ONE[kind]), "n", {})
     else:
         swapped = kind == "clusters" and number // 8 % 4 == 0
@@ -115,7 +127,7 @@ def case(number: int, kind: str | None = None) -> Case:
     return Case(number, said, wrong, checked, time.process_time() - start)
 
 
-def _compared(build: RandomProgram, name: str, fixed: Mapping[str, int]) -> tuple[str, str, int]:
+def _compared(build: Build, name: str, fixed: Mapping[str, int]) -> tuple[str, str, int]:
     """What is said of all values of a parameter, what is wrong about that, and how many values were
     checked."""
     prove = partial(prove_alone, "practice")
@@ -127,7 +139,7 @@ def _compared(build: RandomProgram, name: str, fixed: Mapping[str, int]) -> tupl
 
 
 def _judged(
-    build: RandomProgram, claim: Claim, values: _Values, *, failing: bool
+    build: Build, claim: Claim, values: _Values, *, failing: bool
 ) -> tuple[str, str]:  # fmt: skip
     draw = random.Random(build.number)
     if claim.proved:
@@ -135,6 +147,8 @@ def _judged(
         beside = sorted({m + d for m in build.marks for d in (-1, 0, 1, 2) if m + d > VALUES})
         late = draw.sample(beside, min(_LARGE, len(beside)))
         late += [draw.randrange(VALUES, 400), draw.randrange(400, _LAST)]
+        if isinstance(build, GuardedProgram) and build.first is not None and build.first <= last:
+            return "proved", f"not so for {build.first}, where an interpreter finds a fault"
         bad = values.not_proved([*range(1, VALUES + 1), *(v for v in late if v <= last)])
         return "proved", f"not so for {bad}" if bad else ""
     if failing and claim.at is not None:
@@ -201,7 +215,9 @@ def campaign(
 @click.option("--seed", default=1, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
-@click.option("--kind", type=click.Choice([*_ONE, *_TWO]), help="All programs are of this one.")
+@click.option(
+    "--kind", type=click.Choice([*_ONE, *_TWO, *_PTX]), help="All programs are of this one."
+)
 def main(cases: int, seed: int, seconds: float, jobs: int, kind: str | None) -> None:
     """Compare what is said of all values with checks of each."""
     tally = campaign(cases, seed, seconds, jobs, kind)

@@ -1,30 +1,44 @@
 """Random programs, run with and without leaving out repetitions: the runs are the same.
 
-    python -m tests.sim.steady_campaign --cases 2000 [--seed 1] [--seconds 100]
+    python -m tests.sim.steady_campaign --cases 2000 [--seed 1] [--seconds 100] [--kind emitted]
 
 Rings of stages with many turns, their mutants, and rings with a fault where a random condition on
 the turn holds: constants up to the number of turns, remainders, bits, products. One in three stores
-to global memory in each turn.
+to global memory in each turn. Of the kind ``emitted`` these are read back from the PTX that a
+compiler makes of them. Those of the kind ``guarded`` are PTX whose registers are set under
+predicates (`tests.sim.guarded_programs`): they are compared with an interpreter as well, also where
+one CTA stands for others.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import click
 
+import tilesim as ts
+from tests.ptx.campaign import back
+from tests.sim.guarded_programs import GuardedProgram
 from tests.sim.steady_programs import ring
 from tests.sim.steady_stores import stores
 from tilesim.fuzz.faults import mutants
+from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, as_expr, select
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.search import first
 from tilesim.sim import certificate
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.steady.skip import Skipper
 from tilesim.strategies.rings import Ring
+
+#: of which kind all programs are
+KINDS = ("mixed", "emitted", "guarded")
 
 
 @dataclass
@@ -110,7 +124,38 @@ def program(draw: random.Random) -> Program | None:
     return draw.choice(every).program if every else None
 
 
-def same(program: Program, tally: Tally) -> bool:
+def emitted(draw: random.Random) -> Mir | None:
+    """A random program, read back from PTX; None if there is no such one."""
+    made = program(draw)
+    try:
+        return None if made is None else back(emit(made))
+    except EmitError:
+        return None
+
+
+def always() -> ExitStack:
+    """Searches never rest, and one CTA stands for others whatever the size of the grid."""
+    stack = ExitStack()
+    stack.enter_context(patch.object(Skipper, "thrifty", False))
+    stack.enter_context(patch.object(first, "all_are_run", lambda simulation: False))
+    return stack
+
+
+def guarded(case: int, tally: Tally) -> bool:
+    """Whether what is said of the PTX of a number is the same without leaving out repetitions, and
+    what an interpreter says of it: up to the turn that fails, and without that."""
+    made, draw = GuardedProgram(case), random.Random(case)
+    fails = made.first or draw.randrange(80, 400)
+    for turns in (max(1, fails - 1), fails + draw.choice([0, 7, 20])):
+        loaded = made(turns)
+        with always():
+            report = ts.check(loaded, schedules=0, budget=20)
+        if made.wrong(turns, report.verdict, report.rules) or not same(loaded, tally):
+            return False
+    return True
+
+
+def same(program: Program | Mir, tally: Tally) -> bool:
     """Whether a run that leaves out repetitions says what one says that does not."""
     runs = []
     for skips in (True, False):
@@ -132,17 +177,23 @@ def summary(run: Run) -> tuple[object, ...]:
     return run.findings, reasons, why, replace(run.stats, skipped=0)
 
 
-def campaign(cases: int, seed: int, seconds: float = 1e9) -> tuple[Tally, list[int]]:
+def campaign(
+    cases: int, seed: int, seconds: float = 1e9, kind: str = "mixed"
+) -> tuple[Tally, list[int]]:
     """Runs so many programs, for so long; the numbers of those that differ."""
     tally, wrong, end = Tally(), list[int](), time.monotonic() + seconds
     for case in range(seed, seed + cases):
         if time.monotonic() > end:
             break
-        made = program(random.Random(case))
         # also what is too short for it to be worth it
         with patch.object(Skipper, "thrifty", False):
-            if made is not None and not same(made, tally):
-                wrong.append(case)
+            if kind == "guarded":
+                right = guarded(case, tally)
+            else:
+                made = (emitted if kind == "emitted" else program)(random.Random(case))
+                right = made is None or same(made, tally)
+        if not right:
+            wrong.append(case)
     return tally, wrong
 
 
@@ -150,9 +201,10 @@ def campaign(cases: int, seed: int, seconds: float = 1e9) -> tuple[Tally, list[i
 @click.option("--cases", default=2_000, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
-def main(cases: int, seed: int, seconds: float) -> None:
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
+def main(cases: int, seed: int, seconds: float, kind: str) -> None:
     """Compare runs of random programs."""
-    tally, wrong = campaign(cases, seed, seconds)
+    tally, wrong = campaign(cases, seed, seconds, kind)
     click.echo(f"{tally}; different: {wrong or 'none'}")
 
 

@@ -1,33 +1,35 @@
 """Checks with and without leaving out repetitions say the same: whole reports, of everything.
 
-    python -m tests.sim.steady_everything [--gallery] [--litmus] [--tiles 500] [--as-it-is]
+    python -m tests.sim.steady_everything [--gallery] [--ptx] [--litmus] [--tiles 500] [--as-it-is]
 
-The gallery with its bugs, every litmus row at both strictness levels, and random persistent
-kernels: different numbers of tiles, places that may meet, tokens and counters in each turn, faults
-of single CTAs behind their last tile. Searches never rest, and one CTA stands for others whatever
-the size of the grid; with ``--as-it-is`` both are as in any check.
+The gallery with its bugs, also read back from the PTX that is emitted of it, every litmus row at
+both strictness levels, and random persistent kernels: different numbers of tiles, places that may
+meet, tokens and counters in each turn, faults of single CTAs behind their last tile. Searches never
+rest, and one CTA stands for others whatever the size of the grid; with ``--as-it-is`` both are as
+in any check.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import cast, get_args
-from unittest.mock import patch
+from typing import Any, cast, get_args
 
 import click
 
 import tilesim as ts
 from tests.litmus.sections import all_rows
-from tests.sim.steady_campaign import condition
+from tests.ptx.campaign import back
+from tests.sim.steady_campaign import always, condition
 from tilesim import Builder, InvalidProgram, s32, u32
+from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.registry import cases
-from tilesim.search import first
-from tilesim.sim.steady.skip import Skipper
 
 
 @dataclass
@@ -47,6 +49,13 @@ def gallery() -> Iterator[tuple[str, Program, Strict]]:
     for case in cases(None):
         if case.expected != "rejected":
             yield case.target, case.kernel.build(**case.params), case.strict
+
+
+def read_back() -> Iterator[tuple[str, Mir, Strict]]:
+    """The same from the PTX that is emitted of them, of those that CUDA has."""
+    for name, program, strict in gallery():
+        with suppress(EmitError):
+            yield f"{name} in PTX", back(emit(program)), strict
 
 
 def litmus() -> Iterator[tuple[str, Program, Strict]]:
@@ -103,16 +112,8 @@ def _last(draw: random.Random, last: Expr, count: Expr, ctas: int, total: int) -
     return draw.choice([which, often, which & often, last.eq(total - 1 - draw.randrange(ctas))])
 
 
-def always() -> ExitStack:
-    """Searches never rest, and one CTA stands for others whatever the size of the grid."""
-    stack = ExitStack()
-    stack.enter_context(patch.object(Skipper, "thrifty", False))
-    stack.enter_context(patch.object(first, "all_are_run", lambda simulation: False))
-    return stack
-
-
 def compare(
-    name: str, program: Program, strict: Strict, tally: Tally,
+    name: str, program: Program | Mir, strict: Strict, tally: Tally,
     how: Callable[[], AbstractContextManager[object]] = always,
 ) -> None:  # fmt: skip
     """Notes whether both reports of a program are the same, unless it is refused."""
@@ -135,18 +136,22 @@ def random_tiles(
 
 @click.command()
 @click.option("--gallery", "whole", is_flag=True, help="Compare the gallery.")
+@click.option("--ptx", "emitted", is_flag=True, help="Compare the gallery in PTX.")
 @click.option("--litmus", "rows", is_flag=True, help="Compare the litmus rows.")
 @click.option("--tiles", "number", default=0, help="Compare so many random kernels.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--as-it-is", "plain", is_flag=True, help="As in any check.")
-def main(*, whole: bool, rows: bool, number: int, seed: int, plain: bool) -> None:
+def main(*, whole: bool, emitted: bool, rows: bool, number: int, seed: int, plain: bool) -> None:
     """Compare reports."""
     how = nullcontext if plain else always
     tally = Tally()
     random_tiles(number, seed, tally, how)
     if number:
         click.echo(f"tiles: {tally}")
-    for name, chosen, programs in (("litmus", rows, litmus), ("gallery", whole, gallery)):
+    every: tuple[tuple[str, bool, Callable[[], Iterator[Any]]], ...] = (
+        ("litmus", rows, litmus), ("gallery", whole, gallery), ("PTX", emitted, read_back)
+    )  # fmt: skip
+    for name, chosen, programs in every:
         tally = Tally()
         for program in programs() if chosen else ():
             compare(*program, tally, how)

@@ -10,14 +10,16 @@ from tilesim.ir.program import Program
 
 
 def ring(
-    trips: int, *, stages: int = 2, consumer_trips: int | None = None,
+    trips: int | None, *, stages: int = 2, consumer_trips: int | None = None,
     faulty: Callable[[Expr], Expr] | None = None,
 ) -> Program:  # fmt: skip
-    """A producer and a consumer of a ring of shared words.
+    """A producer and a consumer of a ring of shared words; ``trips`` None: as many turns as the
+    launch says by its scalar ``n``.
 
     Where ``faulty`` holds the producer fills another stage as well, which may still be read.
     """
     k = Builder("ring", warps=2)
+    turns = k.scalar("n", 7) if trips is None else trips
     data = k.shared("data", s32, (stages, 32))
     full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
     with k.one_thread():
@@ -25,14 +27,14 @@ def ring(
             k.mbarrier.init(full[stage], 32)
             k.mbarrier.init(empty[stage], 32)
     k.sync_threads()
-    with k.role("producer", 0), k.loop(trips) as i:
+    with k.role("producer", 0), k.loop(turns) as i:
         k.mbarrier.wait(empty[i % stages], (i // stages & 1) ^ 1)
         k.mem.store(data[i % stages, k.lane_id], 7)
         if faulty is not None:
             with k.if_(faulty(i)):
                 k.mem.store(data[(i + 1) % stages, k.lane_id], 8)
         k.mbarrier.arrive(full[i % stages])
-    with k.role("consumer", 1), k.loop(trips if consumer_trips is None else consumer_trips) as i:
+    with k.role("consumer", 1), k.loop(turns if consumer_trips is None else consumer_trips) as i:
         k.mbarrier.wait(full[i % stages], i // stages & 1)
         value = k.var("value", 0)
         k.mem.load(value, data[i % stages, k.lane_id])

@@ -219,7 +219,7 @@ def test_a_fault_for_some_values_is_found_or_nothing_is_said(
     if report.verdict == "failed":
         assert report.for_all.at == first
         assert report.rules == {"race"}
-        assert {f.locations[0].line for f in report.findings} <= {33, 38}
+        assert {f.locations[0].line for f in report.findings} <= {35, 40}
         assert f"n = {first}; " in report.covers
         assert ts.check(build(n=first), schedules=0, budget=0).findings == report.findings
         assert ts.check(build(n=first - 1), schedules=0, budget=0).verdict == "proved"

@@ -44,7 +44,7 @@ def bits(n: int) -> Program:
     [
         (summed, __file__, "with k.loop(n) as i:"),
         (waiting, __file__, "# no state"),
-        (bits, ring.__code__.co_filename, 'k.role("producer", 0), k.loop(trips)'),
+        (bits, ring.__code__.co_filename, 'k.role("producer", 0), k.loop(turns)'),
     ],
 )
 def test_the_line_is_named(build: Callable[[int], Program], file: str, text: str) -> None:

@@ -12,9 +12,15 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.gpu import needs
+from tests.ptx.campaign import back
 from tests.sim.steady_campaign import campaign
+from tests.sim.steady_everything import Tally as Everything
+from tests.sim.steady_everything import compare
 from tests.sim.steady_programs import ring
 from tilesim import Builder, f32, s32, u32
+from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
@@ -23,6 +29,7 @@ from tilesim.kernels.blackwell import matmul_v3 as blackwell_v3
 from tilesim.kernels.cluster import matmul as cluster
 from tilesim.kernels.cluster import split_k
 from tilesim.kernels.hopper import attention, matmul_v0, matmul_v3, matmul_v5
+from tilesim.kernels.registry import Case, cases
 from tilesim.search import first
 from tilesim.sim import execution
 from tilesim.sim.machine.machine import Machine
@@ -217,6 +224,58 @@ def test_a_few_programs_of_the_campaign() -> None:
     tally, wrong = campaign(4, seed=103)
     assert not wrong
     assert tally.skipped > 1
+
+
+@needs.compiler
+def test_a_few_programs_of_the_campaign_in_ptx() -> None:
+    """What a compiler makes of them, with guards and `selp`."""
+    tally, wrong = campaign(3, seed=80, kind="emitted")
+    assert not wrong
+    assert tally.skipped
+
+
+def test_a_few_programs_with_registers_set_under_predicates() -> None:
+    """Those of 86 and 149 were said to be proved: what lanes keep that do not execute a move."""
+    for seed in (86, 149):
+        tally, wrong = campaign(1, seed=seed, kind="guarded")
+        assert not wrong
+        assert tally.failing == 1
+
+
+#: rows of the gallery with loops, whose PTX is compared in every run of the tests
+_QUICK = frozenset({
+    "hopper.copy::vector", "hopper.attention_v1::attention[keys=128,ctas=1]",
+    "nvfuser.chained::chained",
+    "cluster.split_k::split_k[splits=2,tiles=1]",
+    "hopper.matmul_v5::matmul[stages=2,iterations=5,ctas=1]", "bugs.parity::persistent",
+    "blackwell.matmul_v3::matmul[stages=2,depth=64]", "bugs.parity::persistent[fixed=True]",
+    "bugs.reuse_guards::staging_guard", "bugs.reuse_guards::staging_guard[guard=per tile]",
+    "bugs.proxy_fences::fence_in_loop", "bugs.proxy_fences::fence_in_loop[fixed=True]",
+    "bugs.copy_groups::waited_too_little", "bugs.copy_groups::waited_too_little[fixed=True]",
+    "nvfuser.multi_role::multi_role[stages=1,rows=3]", "bugs.tensor_memory::released_between_reads",
+    "bugs.cluster_phases::loop_parity", "bugs.cluster_phases::loop_parity[fixed=True]",
+    "bugs.empty_tiles::block_sparse", "hopper.softmax::softmax", "bugs.launch_control::answer",
+    "bugs.arrival_count::contiguous_load", "bugs.role_agreement::release_behind_work",
+})  # fmt: skip
+
+
+def _row(case: Case) -> Any:
+    quick = str(case.target).removeprefix("tilesim.kernels.") in _QUICK
+    return pytest.param(case, id=str(case.target), marks=() if quick else pytest.mark.slow)
+
+
+@needs.compiler
+@pytest.mark.parametrize("case", [_row(c) for c in cases(None) if c.expected != "rejected"])
+def test_the_gallery_in_ptx(case: Case) -> None:
+    """Whole reports, with verdict, rules and lines, of what is read back from the PTX."""
+    try:
+        loaded = back(emit(case.kernel.build(**case.params)))
+    except EmitError:
+        return  # it has no CUDA
+    tally = Everything()
+    compare(str(case.target), loaded, case.strict, tally)
+    assert not tally.different
+    assert tally.verdicts
 
 
 # ---------------------------------------------------------------------- late faults

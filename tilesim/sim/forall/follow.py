@@ -30,11 +30,11 @@ from tilesim.sim.forall.forms import Forms
 from tilesim.sim.forall.free import Obstacle, is_free
 from tilesim.sim.forall.rays import Demand, Ray, Rays, as_ray
 from tilesim.sim.grid.follow import Follower
-from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.period import chosen_lanes
 from tilesim.sim.steady.places import Free, free_operands, looks, only_loads, window
 from tilesim.sim.steady.shifts import Lost, is_moving
 
@@ -114,8 +114,10 @@ class Follow:
         moving, uses = self.moving.setdefault(id(w.origin), {}), self._used(pc)
         if not uses.depends and (not moving or uses.reads.isdisjoint(moving)):
             if moving and not moving.keys().isdisjoint(uses.sets):
+                chosen = chosen_lanes(self.values, pc, w)
+                every = chosen is None or pc in self.machine.plan.idle
                 for slot in uses.sets:
-                    self._set(w, moving, slot, 0, w.mask, every=pc in self.machine.plan.idle)
+                    self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
             return
         loc = self.machine.plan.mir.code[pc].loc
         if self._differs_between(pc, moving, uses):
@@ -220,10 +222,12 @@ class Follow:
             return
         if instruction.guard is not None:
             self.values.require_fixed(instruction.guard, w, mask, moving)
-            holds = self.values.evaluate(instruction.guard)(w)
-            if type(holds) is Unknown:
+            chosen = chosen_lanes(self.values, pc, w)
+            if chosen is None:
                 raise NoShift(instruction.guard)
-            mask &= condition_lanes(holds)
+            if not chosen:
+                return  # in no lane: nothing is evaluated, and registers keep what they hold
+            mask = chosen
         match op.effects():
             case (fx.Defines(var=var, value=Expr() as value),):
                 self._set(w, moving, uses.sets[0], self._assigned(var, value, w, mask), mask)
@@ -383,7 +387,10 @@ class Follow:
         self, w: Warp, moving: dict[int, Any], slot: int, ray: Any, mask: int,
         *, every: bool = False,
     ) -> None:  # fmt: skip
-        """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
+        """A register is set in the lanes of ``mask``, in all if it is one of a loop; in the others
+        it moves as it did before."""
+        if not mask and not every:
+            return
         alone = slot in self.machine.plan.private and not self.machine.forks
         self._results.append((slot, ray))
         if not (every or alone or mask == FULL or w.registers[slot] is None):

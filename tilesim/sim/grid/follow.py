@@ -273,7 +273,9 @@ class Follower:
                 self._lose(f"a value that is not known, {result}", plan.loc)
             if differs(result):
                 new = result if plan.lane is None else self._shuffled(plan, result, mirror)
-            merges = mask != FULL and before is not None and not plan.every
+            # lanes that are agents of their own may be in another turn of the loop
+            every = plan.every and not w.machine.forks
+            merges = mask != FULL and before is not None and not every
             if merges and (differs(new) or differs(before)):
                 new = np.where(mask_array(mask), plain(new), plain(before))
             self._keep(plan, w, mirror, slot, new, mask)

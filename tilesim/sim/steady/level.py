@@ -30,6 +30,7 @@ class Counts:
 
     steps: int
     time: float
+    by_parts: int
     executed: list[int]
     phases: list[int]
     rounds: list[int]
@@ -40,8 +41,9 @@ class Counts:
     ) -> Counts:
         """Those of now."""
         return cls(
-            machine.steps, machine.env.now, [w.executed for w in machine.warps],
-            [b.phase for b in barriers], [b.number for b in named],
+            machine.steps, machine.env.now, machine.by_parts,
+            [w.executed for w in machine.warps], [b.phase for b in barriers],
+            [b.number for b in named],
         )  # fmt: skip
 
 

@@ -224,8 +224,10 @@ class Watched:
         """An instruction that needs or sets registers which move."""
         uses = self._used(pc)
         if uses.reads.isdisjoint(moving):
+            chosen = chosen_lanes(self.values, pc, w)
+            every = chosen is None or pc in self.machine.plan.idle
             for slot in uses.sets:
-                self._set(w, moving, slot, 0, w.mask, every=pc in self.machine.plan.idle)
+                self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
             return
         key = self._key(pc, w, moving, uses)
         if key is not None and key in self._known:
@@ -292,12 +294,12 @@ class Watched:
             return
         if instruction.guard is not None:
             self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
-            holds = self.values.evaluate(instruction.guard)(w)
-            if type(holds) is Unknown:
+            chosen = chosen_lanes(self.values, pc, w)
+            if chosen is None:
                 raise NoShift(instruction.guard)
-            mask &= condition_lanes(holds)
-            if not mask:
+            if not chosen:
                 return  # in no lane: nothing is evaluated, and registers keep what they hold
+            mask = chosen
         match op.effects():
             case (fx.Defines(var=var, value=Expr() as value),):
                 shift = self._assigned(var, value, w, mask, moving)
@@ -452,7 +454,10 @@ class Watched:
         self, w: Warp, moving: dict[int, Shift], slot: int, shift: Shift, mask: int,
         *, every: bool = False,
     ) -> None:  # fmt: skip
-        """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
+        """A register is set in the lanes of ``mask``, in all if it is one of a loop; in the others
+        it moves as it did before."""
+        if not mask and not every:
+            return
         alone = slot in self.machine.plan.private and not self.machine.forks
         self._results.append((slot, shift))
         if not (every or alone or mask == FULL or w.registers[slot] is None):
@@ -471,6 +476,19 @@ class Watched:
             return shift
         merged: Any = np.where(mask_array(mask), shift, before)
         return merged
+
+
+def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
+    """The active lanes that execute an instruction: those in which its guard holds, which has to be
+    the same in all repetitions. In the others, registers that it sets keep what they hold.
+
+    None: nobody knows what the guard is, and the registers, in all lanes, are not known either.
+    """
+    guard = w.machine.plan.mir.code[pc].guard
+    if guard is None:
+        return w.mask
+    holds = values.evaluate(guard)(w)
+    return None if type(holds) is Unknown else condition_lanes(holds) & w.mask
 
 
 def _registers(expr: Expr) -> set[str]:

@@ -477,6 +477,7 @@ class Skipper:
         for warp, a, b in zip(machine.warps, now.executed, before.executed, strict=True):
             warp.executed += times * (a - b)
             executed += a - b
+        machine.by_parts += times * (now.by_parts - before.by_parts)
         cycles = now.time - before.time
         machine.skipped.add(times, times * executed, times * cycles)
         if jump.each is not None and self.follower is not None:
