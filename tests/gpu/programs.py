@@ -479,6 +479,7 @@ def wide_registers(k: Builder) -> None:
 def vectors(k: Builder) -> None:
     words, halves = k.tensor("words", s32, (32, 4)), k.shared("halves", f16, (32, 8))
     wide, x = k.shared("wide", f64, (32, 2)), [k.var(f"x{i}", 0, u32) for i in range(4)]
+    lines = k.tensor("lines", s32, (32, 32))
     doubles = [k.var(f"y{i}", 0, f64) for i in range(2)]
     k.mem.load_vector(x, words[k.lane_id])
     k.mem.load_vector(x[:2], halves[k.lane_id, 0:4])
@@ -492,6 +493,8 @@ def vectors(k: Builder) -> None:
     k.mem.store_vector(words[k.lane_id], x, sem="release", scope="gpu")
     k.mem.store_vector(halves[k.lane_id], x)
     k.mem.prefetch(words[k.lane_id, 0], "L1")
+    k.mem.discard(lines[k.lane_id, 0:32])
+    k.fence.proxy_alias()
     k.time.sleep(k.lane_id)
     k.time.read(k.var("short", 0, s32), "clock")
     k.time.read(k.var("long", 0, s64))

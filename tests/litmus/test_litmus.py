@@ -29,7 +29,7 @@ IDS = {
     *(f"LF{n:02}" for n in range(1, 7)),
     *(f"LG{n:02}" for n in range(1, 19)),
     *(f"LH{n:02}" for n in range(2, 7)),
-    *(f"LV{n:02}" for n in range(1, 24)),
+    *(f"LV{n:02}" for n in range(1, 26)),
     *(f"LW{n:02}" for n in range(1, 17)),
     *(f"LI{n:02}" for n in range(1, 11)),
     *(f"LJ{n:02}" for n in range(1, 14)),

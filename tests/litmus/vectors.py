@@ -152,3 +152,53 @@ def what_an_element_hands_over_is_handed_on(k: Builder, *, word: int) -> None:
         k.mbarrier.wait(told, 0)
         k.mem.store(flags[word], 9)
         k.mem.store(out[0], 9)
+
+
+@row("LV24", completes(out=[7]))
+@row(
+    "LV24-read",
+    fails(defect("uninitialised-read", W1=("k.mem.load(r, line[0])", "k.mem.discard"))),
+    again=False,
+)  # fmt: skip
+@row(
+    "LV24-unordered", fails(defect("race", W0="k.mem.load(s, line[1])", W1="k.mem.discard"),
+                            also=("uninitialised-read",)), handed=False,
+)  # fmt: skip
+def a_line_that_is_discarded_is_written_again_before_it_is_read(
+    k: Builder, *, again: bool = True, handed: bool = True
+) -> None:
+    """What another thread has read is discarded once it has said so."""
+    k.launch(warps=2)
+    line, out, done = global_words(k, "line", 32), global_words(k, "out"), k.mbarriers("done", 1)
+    begin(k, (done, 1))
+    r, s = k.var("r"), k.var("s")
+    with thread(k, 0, "W0"):
+        k.mem.load(s, line[1])
+        k.mbarrier.arrive(done)
+    with thread(k, 1, "W1"):
+        if handed:
+            k.mbarrier.wait(done, 0)
+        k.mem.discard(line[0:32])
+        if again:
+            k.mem.store(line[0], 7)
+        k.mem.load(r, line[0])
+        k.mem.store(out[0], r)
+
+
+@row("LV25", completes(out=[7]))
+@row("LV25-alone", fails(defect("race", W0="k.mem.store(x[0], 7)", W1="k.mem.load(r, x[0])")),
+     handed=False)  # fmt: skip
+def a_fence_for_aliases_synchronises_no_threads(k: Builder, *, handed: bool = True) -> None:
+    k.launch(warps=2)
+    x, out, done = global_words(k, "x"), global_words(k, "out"), k.mbarriers("done", 1)
+    begin(k, (done, 1))
+    r = k.var("r")
+    with thread(k, 0, "W0"):
+        k.mem.store(x[0], 7)
+        k.fence.proxy_alias()
+        k.mbarrier.arrive(done, sem="release" if handed else "relaxed")
+    with thread(k, 1, "W1"):
+        k.mbarrier.wait(done, 0, sem="acquire" if handed else "relaxed")
+        k.fence.proxy_alias()
+        k.mem.load(r, x[0])
+        k.mem.store(out[0], r)

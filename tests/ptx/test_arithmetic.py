@@ -86,6 +86,18 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
         ("prmt.b32", (0x80, 0, 0x8888), M32),
         ("prmt.f4e.b32", (0x44332211, 0x88776655, 1), 0x55443322),
         ("lop3.b32", (0xF0F0, 0xFF00, 0, 0xC0), 0xF000),
+        ("lop3.and.b32", (0xF0F0, 0xFF00, 0, 0xC0, 1), 0xF000),
+        ("fns.b32", (0b1101_0000, 0, 1), 4),
+        ("fns.b32", (0b1101_0000, 4, 1), 4),
+        ("fns.b32", (0b1101_0000, 5, 2), 7),
+        ("fns.b32", (0b1101_0000, 6, M32), 6),
+        ("fns.b32", (0b1101_0000, 5, M32), 4),
+        ("fns.b32", (0b1101_0000, 3, M32), M32),
+        ("fns.b32", (0b1101_0000, 0, 4), M32),
+        ("fns.b32", (0b1101_0000, 6, 0), 6),
+        ("fns.b32", (0b1101_0000, 5, 0), M32),
+        ("fns.b32", (M32, 32, 1), M32),
+        ("fns.b32", (M32, 0, 1 << 31), M32),
         ("min.s32", (M32, 1), M32),
         ("min.u32", (M32, 1), 1),
         ("abs.s32", (M32,), 1),
@@ -139,6 +151,17 @@ def test_the_second_result_of_setp_is_the_opposite() -> None:
     assert found.function(1, 2, 1) == (1, 1)
 
 
+def test_lop3_combines_its_result_with_a_predicate() -> None:
+    """``p = (d != 0) BoolOp q`` (PTX 9.7.8.6)."""
+    for name, holds in (("and", lambda a, b: a and b), ("or", lambda a, b: a or b)):
+        found = operation(f"lop3.{name}.b32")
+        assert found is not None
+        for a in (0, 6):
+            for q in (0, 1):
+                assert found.function(a, M32, 0, 0xC0, q) == (a, int(holds(a != 0, q == 1)))
+    assert operation("lop3.xor.b32") is None
+
+
 OPCODES = (
     "add.s32", "add.s64", "add.u16", "sub.s32", "sub.s64", "mul.lo.s32", "mul.lo.u64", "mul.hi.s32",
     "mul.hi.u32", "mul.hi.s64", "mul.hi.u16", "mul.wide.s32", "mul.wide.u32", "mul.wide.u16",
@@ -148,7 +171,8 @@ OPCODES = (
     "setp.lt.s64", "setp.eq.b32", "setp.gt.and.s16", "setp.ls.xor.u32", "selp.b32", "selp.b64",
     "min.s32", "min.u64", "max.s64", "max.u16", "cvt.s64.s32", "cvt.u32.u64", "cvt.s32.s8",
     "cvt.u16.s16", "cvt.sat.s8.s32", "mov.b32", "mov.b64", "bfe.s32", "bfi.b64", "prmt.b32",
-    "lop3.b32", "popc.b32", "bfind.s64", "shf.l.wrap.b32", "sad.u32", "abs.s64", "neg.s32",
+    "lop3.b32", "lop3.or.b32", "fns.b32", "popc.b32", "bfind.s64",
+    "shf.l.wrap.b32", "sad.u32", "abs.s64", "neg.s32",
     "mul24.lo.s32", "mul24.lo.u32", "mul24.hi.s32", "mul24.hi.u32", "mad24.lo.s32", "mad24.hi.u32",
     "mad24.hi.sat.s32", "mad.hi.sat.s32", "add.sat.s32", "sub.sat.s32",
 )  # fmt: skip

@@ -250,7 +250,7 @@ def test_the_group_of_ctas_of_a_copy_may_stand_before_the_state_spaces(nbytes: i
 @pytest.mark.parametrize(
     "body",
     ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %envreg3;",
-     "discard.global.L2 [%rd1], 128;", "fence.proxy.alias;",
+     "vsub.s32.s32.s32 %r1, %r2, %r3;", "st.bulk.weak.shared::cta [%r1], 64, 0;",
      "mbarrier.init.frob.shared.b64 [%r1], 1;",
      "bar.sync 0, %r1;", "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],
 )  # fmt: skip
@@ -507,3 +507,82 @@ def test_an_address_that_a_lane_hands_to_the_others_is_one_of_what_is_declared()
     assert report(shared.replace("{shuffle}", one) + ARRIVE + WAIT).verdict == "proved"
     wrong = report(shared.replace("{shuffle}", one) + WAIT)
     assert (wrong.verdict, wrong.rules == {"deadlock"}) == ("failed", True)
+
+
+# ------------------------------------------------------------------ instructions that are rare
+
+C = {"params": (".param .u64 c",), "values": (Pointer("c", 4096),)}
+LANE = (
+    "ld.param.u64 %rd1, [c]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 128;"
+    "add.u64 %rd3, %rd1, %rd2;\n"
+)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("space", [".global", ""])
+def test_what_is_discarded_is_not_read(space: str, strict: Strict) -> None:
+    """``discard.L2`` leaves what nobody knows, in all 128 bytes (PTX 9.7.9.17)."""
+    gone, read = f"discard{space}.L2 [%rd3], 128;\n", "ld.global.u32 %r3, [%rd3+64];\n"
+    found = report(LANE + gone + read, **C, strict=strict)
+    assert (found.verdict, found.rules) == ("failed", {"uninitialised-read"})
+    assert lines(found) == [1, 2]
+    for right in (read + gone, gone + "st.global.u32 [%rd3+64], 7;\n" + read):
+        assert report(LANE + right, **C, strict=strict).verdict == "proved"
+
+
+def test_a_discard_is_a_write() -> None:
+    store = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd3, %r1, 4, %rd1; st.global.u32 [%rd3], 7;\n"
+    gone = "elect.sync _|%p1, -1;\n@%p1 discard.global.L2 [%rd1], 128;\n"
+    begin = "ld.param.u64 %rd1, [c];\n"
+    found = report(begin + store + gone, **C)
+    assert (found.verdict, found.rules, lines(found)) == ("failed", {"race"}, [1, 3])
+    assert report(begin + store + "bar.warp.sync -1;\n" + gone, **C).verdict == "proved"
+    found = report("ld.param.u64 %rd1, [c]; add.u64 %rd1, %rd1, 64;\n" + gone, **C)
+    assert (found.verdict, found.rules, lines(found)) == ("failed", {"out-of-bounds"}, [2])
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_mmio_is_strong_and_orders_nothing(strict: Strict) -> None:
+    """``ld.mmio`` and ``st.mmio`` are relaxed accesses of system scope (PTX 8.2.3)."""
+    flag = "ld.param.u64 %rd1, [c]; mov.u32 %r1, %warpid; mov.u32 %r1, %tid.x;\n"
+    both = (
+        "st.mmio.relaxed.sys.global.u32 [%rd1], 1;\nld.mmio.relaxed.sys.global.u32 %r2, [%rd1];\n"
+    )
+    assert report(flag + both, **C, warps=2, strict=strict).rules == frozenset()
+    weak = both.replace("ld.mmio.relaxed.sys", "ld")
+    found = report(flag + weak, **C, warps=2, strict=strict)
+    assert (found.verdict, found.rules, lines(found)) == ("failed", {"race"}, [1, 2])
+
+
+def test_a_predicate_of_lop3_and_the_place_of_a_bit_decide() -> None:
+    begin = "mov.u32 %r1, %tid.x; setp.lt.u32 %p2, %r1, 32;\n"
+    for decide in (
+        "fns.b32 %r2, 0xF0, 0, 2; setp.eq.u32 %p1, %r2, 5;\n",
+        "lop3.or.b32 %r2|%p1, %r1, 0, 0, 0xF0, %p2;\n",
+        "lop3.and.b32 _|%p1, -1, -1, 0, 0xC0, %p2;\n",
+    ):
+        right = begin + decide + "@%p1 bra L; bar.sync 1, 64;\nL: bar.sync 0;"
+        assert report(right).verdict == "proved", decide
+        found = report(right.replace("@%p1", "@!%p1"))
+        assert (found.verdict, found.rules) == ("failed", {"named-barrier"}), decide
+        assert lines(found) == [2]
+
+
+def test_a_register_of_128_bits_that_nothing_sets_is_not_another_lines_fault() -> None:
+    begin = ".reg .b128 %q<3>;\nld.param.u64 %rd1, [c];\n"
+    assert report(begin + "st.global.b128 [%rd1], %q1;", **C).verdict == "proved"
+    for use in ("add.u64 %rd2, %rd1, %q1;", "atom.exch.global.b128 %q2, [%rd1], %q1;"):
+        with pytest.raises(Unsupported) as caught:
+            report(begin + use, **C)
+        assert caught.value.line == FIRST + 2
+
+
+def test_a_type_may_stand_anywhere_among_the_qualifiers() -> None:
+    """As ``ptxas`` has it."""
+    found = report("ld.param.u64 %rd1, [c];\nld.u32.global.volatile %r1, [%rd1];\n"
+                   "st.u32.global.wt [%rd1], %r1;", **C)  # fmt: skip
+    assert (found.verdict, lines(found)) == ("failed", [1, 2])
+    for wrong in ("ld.global %r1, [%rd1];", "ld.shared.bulk %r1, [%r2];",
+                  "mov %r1, %r2;"):  # fmt: skip
+        with pytest.raises(PtxError, match="does not end with a type"):
+            report(wrong, **C)

@@ -225,6 +225,51 @@ def test_a_function_that_is_inlined_twice_is_called_from_two_places() -> None:
     assert [x.line for x in found if x is not None] == [8, 8, 8]
 
 
+TILE_IR = """
+.nv_intermediate_source_section {
+.code_block {
+.ir_name: "tile ir"
+.sourceFileName: 2
+.source_begin
+entry @k(%0: tile<ptr<f32>>) { // an "open string and a /* comment
+  %1 = load_ptr_tko weak %0 } }}
+.source_end
+}
+.code_block {
+.source: <<< { " >>>
+}
+}
+"""
+
+
+def test_what_tile_compilers_say_of_their_own_language_is_passed_over() -> None:
+    """PTX 9.3 to 9.5: `.language`, `.hidden` parameters, `.loc_intermediate` (11.5.5), the section
+    with its text (11.5.6). What follows is where it was."""
+    found = module(
+        '.file 1 "k.py"\n.file 2 "k.tile"\n'
+        + TILE_IR
+        + ".visible .entry k(.param .u64 p, .hidden .param .align 64 .b8 q[128])\n"
+        '.reqntid 128\n.language "tile ir", 3\n.minperctamemory 2048\n{\n'
+        ".loc 1 10 5\n.loc_intermediate 2 4 1\nret;\n}\n.hidden .func f()\n.language 7\n{ ret; }\n"
+    )
+    entry, function = found.functions
+    assert [(p.name, p.linkage, p.size) for p in entry.params] == [
+        ("p", "", 8),
+        ("q", "hidden", 128),
+    ]
+    assert entry.directives["reqntid"] == (128,)
+    assert entry.directives["minperctamemory"] == (2048,)
+    assert function.linkage == "hidden"
+    assert entry.body is not None
+    (only_one,) = entry.body.code
+    assert only_one.located == Located(1, 10, 5)
+    assert only_one.place.line == HEAD.count("\n") + 2 + TILE_IR.count("\n") + 8
+
+
+def test_a_section_of_another_language_has_an_end() -> None:
+    assert "no end" in error(TILE_IR.rstrip().removesuffix("}")).what
+
+
 def test_comments_and_strings_do_not_confuse() -> None:
     found = module('.file 1 "//a;{"\n/* } */ .entry k() { // ret;\n/* ret;\n*/ ret; }')
     assert found.files == {1: "//a;{"}

@@ -57,7 +57,8 @@ class Writes:
 
     ``lanes``, ``held``, ``elsewhere``, ``element`` as for `Reads`. ``value``: what is written, or
     the effect that answers it; None: what the instruction computes, or what its copy has read,
-    ``combine``d with what is there (``cas``: if that is ``compare``), so many ``times``.
+    ``combine``d with what is there (``cas``: if that is ``compare``), so many ``times``. ``lost``:
+    nothing of use is written, in words: what is there afterwards is not to be read.
     """
 
     view: View
@@ -74,6 +75,7 @@ class Writes:
     compare: Expr | None = None
     times: int = 1
     element: tuple[int, int] | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

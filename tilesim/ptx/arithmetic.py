@@ -276,11 +276,23 @@ def _permute(q: _Qualifiers, base: str) -> Operation:
 
 def _lop3(q: _Qualifiers, base: str) -> Operation:
     q.type(("b32",))
+    combined = q.one(("and", "or"), "")
 
     def evaluate(a: int, b: int, c: int, table: int) -> int:
         return integers.logic(table, 32)(a, b, c)
 
+    def with_predicate(a: int, b: int, c: int, table: int, other: int) -> tuple[int, int]:
+        result = evaluate(a, b, c, table)
+        return result, _BOOLEAN[combined](int(result != 0), other)
+
+    if combined:
+        return Operation("lop3.predicate", (32, 32, 32, 8, 1), (32, 1), with_predicate, (combined,))
     return Operation("lop3", (32, 32, 32, 8), (32,), evaluate)
+
+
+def _nth_set(q: _Qualifiers, base: str) -> Operation:
+    q.type(("b32",))
+    return _same("fns", 32, 3, integers.nth_set)
 
 
 def _difference(q: _Qualifiers, base: str) -> Operation:
@@ -432,7 +444,8 @@ _BUILD: dict[str, Callable[[_Qualifiers, str], Operation]] = {
     "and": _logic, "or": _logic, "xor": _logic, "not": _logic, "cnot": _logic,
     "shl": _shift, "shr": _shift, "shf": _funnel, "bfe": _field, "bfi": _field,
     "bmsk": _mask, "szext": _mask, "popc": _count, "clz": _count, "brev": _count,
-    "bfind": _count, "prmt": _permute, "lop3": _lop3, "sad": _difference, "dp4a": _dot,
+    "bfind": _count, "prmt": _permute, "lop3": _lop3, "fns": _nth_set,
+    "sad": _difference, "dp4a": _dot,
     "dp2a": _dot, "setp": _set_predicate, "set": _set, "selp": _select, "slct": _select,
     "mov": _move, "cvt": _convert,
 }  # fmt: skip

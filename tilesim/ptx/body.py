@@ -191,9 +191,10 @@ class _Body:
     def _directive(self, found: re.Match[str]) -> int:
         """Reads a directive; returns the offset after it."""
         name, start = found["directive"], found.start("directive")
-        if name == ".loc":
+        if name in (".loc", ".loc_intermediate"):
             end = self._text.text.find("\n", start)
-            return self._sources.line(self._text, start, len(self._text.text) if end < 0 else end)
+            end = len(self._text.text) if end < 0 else end
+            return self._sources.line(self._text, start, end) if name == ".loc" else end
         cursor = Cursor(self._text, start)
         scope = self._scopes[self._open[-1]]
         if name == ".reg":

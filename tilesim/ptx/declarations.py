@@ -7,7 +7,7 @@ from tilesim.ptx.scanner import Cursor, Text
 from tilesim.ptx.syntax import WIDTH, Initial, Pointer, Scope, Variable
 
 SPACES = frozenset({".const", ".global", ".local", ".param", ".shared", ".tex"})
-LINKAGE = frozenset({".extern", ".visible", ".weak", ".common"})
+LINKAGE = frozenset({".extern", ".visible", ".weak", ".common", ".hidden"})
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 #: registers that one declaration may make
 _MOST_REGISTERS = 1 << 20
@@ -136,13 +136,15 @@ class Declarations:
         return self._operands.initial(cursor) if cursor.accept("=") else ()
 
     def list(self, cursor: Cursor) -> tuple[Variable, ...]:
-        """``(.param ..., .reg ...)``: parameters or results of a function."""
+        """``(.param ..., .reg ...)``: parameters or results of a function. A ``.hidden`` one is a
+        parameter of which the driver tells nobody."""
         cursor.expect("(", "before the parameters")
         found: list[Variable] = []
         while not cursor.accept(")"):
+            linkage = "hidden" if cursor.accept(".hidden") else ""
             if cursor.token not in (".param", ".reg"):
                 cursor.fail(f"expected .param or .reg, found {cursor.found}")
-            found.append(self.variable(cursor, cursor.take()[1:]))
+            found.append(self.variable(cursor, cursor.take()[1:], linkage))
             if cursor.token != ")":
                 cursor.expect(",", "between parameters")
         return tuple(found)

@@ -33,7 +33,7 @@ _SPECIAL = re.compile(
     re.VERBOSE,
 )
 #: instructions whose last qualifier is a type, but for those of bulk copies
-_TYPED = frozenset({"ld", "ldu", "st"})
+_TYPED = frozenset({"ld", "ldu", "mov", "st"})
 #: dynamic shared memory begins at a multiple of this
 _DYNAMIC_ALIGN = 16
 #: instructions after inlining, and calls in calls
@@ -128,11 +128,24 @@ class _Flattening:
         if frame.depth and instruction.base == "ret":
             assert frame.function.body is not None
             opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
+        if instruction.base in _TYPED and opcode.rpartition(".")[2] not in WIDTH:
+            opcode = self._with_type_last(instruction)
         step = Step.of(opcode, operands, guard, instruction.place, instruction.located)
-        typed = step.base in _TYPED and "bulk" not in step.qualifiers
-        if typed and opcode.rpartition(".")[2] not in WIDTH:
-            raise self._fail(instruction.place, f"{opcode} does not end with a type")
         self._code.append((step, frame))
+
+    def _with_type_last(self, instruction: Instruction) -> str:
+        """The opcode with its type at the end; ``ptxas`` takes it anywhere (``ld.u64.volatile``).
+
+        Raises:
+            PtxError: it has none, or several.
+        """
+        opcode, names = instruction.opcode, instruction.qualifiers
+        if opcode.startswith("st.bulk"):
+            return opcode
+        types = [name for name in names if name in WIDTH]
+        if len(types) != 1:
+            raise self._fail(instruction.place, f"{opcode} does not end with a type")
+        return ".".join((instruction.base, *(n for n in names if n != types[0]), *types))
 
     def _guard(self, instruction: Instruction, frame: _Frame) -> Register | Not | None:
         if instruction.guard is None:

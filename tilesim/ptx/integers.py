@@ -136,6 +136,17 @@ def extend(*, is_signed: bool, clamp: bool) -> Scalar:
     return evaluate
 
 
+def nth_set(mask: int, base: int, offset: int) -> int:
+    """``fns``: the place of the set bit that is so many from ``base`` on: 1 is the first one
+    upwards, -1 downwards, 0 that at ``base`` itself. All bits where there is none."""
+    count, places = signed(offset, 32), range(0)
+    if 0 <= base < 32:
+        places = range(base, 32) if count > 0 else range(base, -1 if count else base - 1, -1)
+    found = [place for place in places if mask >> place & 1]
+    number = max(abs(count), 1) - 1
+    return found[number] if number < len(found) else 0xFFFFFFFF
+
+
 def permute(mode: str) -> Scalar:
     """``prmt``: bytes of ``b:a`` chosen by nibbles of ``c``, or by a mode."""
     choices: dict[str, Callable[[int], tuple[int, ...]]] = {

@@ -136,12 +136,13 @@ def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     padding = only_padding(kernel, never)
     for register in never:
         low.at(kernel.code[0])
-        var = low.register(register)
+        # of one of 128 bits instructions name the halves, or are refused at their own lines
+        results = tuple(map(low.register, low.items(rules_launch_control.halves(register))))
         if register in padding:
-            yield Assign(var=var, value=Const(0), loc=low.loc)
+            yield from (Assign(var=var, value=Const(0), loc=low.loc) for var in results)
         else:
             why = f"{register.name}, which no instruction sets"
-            yield Data(opcode="", results=(var,), sources=(), why=why, loc=low.loc)
+            yield Data(opcode="", results=results, sources=(), why=why, loc=low.loc)
 
 
 def _placed(instruction: Instruction, starts: list[int]) -> Instruction:

@@ -18,9 +18,10 @@ _OLDEST = (7, 8)
 _DIRECTIVES = frozenset({
     ".maxnreg", ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".explicitcluster",
     ".reqnctapercluster", ".maxclusterrank", ".noreturn", ".blocksareclusters", ".abi_preserve",
-    ".abi_preserve_control", ".language",
+    ".abi_preserve_control", ".language", ".minperctamemory",
 })  # fmt: skip
 _LABEL = re.compile(r"\s*+([\w$]+)\s*+:")
+_BRACE = re.compile(r"[{}]")
 _BYTES = re.compile(r"\s*+\.b8\s++([0-9,\s]*+)")
 
 
@@ -83,6 +84,11 @@ class _Reader:
                 self._read_file(cursor)
             case ".section":
                 return self._skip_section(cursor)
+            case ".nv_intermediate_source_section":
+                return self._skip_block(cursor)
+            case ".loc_intermediate":
+                end = self._text.text.find("\n", cursor.start)
+                return Cursor(self._text, len(self._text.text) if end < 0 else end)
             case ".loc":
                 return Cursor(self._text, self._sources.loc(self._text, cursor))
             case ".pragma" | ".alias":
@@ -148,6 +154,18 @@ class _Reader:
             cursor.fail("the section has no end", "add }")
         return Cursor(self._text, end + 1)
 
+    def _skip_block(self, cursor: Cursor) -> Cursor:
+        """The text of an intermediate language, of which `Text` has left the braces around it."""
+        deep, end = 0, 0
+        for found in _BRACE.finditer(self._text.text, cursor.start):
+            deep += 1 if found[0] == "{" else -1
+            if deep <= 0:
+                end = found.end()
+                break
+        if not end:
+            cursor.fail("the section has no end", "add }")
+        return Cursor(self._text, end)
+
     # ------------------------------------------------------------------ functions
 
     def _function(self, cursor: Cursor, linkage: str) -> Cursor:
@@ -181,8 +199,11 @@ class _Reader:
                 cursor.fail(f"{cursor.token} is no directive of a function that is known")
             name = cursor.take()[1:]
             numbers = []
-            while cursor.kind == "int" or cursor.token == "(":
-                numbers.append(constant(cursor))
+            while cursor.kind in ("int", "string") or cursor.token == "(":
+                if cursor.kind == "string":  # the name of a language
+                    cursor.advance()
+                else:
+                    numbers.append(constant(cursor))
                 if not cursor.accept(","):
                     break
             yield name, tuple(numbers)

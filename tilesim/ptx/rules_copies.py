@@ -244,9 +244,13 @@ def _hint(low: Lowering, step: Step) -> Iterator[Op]:
     return iter(())
 
 
-@rule("discard", "applypriority")
+@rule("discard.L2")
+def _discard(low: Lowering, step: Step) -> Iterator[Op]:
+    """At a generic address, which has to be one of global memory (PTX 9.7.9.17)."""
+    yield from spelled(low, step.as_if("discard.global.L2", step.operands)) or ()
+
+
+@rule("applypriority")
 def _policy(low: Lowering, step: Step) -> Iterator[Op]:
     """Hints for caches."""
-    if step.base == "discard":
-        raise low.unsupported("bytes that lose their value are not modelled")
     return iter(())

@@ -15,6 +15,11 @@ _COMMENT = re.compile(r'"[^"\n]*+"|//[^\n]*+|/\*.*?\*/|/\*', re.DOTALL)
 #: LLVM counts the lines of inline assembly on from that of the source, which is no line of it
 _ASSEMBLY = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
 _LOC = re.compile(r"^\s*+\.loc\s[^\n]*+", re.MULTILINE)
+#: text of an intermediate language (PTX 9.4, 11.5.6), which is anything
+_INTERMEDIATE = re.compile(
+    r"(?<=\.source_begin)\b.*?(?=^\s*\.source_end\b)|(?<=\.source:)\s*<<<.*?>>>",
+    re.DOTALL | re.MULTILINE,
+)
 _INSIDE = re.compile(r"[^\n]")
 #: the text of a token is in the group of its kind
 _TOKEN = re.compile(
@@ -52,6 +57,8 @@ class Text:
         ends = accumulate(map(len, text.split("\n")))
         #: where lines begin: behind those before, each with its end
         self._starts = [0, *map(add, ends, count(1))]
+        if ".nv_intermediate_source_section" in text:
+            text = _INTERMEDIATE.sub(lambda found: _blanks(found[0]), text)
         self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(_without_locs, text))
 
     def _blank(self, found: re.Match[str]) -> str:

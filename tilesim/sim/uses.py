@@ -68,6 +68,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
     code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))
     code.exchanges = any(e.proxy == "generic" for _, e in mir.all_of(fx.Writes))
+    code.losing = frozenset(n for n, e in mir.all_of(fx.Writes) if e.lost)
     arrivals = mir.all_of(fx.Arrives)
     code.tracks_copies = any(e.group == "cp.async" for _, e in arrivals)
     # the order of such credits matters within a phase: bytes or arrivals that are expected apart

@@ -19,6 +19,14 @@ class FenceMethods(Namespace):
     def proxy_async_generic(self, sem: Literal["release", "acquire"]) -> None:
         """The one-way pair for cluster hand-overs (H10): ``release`` before, ``acquire`` after."""
 
+    def proxy_alias(self) -> None:
+        """``fence.proxy.alias``: orders accesses to one memory at different addresses, such as those of
+        ``multimem`` and ordinary ones (PTX 8.6). It synchronises no threads (H11).
+
+        Here both are accesses to one memory, which are ordered as others are: that the fence is missing
+        is not found.
+        """
+
     def memory(
         self,
         sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel",
@@ -247,6 +255,13 @@ class MemMethods(Namespace):
         lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
         at once are of global memory, on sm_100 and later. A strong access is as many of one element,
         in an order that PTX leaves open: what one of them acquires does not order the others (H15).
+        """
+
+    def discard(self, dst: ViewLike) -> None:
+        """``discard.L2``: the 128 bytes at ``dst`` of every active lane lose what they hold.
+
+        A weak write of values that nobody knows, and that may differ from read to read: what is
+        discarded is written again before it is read (PTX 9.7.9.17).
         """
 
     def store_vector(

@@ -61,6 +61,23 @@ class FenceProxyAsyncGeneric(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FenceProxyAlias(Op):
+    """``fence.proxy.alias``: orders accesses to one memory at different addresses, such as those of
+    ``multimem`` and ordinary ones (PTX 8.6). It synchronises no threads (H11).
+
+    Here both are accesses to one memory, which are ordered as others are: that the fence is missing
+    is not found.
+    """
+
+    mnemonic = "fence.proxy.alias"
+    call = "fence.proxy_alias"
+    ptx = "fence.proxy.alias;"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fence(Op):
     """``fence.acq_rel`` or ``fence.sc`` (H3): makes neighbouring relaxed operations synchronise."""
 

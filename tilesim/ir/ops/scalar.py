@@ -62,7 +62,9 @@ class Load(Op):
 
     mnemonic = "ld"
     ptx = "ld{.sem}{.scope}{src.space}.{src.type} {var}, [{src}];"
-    synonyms = MappingProxyType({"ld.volatile": "ld.relaxed.sys"})
+    synonyms = MappingProxyType({
+        "ld.volatile": "ld.relaxed.sys", "ld.mmio.relaxed.sys": "ld.relaxed.sys",
+    })  # fmt: skip
     hints = CACHES
     cycles = 30
 
@@ -94,7 +96,9 @@ class Store(Op):
 
     mnemonic = "st"
     ptx = "st{.sem}{.scope}{dst.space}.{dst.type} [{dst}], {value};"
-    synonyms = MappingProxyType({"st.volatile": "st.relaxed.sys"})
+    synonyms = MappingProxyType({
+        "st.volatile": "st.relaxed.sys", "st.mmio.relaxed.sys": "st.relaxed.sys",
+    })  # fmt: skip
     hints = CACHES
     cycles = 8
     data = frozenset({"value"})

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
 
 _LANES = 32
+#: bytes of a cache line, which is what `discard.L2` is about
+DISCARDED = 128
 #: registers and bytes of vectors
 _VECTORS = ((2, 8), (2, 16), (4, 16), (4, 32), (8, 32))
 
@@ -120,6 +122,29 @@ class LoadVector(Op):
         if self.src.dtype.bits < 32:
             rows = rows.view(np.uint32)
         return tuple(rows[:, i] for i in range(self.count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discard(Op):
+    """``discard.L2``: the 128 bytes at ``dst`` of every active lane lose what they hold.
+
+    A weak write of values that nobody knows, and that may differ from read to read: what is
+    discarded is written again before it is read (PTX 9.7.9.17).
+    """
+
+    mnemonic = "discard"
+    call = "mem.discard(dst)"
+    ptx = "discard{dst.space=global}.L2 [{dst:128*b8}], 128;"
+    cycles = 8
+
+    dst: View
+
+    def verify(self) -> Iterator[str]:
+        if self.dst.space != "global" or self.dst.nbytes != DISCARDED:
+            yield f"discard is of {DISCARDED} bytes of global memory, {self.dst} has others"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Writes(self.dst, lanes=_LANES, lost="what discard.L2 leaves"),)
 
 
 @dataclass(frozen=True, kw_only=True)

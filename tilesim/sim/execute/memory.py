@@ -205,6 +205,9 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
         w.effects += 1
         w.machine.changed()
 
+    if effect.lost:
+        left = Unknown(effect.lost)
+        return Act(lambda w: write(w, left))
     value = effect.value
     results = [e for e in op.effects() if isinstance(e, fx.Writes | fx.Defines)]
     if not real and value is None and len(results) == 1:

@@ -135,6 +135,8 @@ class Facts:
     tracks_copies: bool = False
     #: lanes store to memory that lanes access, each at an address of its own
     exchanges: bool = False
+    #: instructions that leave bytes which are not to be read
+    losing: frozenset[int] = frozenset()
     #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
     fences_own: bool = False
     #: shared allocations that overlap, where the contents of one of them may steer

@@ -96,6 +96,7 @@ class RaceDetector:
         #: tensors with a word that several lanes of a strong write took turns at
         self.crowded: set[str] = set()
         self.unwritten = Unwritten(machine)
+        self._losing = machine.plan.losing
         self._raced: set[Footprint] = set()
         self._lanes = LaneExchange(machine, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
@@ -157,6 +158,8 @@ class RaceDetector:
             self._lanes.check(memory, footprint, access, clock)
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
+            if self._losing:
+                self.unwritten.note_lost(memory, footprint, access, self._losing)
             footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
             return
         asynchronous = access.asynchronous

@@ -31,6 +31,8 @@ class _Early:
     warp: Agent
     op: Op
     in_part: bool
+    #: the write that has left nothing there, if one has
+    lost: Access | None = None
 
 
 def is_written(memory: Memory, footprint: Footprint) -> bool:
@@ -65,6 +67,19 @@ class Unwritten:
             key = (access.op.loc, footprint.tensor)
             self._early.setdefault(key, _Early(memory, footprint, access.warp, access.op, in_part))
 
+    def note_lost(
+        self, memory: Memory, footprint: Footprint, access: Access, losing: Container[int]
+    ) -> None:
+        """An access reads global memory; one of the ``losing`` instructions may have left there
+        nothing that is to be read. Where others have written some of the bytes as well, nothing is
+        said: what of that came later is not kept."""
+        last = [record for other in footprint.overlaps for record in other.writes]
+        if last and all(record.op.number in losing for record in last):
+            require_known(access.perhaps, next((r.perhaps for r in last if r.perhaps), None))
+            key = (access.op.loc, footprint.tensor)
+            early = _Early(memory, footprint, access.warp, access.op, False, last[0])
+            self._early.setdefault(key, early)
+
     def has_read(self, warp: Agent, numbers: Iterable[int]) -> bool:
         """Whether a warp has taken what nothing had written, by one of these instructions."""
         return bool(self._made) and any((warp.origin, n) in self._made for n in numbers)
@@ -81,6 +96,16 @@ class Unwritten:
         machine, memory, footprint = self._machine, early.memory, early.footprint
         warp, op = early.warp, early.op
         who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
+        if early.lost is not None:
+            by = early.lost
+            machine.add(Finding(
+                "uninitialised-read",
+                f"{warp} reads {footprint.name} ({memory.label}), whose bytes {by.op.mnemonic} has "
+                "discarded: what they hold then nobody knows",
+                (who, machine.participant(by.warp, f"discards it by {by.op.mnemonic}", by.op)),
+                fix="write it again before it is read, or discard it after the last read",
+            ))  # fmt: skip
+            return
         finding = Finding(
             "uninitialised-read",
             f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
