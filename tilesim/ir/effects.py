@@ -35,7 +35,8 @@ class Reads:
     reads one view, each lane what it holds of the fragment ``held``, if any, or what nobody says.
     ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
     bytes at either end are not read. ``element``: of a vector that acquires or releases, which one
-    of how many it is, in the order in which they are executed (H15).
+    of how many it is, in the order in which they are executed (H15). ``noncoherent``: through a
+    cache that does not see what the grid writes (H25).
     """
 
     view: View
@@ -48,6 +49,7 @@ class Reads:
     elsewhere: bool = False
     ignored: tuple[Expr, Expr] | None = None
     element: tuple[int, int] | None = None
+    noncoherent: bool = False
 
 
 @quick

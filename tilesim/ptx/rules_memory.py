@@ -107,7 +107,10 @@ def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     """Constants, local variables and some parameters lie in global memory."""
     passed = any(p.name in low.launched.variables for p in low.kernel.entry.params)
     parts = _PARTS | {"param"} if passed else _PARTS
-    names = ("global" if name in parts else name for name in step.qualifiers)
+    names = ["global" if name in parts else name for name in step.qualifiers]
+    if step.base == "ld" and {"const", "param"} & {*step.qualifiers} and "global" in names:
+        # neither is coherent with stores
+        names.insert(names.index("global") + 1, "nc")
     access = step.as_if(".".join((step.base, *names)), step.operands)
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
         each = [op for part in _each(access) for op in _spelled(low, part)]

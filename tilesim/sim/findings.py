@@ -10,6 +10,7 @@ from tilesim.ir.loc import Loc
 Rule = Literal[
     "deadlock",
     "race",
+    "noncoherent-load",
     "proxy-fence",
     "tcgen05-order",
     "over-arrival",

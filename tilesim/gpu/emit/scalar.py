@@ -40,7 +40,7 @@ def _load(e: Emitter, op: Load) -> None:
     space, address = asm_address(e, op.src)
     sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
     target = e.names.type_of(op.var)
-    text = f"ld{sem}{space}.{kind} %0, [%1];"
+    text = f"ld{sem}{space}{'.nc' * op.nc}.{kind} %0, [%1];"
     narrow_register = op.var.dtype.bits < 32 and op.var.dtype.kind != "float"
     if ctype == target and not narrow_register:
         e.asm(text, [address], [(f"={constraint}", e.var(op.var))])

@@ -68,9 +68,15 @@ class MemoryOps(MemMethods):
         *,
         sem: scalar.LoadSem = "weak",
         scope: fence.FenceScope = "cta",
+        nc: bool = False,
     ) -> None:
-        """``ld``: every active lane loads its element of shared or global memory into ``var``."""
-        self._k.emit(scalar.Load(var=var, src=as_view(src), sem=sem, scope=scope, loc=caller()))
+        """``ld``: every active lane loads its element of shared or global memory into ``var``.
+
+        ``nc``: as ``__ldg``, of what no thread of the grid writes.
+        """
+        self._k.emit(
+            scalar.Load(var=var, src=as_view(src), sem=sem, scope=scope, nc=nc, loc=caller())
+        )
 
     @records(scalar.Store)
     def store(

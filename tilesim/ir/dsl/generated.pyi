@@ -248,6 +248,7 @@ class MemMethods(Namespace):
         *,
         sem: Literal["weak", "relaxed", "acquire"] = "weak",
         scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
+        nc: bool = False,
     ) -> None:
         """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
@@ -255,6 +256,7 @@ class MemMethods(Namespace):
         lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
         at once are of global memory, on sm_100 and later. A strong access is as many of one element,
         in an order that PTX leaves open: what one of them acquires does not order the others (H15).
+        ``nc``: as for ``ld``.
         """
 
     def discard(self, dst: ViewLike) -> None:

@@ -12,7 +12,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.ops.vector import CACHES
+from tilesim.ir.ops.vector import CACHES, wrong_cache
 from tilesim.ir.quick import quick
 from tilesim.ir.scalars import EACH
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
@@ -57,11 +57,12 @@ class Assign(Op):
 class Load(Op):
     """``ld``: every active lane loads its element of shared or global memory into ``var``.
 
+    ``nc``: through a cache that is not coherent, for what no thread of the grid writes (H25).
     ``element`` is not said by kernels: which one of how many it is of a vector that acquires (H15).
     """
 
     mnemonic = "ld"
-    ptx = "ld{.sem}{.scope}{src.space}.{src.type} {var}, [{src}];"
+    ptx = "ld{.sem}{.scope}{src.space}{.nc}.{src.type} {var}, [{src}];"
     synonyms = MappingProxyType({
         "ld.volatile": "ld.relaxed.sys", "ld.mmio.relaxed.sys": "ld.relaxed.sys",
     })  # fmt: skip
@@ -72,6 +73,7 @@ class Load(Op):
     src: View
     sem: LoadSem = "weak"
     scope: FenceScope = "cta"
+    nc: bool = False
     element: tuple[int, int] | None = None
 
     @property
@@ -81,9 +83,13 @@ class Load(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.src)
+        yield from wrong_cache(self.src, self.sem, nc=self.nc)
 
     def effects(self) -> tuple[Effect, ...]:
-        reads = Reads(self.src, lanes=EACH, sem=self.sem, scope=self.scope, element=self.element)
+        reads = Reads(
+            self.src, lanes=EACH, sem=self.sem, scope=self.scope, element=self.element,
+            noncoherent=self.nc,
+        )  # fmt: skip
         return (reads, Defines(self.var, self.src))
 
 

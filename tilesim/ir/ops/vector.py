@@ -23,8 +23,8 @@ DISCARDED = 128
 _VECTORS = ((2, 8), (2, 16), (4, 16), (4, 32), (8, 32))
 
 
-#: qualifiers of loads and stores that are about caches
-CACHES = frozenset({"ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc"})
+#: qualifiers of loads and stores that are about caches and change nothing
+CACHES = frozenset({"ca", "cg", "cs", "cv", "lu", "wb", "wt"})
 
 
 def registers(view: View) -> int:
@@ -57,6 +57,12 @@ def wrong_vector(view: View, count: int) -> Iterator[str]:
         yield f"{view} fills {registers(view)} registers, {count} are given"
 
 
+def wrong_cache(view: View, sem: str, *, nc: bool) -> Iterator[str]:
+    """Why a load is none through the non-coherent cache."""
+    if nc and (sem != "weak" or not _global(view)):
+        yield f"ld.global.nc is a weak load of global memory, not {sem} of {view} (H25)"
+
+
 def _strong_elements(view: View, sem: str) -> Iterator[str]:
     """Why a view is no vector of strong accesses."""
     if sem == "weak":
@@ -78,11 +84,12 @@ class LoadVector(Op):
     lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
     at once are of global memory, on sm_100 and later. A strong access is as many of one element,
     in an order that PTX leaves open: what one of them acquires does not order the others (H15).
+    ``nc``: as for ``ld``.
     """
 
     mnemonic = "ld.v"
-    call = "mem.load_vector(results, src, *, sem, scope)"
-    ptx = "ld{.sem}{.scope}{src.space}.v{count}.{src.type} {results}, [{src:results*}];"
+    call = "mem.load_vector(results, src, *, sem, scope, nc)"
+    ptx = "ld{.sem}{.scope}{src.space}{.nc}.v{count}.{src.type} {results}, [{src:results*}];"
     hints = CACHES
     cycles = 30
 
@@ -90,6 +97,7 @@ class LoadVector(Op):
     src: View
     sem: Literal["weak", "relaxed", "acquire"] = "weak"
     scope: Scope = "cta"
+    nc: bool = False
 
     @property
     def synchronises(self) -> bool:
@@ -108,12 +116,14 @@ class LoadVector(Op):
     def verify(self) -> Iterator[str]:
         yield from wrong_vector(self.src, self.count)
         yield from _strong_elements(self.src, self.sem)
+        yield from wrong_cache(self.src, self.sem, nc=self.nc)
         if self.src.dtype.bits < 32 and any(r.dtype not in (s32, u32) for r in self.results):
             yield "packed elements need registers of type s32 or u32"
 
     def effects(self) -> tuple[Effect, ...]:
         results = (Defines(result) for result in self.results)
-        return (Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope), *results)
+        reads = Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope, noncoherent=self.nc)
+        return (reads, *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

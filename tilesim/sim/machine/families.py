@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.machine.noncoherent import noncoherent
+
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.box_index import Box
@@ -218,6 +220,6 @@ class Past:
         """Raises `Unskippable` unless an access to the same bytes is surely ordered after these."""
         for record in self.accesses:
             row = rows[record.asynchronous, record.write]
-            foreign = record.warp.machine is not access.warp.machine
+            foreign = record.warp.machine is not access.warp.machine or noncoherent(access, record)
             if foreign or access.warp.exchanges or clock[row + record.component] < record.tick:
                 raise Unskippable

@@ -14,6 +14,11 @@ from tilesim.sim.machine.completions import Completions
 from tilesim.sim.machine.exchange import LaneExchange, by_the_same
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.map_proxy import MapProxy
+from tilesim.sim.machine.noncoherent import (
+    has_noncoherent_loads,
+    noncoherent,
+    reads_noncoherently,
+)
 from tilesim.sim.machine.observation import Observations
 from tilesim.sim.machine.observer import Observer, Witness
 from tilesim.sim.machine.race_parts import (
@@ -79,6 +84,7 @@ class RaceDetector:
         self.machine = machine
         self._warps = warps
         self._tickets = tickets
+        self._noncoherent = has_noncoherent_loads(machine.plan.mir)
         self.observations = Observations()
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
@@ -123,7 +129,8 @@ class RaceDetector:
         engines = any(s.name in asynchronous for s in machine.program.shared)
         near, far = self._unfenced
         after = {memory.table: (self._rows[engines], near * engines) for memory in shared}
-        if len(shared) == machine.program.ctas:
+        # of what the non-coherent cache may read no write is ever settled
+        if len(shared) == machine.program.ctas and not self._noncoherent:
             for name, memory in global_.memories.items():
                 if name in machine.plan.map_tensors:
                     continue  # whether copies know of a write is asked even if all warps do
@@ -160,7 +167,9 @@ class RaceDetector:
             self._check_global(memory, footprint, access, clock)
             if self._losing:
                 self.unwritten.note_lost(memory, footprint, access, self._losing)
-            footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
+            apart = self._noncoherent and reads_noncoherently(access.op)
+            key = access.warp, access.component, access.scope, access.lanes, apart
+            footprint.reads[key] = access
             return
         asynchronous = access.asynchronous
         rows, after_write, after_async = self._read_rows[asynchronous]
@@ -334,8 +343,9 @@ class RaceDetector:
             for record in records:
                 row = rows[record.asynchronous, record.write]
                 foreign = record.warp.machine is not self.machine
+                races = False
                 if foreign or known(row + record.component) < record.tick:
-                    self._conflict(memory, footprint, access, other, record, clock)
+                    races = self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
                 elif (
                     fenced
@@ -343,7 +353,36 @@ class RaceDetector:
                     and known(fenced + record.component) < record.tick
                 ):
                     self.machine.lean("U12", access.op, record.op)
+                if self._noncoherent and not races and noncoherent(access, record):
+                    unordered.append(other)
+                    self._report_noncoherent(memory, footprint, access, other, record)
         return unordered
+
+    def _report_noncoherent(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+    ) -> None:
+        """A load through the non-coherent cache of what the grid writes, in whichever order (H25).
+
+        Nothing but the end of the kernel makes the write visible there.
+        """
+        if self._tickets.apart(access.warp, record.warp):
+            return
+        memory.table.require_all()
+        self._raced.update((footprint, other))
+        self.machine.report(
+            "noncoherent-load",
+            f"{describe(access)} {footprint.name} after {describe(record, noun=True)} "
+            f"{other.name}, and one of the two is a load through the non-coherent cache",
+            (side_of(access, footprint), side_of(record, other)),
+            (
+                f"memory: {memory.label}",
+                "no barrier or fence makes that cache see what its own grid writes: what "
+                "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
+                "while the kernel runs (H25)",
+            ),
+            fix="load it with ld.global, or write it in an earlier kernel",
+            depends=first_of(access.perhaps, record.perhaps),
+        )
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
@@ -400,24 +439,25 @@ class RaceDetector:
         other: Footprint,
         record: Access,
         clock: Clock,
-    ) -> None:
+    ) -> bool:
+        """Whether two accesses that clocks do not order race; reports it if they do."""
         machine = self.machine
         tickets = self._tickets
         if record.warp.machine is machine:  # others' are unordered, whenever they were
             memory.table.require_all()
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
-            return
+            return False
         if by_the_same(footprint, access, other, record):
-            return
+            return False
         if same_instruction(footprint, access, record) or same_value(memory, access, record):
             self._check_superseded(memory, footprint, access, record, clock)
-            return
+            return False
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
         near = memory.mbarriers is not None
         also = machine.components.also(row, memory.own_row) if near else 0
         for at in (row, also) if also else (row,):
             if published_also(record, clock, at) or known_as_one(record, other, clock, at):
-                return
+                return False
             parts = record.warp.parts
             if parts is not None and record.warp.machine is machine:
                 lanes = lanes_at(record, other, footprint, access)
@@ -425,14 +465,14 @@ class RaceDetector:
                     self._lanes.check_split(memory, footprint, access, other, record, at)
                     if access.write and (access.asynchronous or access.engine):
                         record.precedes(access, footprint)
-                    return
+                    return False
         if self._lanes.check_waited(memory, footprint, access, other, record):
-            return
+            return False
         if morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
-                return  # the conditions on counters say whether their order matters
+                return False  # the conditions on counters say whether their order matters
             if access.perhaps is not None and record.perhaps is not None:
-                return  # nobody knows what they leave, or find, in whichever order
+                return False  # nobody knows what they leave, or find, in whichever order
             same = alike(access.op, record.op)
             if same and footprint.tensor not in machine.plan.flow.steering:
                 machine.outcome.rounds |= not exact(access.op)
@@ -445,17 +485,17 @@ class RaceDetector:
                 machine.nondeterministic(
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )
-            return
+            return False
         perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
         same = perhaps is None and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
-            return
+            return False
         self._raced.update((footprint, other))
         size = machine.components.size
         if not foreign and clock[size + record.component] >= record.tick:
             without_proxy_fence(memory, footprint, access, other, record, clock)
-            return
+            return True
         why, fix = missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
         apart = None if foreign else apart_note(access, record, clock)
         if morally_strong(access, record):
@@ -471,6 +511,7 @@ class RaceDetector:
             fix=fix,
             depends=perhaps,
         )
+        return True
 
     def _check_superseded(
         self, memory: Memory, footprint: Footprint, access: Access, record: Access, clock: Clock

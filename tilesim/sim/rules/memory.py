@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim.sim.rules.doc import ASYNC, BULK, MEMORY, PROXIES, RuleDoc, source, swap
+from tilesim.sim.rules.doc import ASYNC, BULK, MEMORY, NONCOHERENT, PROXIES, RuleDoc, source, swap
 
 _RACE = source(
     """
@@ -37,6 +37,20 @@ _FENCE = source(
             k.bulk.store(out, tile)
             k.bulk.commit_group()
             k.bulk.wait_group(0)
+    """
+)
+
+_NONCOHERENT = source(
+    """
+    @ts.kernel(warps=2)
+    def neighbours(k):
+        y = k.tensor("y", ts.s32, (64,))
+        z = k.tensor("z", ts.s32, (64,))
+        value = k.var("value")
+        k.mem.store(y[k.thread_id], k.thread_id)
+        k.sync_threads()
+        k.mem.load(value, y[k.thread_id ^ 33], nc=True)
+        k.mem.store(z[k.thread_id], value)
     """
 )
 
@@ -102,6 +116,23 @@ DOCS = (
         _FENCE,
         swap(_FENCE, ("    k.sync_threads()\n",
                       '    k.fence.proxy_async("shared::cta")\n    k.sync_threads()\n')),
+    ),
+    RuleDoc(
+        "noncoherent-load",
+        "A load through the cache for read-only data reads bytes that the same kernel writes.",
+        "`ld.global.nc` (`__ldg`, and what compilers make of `const __restrict__`) goes through a "
+        "cache that no store of the grid reaches: what it loads is read-only as long as the kernel "
+        "runs. Barriers, fences, acquires and a ticket of the last CTA order nothing there; only "
+        "the end of the kernel does. On an H200 a line that had been read so before was stale "
+        "behind a barrier in 99.9% of tries, and always behind another CTA's release. It does not "
+        "matter which of the two comes first, or which thread writes. `ld.const` and `ld.param` "
+        "are such loads as well. Other bytes of the same tensor may be written.",
+        (NONCOHERENT,),
+        ("H25",),
+        "Load it with `ld.global` (no `__ldg`, no `const __restrict__`), or write it in an earlier "
+        "kernel.",
+        _NONCOHERENT,
+        swap(_NONCOHERENT, (", nc=True)", ")")),
     ),
     RuleDoc(
         "out-of-bounds",
