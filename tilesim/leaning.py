@@ -48,6 +48,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "contents": "the contents of tensors that steer the kernel are those given",
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",
+    "device-size": "the GPU holds all CTAs of a cooperative launch at once",
     "launch-control": "what launch control grants",
 }
 #: denies all of them

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tilesim import Builder, Program, u32
+from tests.sim.sites import BOTH, sites
+from tilesim import Builder, Program, u8, u32
 from tilesim.checker import check, replay
 from tilesim.ir.expr import Expr
+from tilesim.ir.program import Strict
 
 
 def waits(grid: int, *, who: int, other: int, cooperative: bool, strong: bool = True) -> Program:
@@ -44,6 +48,68 @@ def test_a_wait_for_oneself_needs_nobody() -> None:
         k.mem.store(words[k.cta_x], 1, sem="release", scope="gpu")
     with k.role("taker", 1), k.while_(seen.eq(0)):
         k.mem.load(seen, words[k.cta_x], sem="acquire", scope="gpu")
+    assert check(k.finish()).verdict == "proved"
+
+
+def grid_barrier(
+    k: Builder, *, ctas: int, kib: int, registers: int | None = None, cooperative: bool = True
+) -> None:
+    k.launch(grid=ctas, cooperative=cooperative, registers=registers)
+    k.shared("stage", u8, (kib * 1024,))
+    count, seen = k.tensor("count", u32, (1,)), k.var("seen", 0, u32)
+    with k.one_thread(0):
+        k.mem.atomic(count[0], "add", 1, sem="release", scope="gpu")
+        with k.while_(seen < ctas):
+            k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+    k.sync_threads()
+
+
+def barrier(ctas: int, kib: int, target: str = "sm_90a", **options: Any) -> Program:
+    k = Builder("grid_barrier", target, warps=4)
+    grid_barrier(k, ctas=ctas, kib=kib, **options)
+    return k.finish()
+
+
+@pytest.mark.parametrize("strict", BOTH)
+@pytest.mark.parametrize(
+    ("target", "most", "kib", "registers"),
+    [
+        ("sm_90a", 132, 200, None), ("sm_90a", 264, 112, None), ("sm_100a", 148, 200, None),
+        # 128 threads with 248 registers: two per multiprocessor
+        ("sm_90a", 264, 16, 248), ("sm_90", 132, 120, None), ("sm_120a", 188, 90, None),
+    ],
+)  # fmt: skip
+def test_a_cooperative_launch_fits_on_the_gpu(
+    target: str, most: int, kib: int, registers: int | None, strict: Strict
+) -> None:
+    fits = check(barrier(most, kib, target, registers=registers), strict=strict)
+    assert fits.verdict == "proved"
+    # the smaller GPUs of some targets do not hold them
+    smaller = target not in ("sm_100a",)
+    assert ("device-size" in {leaning.name for leaning in fits.leanings}) is smaller
+    wrong = check(barrier(most + 1, kib, target, registers=registers), strict=strict)
+    assert wrong.rules == {"deadlock"}
+    assert sites(wrong, grid_barrier) == [("deadlock", {
+        ("grid_barrier", "k.launch(grid=ctas, cooperative=cooperative, registers=registers)"),
+        ("grid_barrier", "with k.while_(seen < ctas):"),
+    })]  # fmt: skip
+    assert f"more than {most} at once" in wrong.findings[0].message
+    assert wrong.verdict == "failed"
+
+
+def test_few_ctas_fit_on_each_gpu() -> None:
+    small = check(barrier(78, 200))
+    assert small.verdict == "proved"
+    assert "device-size" not in {leaning.name for leaning in small.leanings}
+    assert "holds all 79 CTAs" in check(barrier(79, 200)).covers
+
+
+def test_ctas_that_do_not_wait_for_each_other_need_no_room() -> None:
+    k = Builder("apart", warps=4)
+    k.launch(grid=4000, cooperative=True)
+    out = k.tensor("out", u32, (4000,))
+    with k.one_thread(0):
+        k.mem.store(out[k.cta_x], 1)
     assert check(k.finish()).verdict == "proved"
 
 

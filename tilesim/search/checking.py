@@ -24,7 +24,13 @@ from tilesim.search.lagging import Lagging, lagging
 from tilesim.search.leaning import noted, used
 from tilesim.search.options import NO_LIMITS, Search
 from tilesim.search.orders import OrderPlans
-from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
+from tilesim.search.residency import (
+    ANY_ORDER,
+    device_size,
+    matters,
+    one_at_a_time,
+    too_many,
+)
 from tilesim.search.sampling import directed, first_failing, longest, sampled, worthwhile
 from tilesim.search.survey import Survey
 from tilesim.sim import certificate
@@ -83,6 +89,10 @@ class Checking:
 
     def _check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
+        refused = too_many(self.simulation)
+        if refused is not None:
+            nothing, covers = Run((), {}, Stats(0, 0)), f"every schedule of {self.extent}"
+            return self._report("failed", nothing, covers, (refused,))
         budget = self.search.limits.budget
         self.simulation.stop_at(self.timer.first_until(budget))
         tried, first = self.tried, self._first()
@@ -396,6 +406,8 @@ class Checking:
         if certain:
             order = program_order(extent.begin(self.simulation.code.mir))
             covers += f"; assumes that {order.text}"
+            size = device_size(self.simulation)
+            taken += () if size is None else (size,)
             leanings = (order, *filter(None, self._whatever.values()), *taken)
             leanings += self._practice(verdict)
         if verdict == "proved":
