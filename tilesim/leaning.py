@@ -49,6 +49,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",
     "device-size": "the GPU holds all CTAs of a cooperative launch at once",
+    "dependents": "grids that start before this one has completed read nothing that it writes",
     "launch-control": "what launch control grants",
 }
 #: denies all of them

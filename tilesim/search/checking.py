@@ -18,6 +18,7 @@ from tilesim.leaning import Leaning, program_order
 from tilesim.parallel import NotData
 from tilesim.search import extent, leaving
 from tilesim.search.answers import LaunchPlans, Plan
+from tilesim.search.dependents import early_dependents
 from tilesim.search.electing import FirstLane, first_lane
 from tilesim.search.first import first_run
 from tilesim.search.lagging import Lagging, lagging
@@ -406,8 +407,8 @@ class Checking:
         if certain:
             order = program_order(extent.begin(self.simulation.code.mir))
             covers += f"; assumes that {order.text}"
-            size = device_size(self.simulation)
-            taken += () if size is None else (size,)
+            around = device_size(self.simulation), early_dependents(self.simulation.code.graph)
+            taken += tuple(one for one in around if one is not None)
             leanings = (order, *filter(None, self._whatever.values()), *taken)
             leanings += self._practice(verdict)
         if verdict == "proved":
