@@ -12,7 +12,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.expression import plain
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
@@ -92,7 +92,7 @@ def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
 
     footprint = memory.table.get(("mbarrier", low), make)
     footprint.name, footprint.barriers = barrier.label, ()
-    access = Access(w, op, w.component, w.tick, False, True)
+    access = Access(w, op, w.component, w.tick, False, True, lanes=w.mask, among=EVERY)
     w.machine.races.write(memory, footprint, access, w.clock)
 
 

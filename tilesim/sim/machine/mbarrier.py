@@ -75,7 +75,8 @@ class Mbarrier(MbarrierState):
         self.init = credit
         self.first_label = self.label
         self._initialised = self._note_init(credit.warp, credit.tick)
-        self.visible_to = {credit.warp.index} if credit.warp.part is None else set()
+        whole = credit.warp.part is None and not credit.warp.apart
+        self.visible_to = {credit.warp.index} if whole else set()
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
         self.joined = self.machine.components.clock()
@@ -96,11 +97,20 @@ class Mbarrier(MbarrierState):
 
     def check_visible(self, warp: Agent, op: Op) -> None:
         """Raises unless the initialisation happens before ``op`` of ``warp`` (A7, D6)."""
-        assert self.init is not None
+        init = self.init
+        assert init is not None
         component, value = self._initialised
-        if warp.clock[self.machine.components.size + component] < value:
+        size = self.machine.components.size
+        if warp.index == init.warp.index and not warp.mask & ~init.mask:
+            # its own lanes made it, whatever they have been parts of since
+            return
+        known = warp.clock[size + component] >= value
+        if known and warp.index == init.warp.index and component in warp.known_to_all:
+            # what lanes of one part did, others of it come after only where they have met
+            known = warp.known_to_all[component] >= value
+        if not known:
             raise not_visible(self, warp, op)
-        if warp.part is None:
+        if warp.part is None and not warp.apart:
             self.visible_to.add(warp.index)
 
     def stop(self, warp: Agent, op: Op) -> None:
@@ -210,7 +220,9 @@ class Mbarrier(MbarrierState):
         """An operation lands on the object it was issued for, not on a later one (A6)."""
         init = self.init
         assert init is not None
-        if clock[init.component] < init.tick:
+        if self.ended is None:
+            return
+        if clock[init.component] < init.tick and not init.known_by_parts(clock):
             raise landed_late(self, credit)
 
     def _count_bytes(self, credit: Credit, clock: Clock) -> None:
