@@ -66,13 +66,6 @@ def tile(k: Builder, value: Operand) -> None:
     k.tile.load(k.fragment("part", s32, (16, 16)), x[ts.ds(value * 16, 16), :])
 
 
-def commit(k: Builder, value: Operand) -> None:
-    bars = barriers(k)
-    with k.if_(k.lane_id < 1 + value if isinstance(value, int) else k.lane_id < 2):
-        k.tcgen05.commit(bars[value])
-    k.mbarrier.wait(bars[0], 0)
-
-
 def cancel(k: Builder, value: Operand) -> None:
     response, bars = k.shared("response", u8, (2, 16)), barriers(k)
     with k.if_(k.lane_id < 1 + value if isinstance(value, int) else k.lane_id < 2):
@@ -86,7 +79,6 @@ def cancel(k: Builder, value: Operand) -> None:
 ALONE: dict[str, tuple[Body, str]] = {
     "mbarrier.test_wait": (polled, "sm_90a"),
     "tile.load": (tile, "sm_90a"),
-    "tcgen05.commit": (commit, "sm_100a"),
     "clusterlaunchcontrol.try_cancel": (cancel, "sm_100a"),
 }
 

@@ -13,6 +13,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.diverging import diverging, sides
 from tilesim.ir.effects import (
+    Commits,
     Defines,
     Exits,
     Gathers,
@@ -101,6 +102,8 @@ class _Splitting:
                 self._add(number, _ALL if self._repeats(number) else 2)
             if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own
+            if self._of_each_lane(number):
+                self._add(number, _ALL)
             if any(isinstance(e, Gathers) and _of_several(e) for e in op.effects()):
                 self._add(number, _ALL)  # lanes may meet in groups
             access = word_access(op.effects())
@@ -111,6 +114,14 @@ class _Splitting:
                     self._add(number, _ALL)
         for number in self._crowds():
             self._add(number, 1)
+
+    def _of_each_lane(self, number: int) -> bool:
+        """Whether lanes may give a tensor core operations of their own, or commit them each to an
+        mbarrier of its own."""
+        return self._differs(self._mentions[number].used) and any(
+            isinstance(e, Issues | Commits) and e.group == "tcgen05"
+            for e in self._mir.effects[number]
+        )
 
     def _add(self, number: int, factor: int) -> None:
         for warp in self._warps[number]:
@@ -154,9 +165,22 @@ class _Splitting:
             told = {self._teller(n) for n in self._splits if number in self._region(n)}
             if guard is not None and self._diverging.differs(guard, number):
                 told.add(_ELECTED if self._unelected(guard) is not None else number)
+            lanes = [frozenset(told)]
+            if self._of_each_lane(number) or any(map(self._moves, told)):
+                lanes = [frozenset((*told, -2 - lane)) for lane in range(_ALL)]
             for warp in self._warps[number]:
-                found.setdefault((warp, effect.group), set()).add(frozenset(told))
+                found.setdefault((warp, effect.group), set()).update(lanes)
         return {key: len(lanes) for key, lanes in found.items()}
+
+    def _moves(self, teller: int) -> bool:
+        """Whether a branch that tells lanes may send others there each time (``lane == i``)."""
+        what = None if teller == _ELECTED else self._mir.code[teller].what
+        if not isinstance(what, Branch) or what.cond is None:
+            return False
+        names = mentioned(self._set_before(teller, what.cond)) - self._diverging.names
+        return any(
+            map(self._repeats, (n for name in names for n in self._mir.setters.get(name, ())))
+        )
 
     def _teller(self, number: int) -> int:
         branch = self._mir.code[number].what

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import OPERATIONS, Act, Effects, Operands, executor
 from tilesim.sim.execute.credits import require_initialised, require_live
 from tilesim.sim.execute.tensor_memory import issuer_of
@@ -28,21 +29,35 @@ _COMMIT_LATENCY = 20
 def _orders(c: Operands, op: Op, effect: fx.OrdersTmem) -> Act:
     def after(w: Warp) -> None:
         issuer, _ = issuer_of(w)
-        issuer.seen = w.clock[: w.machine.components.size].copy()
+        issuer.see(w.mask, w.clock[: w.machine.components.size].copy())
 
     return Act(_publish_order if effect.before else after)
 
 
 def _publish_order(w: Warp) -> None:
-    """What is handed over next includes the order of what was issued, and the loads and stores
-    that are complete (G22, G23)."""
+    """What is handed over next includes the order of what these lanes have issued, or know of, and
+    the loads and stores that are complete (G22, G23)."""
     for kind in ("tcgen05.ld", "tcgen05.st"):
         group = w.groups.get(kind)
         if group is not None:
             w.clock[group.component] = group.done
     order = w.groups.get(ORDER)
-    if order is not None:
+    if order is None:
+        return
+    issuer, _ = issuer_of(w)
+    if all(lanes & w.mask or _knows(w, lanes, *at) for lanes, at in issuer.latest.items()):
         w.clock[order.component] = order.opened
+    for lane, own in issuer.own.items():
+        if lane & w.mask:
+            w.clock[own.order] = own.count
+
+
+def _knows(w: Warp, lanes: int, component: int, tick: int) -> bool:
+    """Whether the active lanes know what others of their warp did at a tick."""
+    size = w.machine.components.size
+    if w.clock[size + component] >= tick:
+        return True
+    return w.parts is not None and w.parts.lanes_known(w.clock, size, component, tick, lanes)
 
 
 def _commits(effects: Effects) -> bool:
@@ -68,26 +83,28 @@ def _commit(c: Operands, op: Op, effects: Effects) -> Step:
         for lane in range(32):
             if not w.mask >> lane & 1:
                 continue
-            count = issuer.tracked(lane)
+            own = issuer.own.get(1 << lane)
+            tracked = [(group.component, issuer.tracked(lane))]
+            if own is not None:
+                tracked.append((own.component, own.count))
             for cta, arrived in places:
                 require_live(arrived, w, op)
-                _signal(w, op, cta, arrived, (group.component, count), issued)
+                _signal(w, op, cta, arrived, tracked, issued)
         w.advance()
         w.effects += 1
 
-    return step
+    return each_lane(step, signals=True)
 
 
 OPERATIONS.append((_commits, _commit))
 
 
 def _signal(
-    w: Warp, op: Op, cta: Cta, barrier: Mbarrier, tracked: tuple[int, int],
+    w: Warp, op: Op, cta: Cta, barrier: Mbarrier, tracked: list[tuple[int, int]],
     issued: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """One arrival when so many operations of a component are complete (G26)."""
+    """One arrival when so many operations of each component are complete (G26)."""
     machine = w.machine
-    component, count = tracked
     issuer, _ = issuer_of(w)
     access = Access(w, op, barrier.component, NEVER, True, True)
     if cta is not w.cta:
@@ -96,10 +113,12 @@ def _signal(
 
     def land() -> None:
         require_initialised(barrier, op)
-        barrier.publish_completion(component, count, remote=cta is not w.cta)
+        for component, count in tracked:
+            barrier.publish_completion(component, count, remote=cta is not w.cta)
         barrier.landed.append(access)
         barrier.credit(credit, issued, visible=False)
         machine.changed()
 
-    pending = max(0.0, issuer.finish - machine.env.now) if machine.timed and count else 0.0
+    waits = machine.timed and any(count for _, count in tracked)
+    pending = max(0.0, issuer.finish - machine.env.now) if waits else 0.0
     machine.launch_async(op, w, pending + _COMMIT_LATENCY, land)

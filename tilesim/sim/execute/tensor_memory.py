@@ -19,6 +19,7 @@ from tilesim.ir.expr import constant
 from tilesim.ir.memory import View
 from tilesim.ir.op import MeaninglessOperand, Op
 from tilesim.ir.tmem import TmemLayout, TmemPart, TmemView
+from tilesim.sim.execute.apart import lane_by_lane
 from tilesim.sim.execute.compose import (
     OPERATIONS,
     Act,
@@ -34,6 +35,7 @@ from tilesim.sim.expression import Evaluate
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.groups import Issuer
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
@@ -200,18 +202,29 @@ def _box(tmem: Tmem, at: At, part: TmemPart) -> Cells:
 
 
 class Operation:
-    """One issued asynchronous operation; makes the records of its accesses."""
+    """One issued asynchronous operation; makes the records of its accesses.
 
-    def __init__(self, w: Warp, op: Op, kind: AccessKind) -> None:
+    ``lanes``: the one that issues it, as a mask; 0: the warp does.
+    """
+
+    def __init__(self, w: Warp, op: Op, kind: AccessKind, lanes: int = 0) -> None:
         self.warp = w
         self.op = op
         self.kind: AccessKind = kind
-        group = w.groups[GROUP[kind]]
-        self.component = group.component
-        self.sequence = group.issue()
-        self._number = w.groups[ORDER].issue()
-        self._tick, self._issuer, self._lanes = w.tick, w.component, w.mask
+        self._tick, self._issuer, self._lanes = w.tick, w.component, lanes or w.mask
         self.issuer, self._order = issuer_of(w)
+        own = self.issuer.own_of(lanes) if lanes else None
+        if own is not None:
+            own.count += 1
+            self.component, self._queue = own.component, own.order
+            self.sequence = self._number = own.count
+        else:
+            group, order = w.groups[GROUP[kind]], w.groups[ORDER]
+            self.component, self._queue = group.component, order.component
+            self.sequence, self._number = group.issue(), order.issue()
+            self.issuer.latest[self._lanes] = self._issuer, self._tick
+            if lanes:
+                self.issuer.issued(self.sequence, lanes)
         w.effects += 1
 
     def uses(self, tmem: Tmem, operand: Operand, at: At) -> None:
@@ -223,7 +236,7 @@ class Operation:
             access = TmemAccess(
                 self.warp, self.op, self.kind, effect.write, self._tick, self._number,
                 self.component, self.sequence, operand.name, form,
-                issuer=self._issuer, lanes=self._lanes,
+                issuer=self._issuer, lanes=self._lanes, queue=self._queue,
             )  # fmt: skip
             if needs and effect.write:
                 self._order.require_initialised(tmem, box, self.warp, self.op)
@@ -295,8 +308,7 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
     values = operands_of(c, op) if c.numbers else None
 
     def issue(w: Warp, lane: int) -> None:
-        operation = Operation(w, op, kind)
-        operation.issuer.issued(operation.sequence, lane)
+        operation = Operation(w, op, kind, lane)
         places = [operand.at(w) for operand in operands]
         ctas = _ctas_of(w, pair=issues.pair)
         for cta in ctas:
@@ -311,8 +323,21 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
             execution.store()
 
     def step(w: Warp) -> None:
+        if w.mask & (w.mask - 1) and w.parts is not None and differ(w):
+            lane_by_lane(w, lambda w: issue(w, w.mask))
+            return
         for lane in _issuers(w, op):
             issue(w, lane)
+
+    def differ(w: Warp) -> bool:
+        """Whether lanes name other columns than others."""
+        try:
+            for operand in operands:
+                operand.at(w)
+        except NotUniform:
+            w.machine.outcome.explorable = False
+            return True
+        return False
 
     return step
 

@@ -83,23 +83,60 @@ class Inits:
 
 
 @dataclass(slots=True)
+class Issued:
+    """The mma, cp and shift that one lane has issued: their number. ``component`` publishes how
+    many of them are complete, ``order`` how many have been issued."""
+
+    component: int
+    order: int
+    count: int = 0
+
+
+@dataclass(slots=True)
 class Issuer:
     """What a warp has done with tensor cores.
 
-    ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
-    its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
-    pending alloc got, ``met``: the partner has carried out what it waits for with it. ``loaded``:
-    by number of a tcgen05.ld its last execution; ``given``: those of which the next tcgen05.st
-    stores something that is made of all registers (U33).
+    ``seen``: by lanes, row S at their last fence::after_thread_sync. ``spares``: components for the
+    operations of lanes, as `Issued` has them; ``own``: by lane the operations that have such.
+    ``runs``: (last sequence number, lanes) of the other mma, cp and shift, merged while the same
+    lanes issue them; ``latest``: by lanes that have issued such, and ld and st, where they were
+    then (component, tick). ``granted``: the address a pending alloc got, ``met``: the partner has
+    carried out what it waits for with it. ``loaded``: by number of a tcgen05.ld its last execution;
+    ``given``: those of which the next tcgen05.st stores something that is made of all registers
+    (U33).
     """
 
-    seen: Clock | None = None
+    seen: dict[int, Clock] = field(default_factory=dict)
+    spares: list[tuple[int, int]] = field(default_factory=list)
+    own: dict[int, Issued] = field(default_factory=dict)
     runs: list[tuple[int, int]] = field(default_factory=list)
+    latest: dict[int, tuple[int, int]] = field(default_factory=dict)
     granted: int | None = None
     met: bool = False
     loaded: dict[int, int] = field(default_factory=dict)
     given: frozenset[int] = frozenset()
     finish: float = 0.0
+
+    def own_of(self, lane: int) -> Issued | None:
+        """What a lane issues apart from the others, as long as there are components for it."""
+        if lane not in self.own and self.spares:
+            self.own[lane] = Issued(*self.spares.pop())
+        return self.own.get(lane)
+
+    def see(self, lanes: int, clock: Clock) -> None:
+        """``lanes`` execute fence::after_thread_sync with row S of ``clock``."""
+        for earlier in [mask for mask in self.seen if not mask & ~lanes]:
+            del self.seen[earlier]
+        self.seen[lanes] = clock
+
+    def saw(self, lanes: int, component: int, count: int) -> bool:
+        """Whether a lane that acts alone may rely on so much of a component since its last fence;
+        of lanes that act together, one of them."""
+        several = bool(lanes & (lanes - 1))
+        return any(
+            bool(clock[component] >= count) and (several or bool(mask & lanes))
+            for mask, clock in self.seen.items()
+        )
 
     def issued(self, sequence: int, lanes: int) -> None:
         """Records that ``lanes`` issued operation ``sequence``."""

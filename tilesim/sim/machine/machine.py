@@ -266,7 +266,11 @@ class Machine(Core):
         if number in self.plan.fence_inits:
             warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:
-            warp.tcgen05 = Issuer()
+            lanes = self.plan.issuers.get((number, "tcgen05"), 0)
+            own = range(lanes if lanes > 1 else 0)
+            warp.tcgen05 = Issuer(
+                spares=[(self.components.new(), self.components.new()) for _ in own]
+            )
         warp.settled.update(dict.fromkeys(warp.group_components, 0))
         parts = self.plan.parts.get(number)
         if parts is not None:

@@ -1,8 +1,9 @@
 """Tensor memory: cells, allocations, and the order of tcgen05 operations (SEMANTICS G.2-G.6).
 
 Clock components of a warp, all counts: completed mma/cp/shift (group ``tcgen05``), completed loads
-(``tcgen05.ld``) and stores (``tcgen05.st``), and operations issued (``tcgen05.order``). Row G holds
-what a release and an acquire hand over. Row S holds what the tcgen05 fences hand over, for which a
+(``tcgen05.ld``) and stores (``tcgen05.st``), and operations issued (``tcgen05.order``). Where
+several lanes issue mma, cp or shift, each has two of its own for those (`Issued`). Row G holds what
+a release and an acquire hand over. Row S holds what the tcgen05 fences hand over, for which a
 relaxed hand-off is enough (G24): completions of loads and stores and the issue count get there by
 ``fence::before_thread_sync``, completions of the others by ``tcgen05.commit``; what a thread may
 rely on is row S at its last ``fence::after_thread_sync`` (`Issuer.seen`).
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from tilesim.ir.tmem import COLUMNS, LANES
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.machine.agent import Agent, Positions
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.misuse import BarrierError, Side
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ class TmemAccess:
 
     ``order`` counts the warp's operations, ``component`` and ``sequence`` tell its completion;
     ``name`` is the operand's; ``accumulator`` identifies D and the shape of an mma; ``followers``
-    are operations that execute after it in the same pipeline, the first of every warp. ``lanes``
-    issued it at ``tick`` of the component ``issuer``.
+    are operations that execute after it in the same pipeline, the first of every thread. ``lanes``
+    issued it at ``tick`` of the component ``issuer``; ``queue`` publishes that it has been issued.
     """
 
     warp: Agent
@@ -64,7 +66,8 @@ class TmemAccess:
     accumulator: object = None
     followers: list[TmemAccess] = field(default_factory=list)
     issuer: int = 0
-    lanes: int = 0
+    lanes: int = FULL
+    queue: int = -1
 
 
 class Cells:
@@ -90,7 +93,7 @@ class Cells:
         self.overlaps: list[Cells] = []
         self.covers: list[Cells] = []
         self.writes: list[TmemAccess] = []
-        self.reads: dict[tuple[int, AccessKind], TmemAccess] = {}
+        self.reads: dict[tuple[int, int, AccessKind], TmemAccess] = {}
         self.initialised = False
 
     @property
@@ -344,8 +347,7 @@ class Tmem:
         if any(warp.clock[size + component] >= tick for component, tick in at):
             return True
         assert warp.tcgen05 is not None
-        seen = warp.tcgen05.seen
-        if seen is not None and any(seen[component] >= tick for component, tick in at):
+        if any(warp.tcgen05.saw(warp.mask, component, tick) for component, tick in at):
             return True
         if warp.machine.options.ptx or all(warp.clock[c] < tick for c, tick in at):
             return False

@@ -68,7 +68,7 @@ class TmemOrder:
                     self._conflict(tmem, box, new, other, record)
                     unordered.append(other)
         if not new.write:
-            box.reads[new.warp.index, new.kind] = new
+            box.reads[new.warp.index, new.lanes, new.kind] = new
             return
         for covered in box.covers:
             if covered not in unordered:
@@ -98,16 +98,28 @@ class TmemOrder:
     # ------------------------------------------------------------------ the rule
 
     def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
-        if old.order == new.order and old.warp is new.warp:
+        if self._is_one(old, new):
             return False  # one operation, which reads what it writes
         if self._directly(old, new):
             return True
         # what runs in the pipeline after it completes after it, and orders what comes after that
         return any(self._directly(follower, new) for follower in old.followers)
 
+    @staticmethod
+    def _is_one(old: TmemAccess, new: TmemAccess) -> bool:
+        """Whether two accesses are of one operation."""
+        return (old.queue, old.order, old.warp) == (new.queue, new.order, new.warp)
+
+    @staticmethod
+    def _of_one_thread(old: TmemAccess, new: TmemAccess) -> bool:
+        """Whether one thread has issued both of two operations of tensor cores."""
+        return old.warp is new.warp and old.lanes == new.lanes
+
     def _directly(self, old: TmemAccess, new: TmemAccess) -> bool:
         if self._pipelined(old, new) and self._issued_before(old, new):
-            if old.kind != new.kind and all(f.warp is not new.warp for f in old.followers):
+            if old.kind != new.kind and not any(
+                self._of_one_thread(follower, new) for follower in old.followers
+            ):
                 old.followers.append(new)
             return True
         return self._completed(old, new)
@@ -129,12 +141,9 @@ class TmemOrder:
         return pair in _PIPELINED
 
     def _issued_before(self, old: TmemAccess, new: TmemAccess) -> bool:
-        warp = new.warp
-        if old.warp is warp or self._seen(
-            warp, old.warp.groups["tcgen05.order"].component, old.order
-        ):
+        if self._of_one_thread(old, new) or self._seen(new, old.queue, old.order):
             return True
-        return self._accepted(old, new, self._heard_of(old, warp))
+        return self._accepted(old, new, self._heard_of(old, new.warp))
 
     def _heard_of(self, old: TmemAccess, warp: Agent) -> bool:
         """Whether a hand-over of memory says that it has been issued."""
@@ -154,7 +163,7 @@ class TmemOrder:
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> bool:
         warp = new.warp
-        if self._seen(warp, old.component, old.sequence):
+        if self._seen(new, old.component, old.sequence):
             return True
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is warp and old.kind in ("ld", "st")
@@ -186,10 +195,11 @@ class TmemOrder:
         return number in issuer.given and issuer.loaded.get(number) == load.sequence
 
     @staticmethod
-    def _seen(warp: Agent, component: int, count: int) -> bool:
-        assert warp.tcgen05 is not None
-        seen = warp.tcgen05.seen
-        return seen is not None and bool(seen[component] >= count)
+    def _seen(new: TmemAccess, component: int, count: int) -> bool:
+        """Whether the thread that issues it, or some lane of a warp that does, has fenced since it
+        knows so much of a component."""
+        assert new.warp.tcgen05 is not None
+        return new.warp.tcgen05.saw(new.lanes, component, count)
 
     # ------------------------------------------------------------------ findings
 
@@ -219,7 +229,7 @@ class TmemOrder:
 
     def _missing(self, old: TmemAccess, new: TmemAccess) -> tuple[str, str]:
         """What keeps ``old`` from being ordered before ``new``, and what would order it."""
-        if old.order == new.order and old.warp is new.warp:
+        if self._is_one(old, new):
             return (
                 f"an operand of {new.op.mnemonic} stays as it is until the operation is complete "
                 "(G17)",

@@ -122,7 +122,16 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
     """What a warp has issued to tensor cores."""
     if value is None:
         return
-    out.clock(value.seen)
+    for lanes, seen in value.seen.items():
+        out.token(lanes)
+        out.clock(seen)
+    for lane, own in value.own.items():
+        out.token(lane)
+        out.position(own.component, own.count)
+        out.position(own.order, own.count)
+    for lanes, at in value.latest.items():
+        out.token(lanes)
+        out.position(*at)
     out.write((value.granted, value.met))
     out.token((value.given, tuple(value.loaded)))
     for sequence in value.loaded.values():
@@ -229,11 +238,10 @@ def _sequence(out: Writer, access: TmemAccess, value: int) -> None:
 
 
 def _order(out: Writer, access: TmemAccess, value: int) -> None:
-    group = access.warp.groups.get("tcgen05.order")
-    if group is None:
+    if access.queue < 0:
         out.token(value)
     else:
-        out.position(group.component, value)
+        out.position(access.queue, value)
 
 
 # ---------------------------------------------------------------------- memory
