@@ -9,6 +9,7 @@ from tilesim.blame.history import Done, Stuck
 from tilesim.blame.places import loop_of
 from tilesim.blame.races import RULES
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import constant
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
@@ -35,7 +36,7 @@ def too_few_threads(case: Case) -> Cause | None:
         last = before[-1]
         effect = joined(last.op)
         assert effect is not None
-        threads = effect.threads
+        threads = _said(effect)
         users = [
             w for w in history.machine.warps
             if w.cta is second.warp.cta and _comes_to(case, w, effect)
@@ -62,6 +63,11 @@ def _comes_to(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> bool:
         and (op is here or bool(case.history.executions(warp, op.number)))
         for _, op, _ in case.history.code_of(warp)
     )  # fmt: skip
+
+
+def _said(effect: fx.JoinsBarrier) -> int | None:
+    """The number of threads that an instruction says; None: all of the CTA, or the run says it."""
+    return None if effect.threads is None else constant(effect.threads)
 
 
 def joined(op: Op) -> fx.JoinsBarrier | None:
@@ -92,7 +98,7 @@ def unequal_counts(case: Case) -> Cause | None:
     if len(case.sides) < 2:
         return None
     found = [(side, effect) for side in case.sides if (effect := joined(side.op)) is not None]
-    counts = {effect.threads for _, effect in found}
+    counts = {_said(effect) for _, effect in found}
     if len(counts) < 2 or None in counts:
         return None
     ident = found[0][1].id
@@ -102,11 +108,11 @@ def unequal_counts(case: Case) -> Cause | None:
         and any(j.id == ident for _, op, _ in case.history.code_of(w) if (j := joined(op)))
     ]  # fmt: skip
     right = _LANES * len(users)
-    wrong = [(side, effect) for side, effect in found if effect.threads != right]
+    wrong = [(side, effect) for side, effect in found if _said(effect) != right]
     if len(wrong) != 1:
         return None
     ((side, effect),) = wrong
-    other = next(s for s, e in found if e.threads == right)
+    other = next(s for s, e in found if _said(e) == right)
     return Cause(
         f"{count(len(users), 'warp')} come to the named barrier, {right} threads, and it is joined "
         f"here with {effect.threads}",
@@ -190,9 +196,10 @@ def rounds(case: Case) -> Cause | None:
         ]  # fmt: skip
         come = _LANES * len(users)
         own = case.who(stuck.warp, stuck.blocked.op, f"waits for {effect.threads} threads")
-        if effect.threads is not None and len(users) > 1 and effect.threads > come:
+        threads = _said(effect)
+        if threads is not None and len(users) > 1 and threads > come:
             return Cause(
-                f"{on.label} counts {effect.threads} threads, and only {len(users)} warps come to "
+                f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
                 (*_to_themselves(case, stuck), own),
             )

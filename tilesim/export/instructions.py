@@ -318,20 +318,23 @@ def _if_in(mask: str, rank: int, then: str) -> str:
 @_effect(fx.JoinsBarrier)
 def _joins(p: Process, op: Op, effect: fx.JoinsBarrier) -> tuple[Node, ...]:
     number = p.uniform(effect.id, op.mnemonic, op.loc, "barrier id")
-    warps, threads = p.model.program.warps, effect.threads
+    warps = p.model.program.warps
+    threads = effect.count(LANES * warps)
+    if threads is None:
+        raise NotExportable(op.mnemonic, op.loc, f"its number of threads is {effect.threads}")
     result = _answer(op, effect)
     if result is not None:
         p.forget(result, f"{result}, which {op.mnemonic} sets at {op.loc}")
     if p.state.mask != p.state.live:
         return _misuse(op, "by some lanes of the warp (E2)")
-    if threads is not None and threads > LANES * warps:
+    if threads > LANES * warps:
         return _misuse(op, "more threads than the CTA has (E1)")
     known = number.range[0] == number.range[1]
     p.model.named.update([number.range[0]] if known else range(NAMED))
     barrier = p.model.named_barrier(number.text, p.rank)
     waits, reduces = int(effect.waits), int(effect.vote is not None)
-    count = warps if threads is None else threads // LANES
-    arguments = f"at, {p.rank}, {p.me}, {count}, {int(threads is None)}, {reduces}, {waits}"
+    whole = int(effect.threads is None)
+    arguments = f"at, {p.rank}, {p.me}, {threads // LANES}, {whole}, {reduces}, {waits}"
     joined = _step(op, *_inside(number, 0, NAMED - 1), f"at = {barrier}", f"join({arguments})")
     if not waits:
         return joined

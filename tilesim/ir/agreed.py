@@ -94,7 +94,8 @@ def _one_value(expr: Expr, differing: Collection[str]) -> bool:
 def _gives_one(op: Op, mir: Mir, differing: Collection[str], read_only: Collection[str]) -> bool:
     """Whether all threads that execute an instruction have set its registers to the same."""
     if isinstance(op, BarRed):
-        return op.threads in (None, mir.kernel.warps * 32) and _one_value(op.id, differing)
+        everyone = Const(mir.kernel.warps * 32)
+        return op.threads in (None, everyone) and _one_value(op.id, differing)
     if not all(_one_value(e, differing) for e in operand_expressions(op)):
         return False
     computes = isinstance(op, Computation)

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, Unsaid, View
 from tilesim.ir.quick import quick
 from tilesim.ir.tmem import TmemLayout, TmemView, in_lanes
@@ -259,11 +259,15 @@ class JoinsBarrier:
     """
 
     id: Expr
-    threads: int | None
+    threads: Expr | None
     waits: bool
     aligned: bool = True
     vote: Expr | None = None
     reduction: Literal["and", "or", "popc"] = "or"
+
+    def count(self, everyone: int) -> int | None:
+        """How many threads it waits for, of a CTA of ``everyone``; None: the run says it."""
+        return everyone if self.threads is None else constant(self.threads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ptx.constants import known_bits, registers
 from tilesim.ptx.expressions import expressions
-from tilesim.ptx.flat import Both, Flat, Items, Nothing, Step
+from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
-from tilesim.ptx.syntax import WIDTH
+from tilesim.ptx.syntax import WIDTH, Integer
 
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says
@@ -132,6 +132,24 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             yield Data(opcode=step.opcode, results=(var,), sources=(), why=why, loc=low.loc)
         case _:
             yield Assign(var=low.register(target), value=low.value(source, width), loc=low.loc)
+
+
+@rule(
+    "bar.arrive", "bar.cta", "bar.red", "bar.sync", "barrier.arrive", "barrier.cta", "barrier.red",
+    "barrier.sync",
+)  # fmt: skip
+def _barrier(low: Lowering, step: Step) -> Iterator[Op]:
+    """The number of a barrier, and how many threads it counts, may be in registers; a number where
+    it is known which one they hold."""
+    first = int("red" in step.qualifiers)
+    places = range(first, len(step.operands) - first)
+    known = [_number(low, o) if n in places else o for n, o in enumerate(step.operands)]
+    yield from spelled(low, replace(step, operands=tuple(known))) or ()
+
+
+def _number(low: Lowering, operand: Flat) -> Flat:
+    found = low.constants.number(operand) if isinstance(operand, Register) else None
+    return operand if found is None else Integer(found & _FULL)
 
 
 @rule("elect.sync")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.watch import blocking
-from tilesim.ir.expr import constant
+from tilesim.ir.expr import Expr, constant
 from tilesim.ir.ops.bar import (
     BarArrive,
     BarRed,
@@ -20,26 +20,38 @@ def _form(name: str, aligned: bool) -> str:
     return f"barrier.cta.{name}{'.aligned' if aligned else ''}"
 
 
-def _count(threads: int | None) -> str:
-    return "" if threads is None else f", {threads}"
+def _count(e: Emitter, threads: Expr | None, operands: list[AsmOperand], first: int = 0) -> str:
+    """The operand that counts threads, a number if it is one; a register is added to ``operands``,
+    of which the first has number ``first``."""
+    if threads is None:
+        return ""
+    known = constant(threads)
+    if known is not None:
+        return f", {known}"
+    operands.append(("r", e.cast(threads, "u32")))
+    return f", %{first + len(operands) - 1}"
 
 
 @EMIT.rule(BarSync)
 def _sync(e: Emitter, op: BarSync) -> None:
     with blocking(e, f"named barrier {op.id}"):
-        form = _form("sync", op.aligned)
-        e.asm(f"{form} %0{_count(op.threads)};", [("r", e.cast(op.id, "u32"))])
+        operands: list[AsmOperand] = [("r", e.cast(op.id, "u32"))]
+        count = _count(e, op.threads, operands)
+        e.asm(f"{_form('sync', op.aligned)} %0{count};", operands)
 
 
 @EMIT.rule(BarArrive)
 def _arrive(e: Emitter, op: BarArrive) -> None:
-    form = _form("arrive", op.aligned)
-    e.asm(f"{form} %0, {op.threads};", [("r", e.cast(op.id, "u32"))])
+    operands: list[AsmOperand] = [("r", e.cast(op.id, "u32"))]
+    count = _count(e, op.threads, operands)
+    e.asm(f"{_form('arrive', op.aligned)} %0{count};", operands)
 
 
 @EMIT.rule(BarRed)
 def _red(e: Emitter, op: BarRed) -> None:
-    aligned, count = ".aligned" if op.aligned else "", _count(op.threads)
+    aligned = ".aligned" if op.aligned else ""
+    operands: list[AsmOperand] = [("r", e.cast(op.id, "u32")), ("r", e.cast(op.value, "s32"))]
+    count = _count(e, op.threads, operands, first=1)
     value = "{\n.reg .pred p, q;\nsetp.ne.s32 p, %2, 0;\n"
     if op.op == "popc":
         text = f"{value}barrier.cta.red.popc{aligned}.u32 %0, %1{count}, p;\n}}"
@@ -48,7 +60,6 @@ def _red(e: Emitter, op: BarRed) -> None:
             f"{value}barrier.cta.red.{op.op}{aligned}.pred q, %1{count}, p;\n"
             "selp.s32 %0, 1, 0, q;\n}"
         )
-    operands: list[AsmOperand] = [("r", e.cast(op.id, "u32")), ("r", e.cast(op.value, "s32"))]
     with blocking(e, f"named barrier {op.id}"):
         e.asm(text, operands, [("=r", e.var(op.result))])
 

@@ -28,18 +28,20 @@ class BarOps(Namespace):
         self._barriers = barriers
 
     @records(bar.BarSync)
-    def sync(self, id: Operand, threads: int | None = None, *, aligned: bool = True) -> None:
+    def sync(self, id: Operand, threads: Operand | None = None, *, aligned: bool = True) -> None:
         """``barrier.sync``: joins named barrier ``id`` and waits for ``threads`` threads
         (E1-E4); see `BarSync`.
         """
         self._barriers.pick(id, caller())
-        self._k.emit(bar.BarSync(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
+        count = None if threads is None else as_expr(threads)
+        self._k.emit(bar.BarSync(id=as_expr(id), threads=count, aligned=aligned, loc=caller()))
 
     @records(bar.BarArrive)
-    def arrive(self, id: Operand, threads: int, *, aligned: bool = True) -> None:
+    def arrive(self, id: Operand, threads: Operand, *, aligned: bool = True) -> None:
         """``barrier.arrive``: counts this warp on named barrier ``id`` without waiting (E2, E4)."""
         self._barriers.pick(id, caller())
-        self._k.emit(bar.BarArrive(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
+        count = as_expr(threads)
+        self._k.emit(bar.BarArrive(id=as_expr(id), threads=count, aligned=aligned, loc=caller()))
 
     @records(bar.BarRed)
     def red(
@@ -49,7 +51,7 @@ class BarOps(Namespace):
         value: Operand,
         *,
         op: Literal["and", "or", "popc"] = "or",
-        threads: int | None = None,
+        threads: Operand | None = None,
         aligned: bool = True,
     ) -> None:
         """``barrier.red``: joins named barrier ``id`` and reduces a predicate over its threads
@@ -58,8 +60,9 @@ class BarOps(Namespace):
         self._barriers.pick(id, caller())
         self._k.emit(
             bar.BarRed(
-                result=result, id=as_expr(id), value=as_expr(value), op=op, threads=threads,
-                aligned=aligned, loc=caller(),
+                result=result, id=as_expr(id), value=as_expr(value), op=op,
+                threads=None if threads is None else as_expr(threads), aligned=aligned,
+                loc=caller(),
             )
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from tilesim.errors import reject
 from tilesim.ir.dsl.common import records
-from tilesim.ir.expr import Operand, Var, as_expr, constant
+from tilesim.ir.expr import Expr, Operand, Var, as_expr, constant
 from tilesim.ir.loc import Loc, caller
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarArrive, BarRed, BarSync
@@ -86,6 +86,10 @@ class NamedBarrier:
         self.id = id
         self.threads = threads
 
+    @property
+    def _count(self) -> Expr | None:
+        return None if self.threads is None else as_expr(self.threads)
+
     @records(BarSync)
     def sync(self, *, aligned: bool = False) -> None:
         """``barrier.sync``: arrives and waits until all the barrier's threads have arrived.
@@ -93,17 +97,18 @@ class NamedBarrier:
         ``aligned``: all lanes of a warp are known to execute it together (``bar.sync``).
         """
         self._k.emit(
-            BarSync(id=as_expr(self.id), threads=self.threads, aligned=aligned, loc=caller())
+            BarSync(id=as_expr(self.id), threads=self._count, aligned=aligned, loc=caller())
         )
 
     @records(BarArrive)
     def arrive(self, *, aligned: bool = False) -> None:
         """``barrier.arrive``: arrives and goes on; others wait with `sync`."""
         loc = caller()
-        if self.threads is None:
+        count = self._count
+        if count is None:
             raise reject("an arrival that does not wait needs to know how many threads meet", loc,
                          fix="k.named_barrier(threads)")  # fmt: skip
-        self._k.emit(BarArrive(id=as_expr(self.id), threads=self.threads, aligned=aligned, loc=loc))
+        self._k.emit(BarArrive(id=as_expr(self.id), threads=count, aligned=aligned, loc=loc))
 
     @records(BarRed)
     def red(
@@ -117,7 +122,7 @@ class NamedBarrier:
         """``barrier.red``: `sync`, and ``result`` is the reduction of all threads' ``value``."""
         self._k.emit(
             BarRed(result=result, id=as_expr(self.id), value=as_expr(value), op=op,
-                   threads=self.threads, aligned=aligned, loc=caller())
+                   threads=self._count, aligned=aligned, loc=caller())
         )  # fmt: skip
 
 

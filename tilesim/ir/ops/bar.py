@@ -15,13 +15,18 @@ from tilesim.ir.op import Op
 FULL_MASK = 0xFFFFFFFF
 
 
-def _named_problems(barrier: Expr, threads: int | None) -> Iterator[str]:
-    known = constant(barrier)
+def counts_threads(threads: int) -> bool:
+    """Whether a named barrier can wait for so many threads (E1)."""
+    return 0 < threads <= 1024 and not threads % 32
+
+
+def _named_problems(barrier: Expr, count: Expr | None) -> Iterator[str]:
+    known, threads = constant(barrier), None if count is None else constant(count)
     if known is not None and not 0 <= known <= 15:
         yield f"named-barrier: id {known} is outside 0..15 (E1)"
     if fraction(barrier) is not None:
         yield f"named-barrier: id {barrier} is no integer (E1)"
-    if threads is not None and (threads <= 0 or threads % 32 or threads > 1024):
+    if threads is not None and not counts_threads(threads):
         yield f"named-barrier: {threads} threads is not a multiple of 32 in 32..1024 (E1)"
 
 
@@ -41,7 +46,7 @@ class BarSync(Op):
     sync = True
 
     id: Expr
-    threads: int | None = None
+    threads: Expr | None = None
     aligned: bool = True
 
     def verify(self) -> Iterator[str]:
@@ -62,7 +67,7 @@ class BarArrive(Op):
     sync = True
 
     id: Expr
-    threads: int
+    threads: Expr
     aligned: bool = True
 
     def verify(self) -> Iterator[str]:
@@ -86,7 +91,7 @@ class BarRed(Op):
     id: Expr
     value: Expr
     op: Literal["and", "or", "popc"] = "or"
-    threads: int | None = None
+    threads: Expr | None = None
     aligned: bool = True
 
     @property

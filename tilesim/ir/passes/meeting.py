@@ -42,8 +42,8 @@ def _released(agent: Agent, tree: Tree, node: Node, effect: fx.Effect) -> tuple[
     match effect:
         case fx.Arrives(mbar=mbar, multicast=mask):
             return mbarrier_keys(agent, mbar, everywhere=mask is not None)
-        case fx.JoinsBarrier(id=barrier, threads=threads):
-            place = node.number if _all_meet(agent, tree, node, threads) else None
+        case fx.JoinsBarrier(id=barrier):
+            place = node.number if _all_meet(agent, tree, node, effect) else None
             return (Key(agent.cta, "barrier", constant(barrier), place),)
         case fx.JoinsCluster(arrives=True):
             return (Key(None, "cluster", None, _cluster_round(tree, node)),)
@@ -69,7 +69,7 @@ def mbarrier_keys(agent: Agent, mbar: Mbar, *, everywhere: bool = False) -> tupl
     return tuple(Key(cta, f"mbarrier {mbar.array.name}", constant(mbar.index)) for cta in ctas)
 
 
-def _all_meet(agent: Agent, tree: Tree, node: Node, threads: int | None) -> bool:
+def _all_meet(agent: Agent, tree: Tree, node: Node, effect: fx.JoinsBarrier) -> bool:
     """Whether all threads of a named barrier come to this very statement."""
     warps = tree.program.warps
     parent = node.parent
@@ -77,8 +77,7 @@ def _all_meet(agent: Agent, tree: Tree, node: Node, threads: int | None) -> bool
         if isinstance(parent.stmt, Role):
             warps = min(warps, len(parent.stmt.warps))
         parent = parent.parent
-    wanted = tree.program.warps if threads is None else threads // 32
-    return wanted == warps and _uniform_path(node)
+    return effect.count(32 * tree.program.warps) == 32 * warps and _uniform_path(node)
 
 
 def _uniform_path(node: Node) -> bool:

@@ -27,12 +27,12 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
     common = [p for p in facts.places if len(p.warps) == everybody and not p.within and not p.one]
     yield from inserted(facts, "meeting", (BarSync(id=Const(0)),), common)
     for size in sorted({len(p.warps) for p in close} - {0, 1}):
-        named = BarSync(id=Const(free_id(facts)), threads=32 * size)
+        named = BarSync(id=Const(free_id(facts)), threads=Const(32 * size))
         own = [p for p in close if len(p.warps) == size]
         for late in (False, True):
             yield from inserted(facts, "meeting", (named,), own, late=late)
     for places in _shared_lines(close):
-        threads = 32 * len({w for p in places for w in p.warps})
+        threads = Const(32 * len({w for p in places for w in p.warps}))
         named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
         for late in (False, True):
             yield from inserted(facts, "meeting", (named,), places, late=late)
@@ -71,7 +71,7 @@ def _hand_over(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for second in sides:
             if set(first.warps) & set(second.warps) or not first.warps or not second.warps:
                 continue
-            threads = 32 * (len(first.warps) + len(second.warps))
+            threads = Const(32 * (len(first.warps) + len(second.warps)))
             number = Const(free_id(facts))
             wait = BarSync(id=number, threads=threads, aligned=False)
             for early in (BarArrive(id=number, threads=threads, aligned=False), wait):

@@ -103,22 +103,28 @@ def _threads(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for users in by_id.values():
         warps = {w for p, _ in users for w in p.warps}
         counts = [32 * len(warps), *(32 * n for n in sorted({len(p.warps) for p, _ in users}))]
-        counts += [s.value * 2 for _, s in users if s.value]
-        counts += [s.value // 2 for _, s in users if s.value]
-        counts += [s.value for _, s in users if s.value]
+        said = [n for _, s in users if (n := _said(s))]
+        counts += [n * 2 for n in said]
+        counts += [n // 2 for n in said]
+        counts += said
         for n in dict.fromkeys(counts):
             if n >= 32 and not n % 32:
-                yield from changes(facts, "threads", users, to(n), alike=True)
+                yield from changes(facts, "threads", users, to(Const(n)), alike=True)
     every = [pair for group in groups for pair in group]
-    sizes = dict.fromkeys(s.value for _, s in every if s.value)
+    sizes = dict.fromkeys(n for _, s in every if (n := _said(s)))
     for n in dict.fromkeys([*(32 * len(p.warps) for p, _ in every), *(s * 2 for s in sizes)]):
         if n and len(by_id) > 1:
-            given = [(p, s) for p, s in every if s.value]
-            yield from changes(facts, "threads", given, to(n), 2, alike=True)
+            given = [(p, s) for p, s in every if _said(s)]
+            yield from changes(facts, "threads", given, to(Const(n)), 2, alike=True)
     for group in groups:
         if len(group) < len(every):
             for n in dict.fromkeys([*sizes, *(32 * len(p.warps) for p, _ in group)]):
-                yield from changes(facts, "threads", group, to(n))
+                yield from changes(facts, "threads", group, to(Const(n)))
+
+
+def _said(site: Site) -> int | None:
+    """The number of threads that an operand says; None: all of the CTA, or the run says it."""
+    return None if site.value is None else constant(site.value)
 
 
 @family("id")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import counts_threads
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.lanes import require_converged
 from tilesim.sim.execute.registers import per_lane
@@ -26,12 +29,14 @@ def _named(w: Warp, number: int) -> NamedBarrier:
     return w.cta.named[number]
 
 
-def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op) -> None:
-    """Strict reading of .aligned (U16): one round, one static instruction."""
-    joins = barrier.current.joins
-    if not joins or not joins[0].aligned or joins[0].op is op:
+def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op, *, waits: bool) -> None:
+    """Strict reading of .aligned (U16): those that wait for one round execute one static
+    instruction, and so do those that only arrive. That some of each are in a round is what
+    bar.arrive is for: PTX's own example has them in two branches."""
+    other = next((j for j in barrier.current.joins if j.waits is waits and j.aligned), None)
+    if other is None or other.op is op:
         return
-    other, twin = joins[0], w.machine.plan.twin
+    twin = w.machine.plan.twin
     if twin(other.op.number) != twin(op.number):
         if not w.machine.options.ptx:
             w.machine.lean("U16", op, other.op)
@@ -65,12 +70,19 @@ def _wait_for(
 
 
 def _join(
-    w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, own: int | Unknown = 0
-) -> Generation | Gathering:
-    threads = effect.threads
+    w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, threads: int | None,
+    own: int | Unknown = 0,
+) -> Generation | Gathering:  # fmt: skip
     if effect.aligned:
         require_converged(w, op)
     total = 32 * w.machine.program.warps
+    if threads is not None and not counts_threads(threads):
+        raise BarrierError(
+            "named-barrier",
+            f"{barrier.label} is joined with {threads} threads, which is no multiple of 32 in "
+            "32..1024 (E1)",
+            "count whole warps",
+        )
     if threads is not None and threads > total:
         raise BarrierError(
             "named-barrier",
@@ -78,7 +90,7 @@ def _join(
             "the count cannot exceed the threads of the CTA",
         )
     if effect.aligned:
-        _require_one_site(barrier, w, op)
+        _require_one_site(barrier, w, op, waits=effect.waits)
     if effect.waits:
         w.meet()
     entry = Join(
@@ -92,18 +104,26 @@ def _join(
     return generation
 
 
+def _threads(c: Operands, effect: fx.JoinsBarrier) -> Callable[[Warp], int | None]:
+    """How many threads a round waits for; None: all of the CTA."""
+    if effect.threads is None:
+        return lambda w: None
+    count = c.expr(effect.threads)
+    return lambda w: uniform(count(w), w)
+
+
 @executor(fx.JoinsBarrier)
 def _joins(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Act | Give:
-    number = c.expr(effect.id)
+    number, threads = c.expr(effect.id), _threads(c, effect)
 
     def arrive(w: Warp) -> None:
-        _join(w, _named(w, uniform(number(w), w)), op, effect)
+        _join(w, _named(w, uniform(number(w), w)), op, effect, threads(w))
 
     def sync(w: Warp) -> bool | None:
         barrier = _named(w, uniform(number(w), w))
         generation = w.generation
         if generation is None:
-            generation = _join(w, barrier, op, effect)
+            generation = _join(w, barrier, op, effect, threads(w))
         return _wait_for(w, barrier, generation, op)
 
     if effect.vote is not None:
@@ -115,6 +135,7 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
     """A barrier that waits and answers what all threads have voted (E5)."""
     assert effect.vote is not None
     number, vote, reduction = c.expr(effect.id), c.expr(effect.vote), effect.reduction
+    threads = _threads(c, effect)
 
     def red(w: Warp) -> int | Unknown | None:
         barrier = _named(w, uniform(number(w), w))
@@ -123,7 +144,7 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
             value = vote(w)
             known = type(value) is not Unknown
             own = int(np.count_nonzero(per_lane(w, value))) if known else value
-            generation = _join(w, barrier, op, effect, own)
+            generation = _join(w, barrier, op, effect, threads(w), own)
         if _wait_for(w, barrier, generation, op):
             return None
         found = votes(generation.joins)
