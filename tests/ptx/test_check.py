@@ -586,3 +586,27 @@ def test_a_type_may_stand_anywhere_among_the_qualifiers() -> None:
                   "mov %r1, %r2;"):  # fmt: skip
         with pytest.raises(PtxError, match="does not end with a type"):
             report(wrong, **C)
+
+
+@pytest.mark.parametrize(("kinds", "k"), [("tf32.tf32", 8), ("e4m3.e5m2", 32), ("s8.u8", 32)])
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_in_registers_of_other_types_than_those_of_16_bits(
+    kinds: str, k: int, strict: Strict
+) -> None:
+    """They are as many registers, and in use until the wait (F6); PTX says what is in which."""
+    sums, letter = ("s32", "r") if kinds.startswith("s8") else ("f32", "f")
+    results = ", ".join(f"%{letter}{20 + i if letter == 'r' else i}" for i in range(4))
+    body = (
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r2, 32, %r1; mov.u32 %r4, 0;"
+        "st.shared.v4.u32 [%r3], {%r4, %r4, %r4, %r4}; st.shared.v4.u32 [%r3+16], {%r4, %r4, %r4, %r4};"
+        "fence.proxy.async; bar.sync 0; shr.u32 %r5, %r1, 4; cvt.u64.u32 %rd1, %r5;"
+        "and.b64 %rd2, %rd1, 0x3FFF; or.b64 %rd3, %rd2, 0x0000001000080000; mov.u32 %r11, %r4; mov.u32 %r12, %r4; mov.u32 %r13, %r4;"
+        "mov.u32 %r14, %r4;\nwgmma.fence.sync.aligned;\n"
+        f"wgmma.mma_async.sync.aligned.m64n8k{k}.{sums}.{kinds} {{{results}}},"
+        f" {{%r11, %r12, %r13, %r14}}, %rd3, 0{', 1, 1' if sums == 'f32' else ''};\n"
+        "wgmma.commit_group.sync.aligned;\nMOVE\nwgmma.wait_group.sync.aligned 0;\n"
+    )
+    assert report(body.replace("MOVE", ""), warps=4, strict=strict).verdict == "proved"
+    found = report(body.replace("MOVE", "mov.u32 %r12, 5;"), warps=4, strict=strict)
+    assert (found.verdict, found.rules) == ("failed", {"wgmma-order"})
+    assert lines(found) == [2, 4]

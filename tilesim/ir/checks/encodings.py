@@ -6,10 +6,11 @@ it, whether the program is checked, run or emitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.distribution import Layout, by_lane, layout_of, layout_problem
+from tilesim.ir.effects import UsesFragment
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
@@ -32,15 +33,24 @@ def check_encodings(program: Program) -> Iterator[Diagnostic]:
         if problem is not None:
             yield Diagnostic("operand", problem, fragment.loc)
     layouts = {f.name: layout_of(f, lanes=f.name in lanes) for f in program.fragments}
+    filled = frozenset(_filled(program))
     for op in instructions(program):
-        for text in _problems(op, layouts):
+        for text in _problems(op, layouts, filled):
             yield Diagnostic("operand", f"{op.mnemonic}: {text}", op.loc)
 
 
-def _problems(op: Op, layouts: dict[str, Layout]) -> Iterator[str]:
+def _filled(program: Program) -> Iterator[str]:
+    """The fragments whose elements instructions name: in PTX registers are, whatever they hold."""
+    for op in instructions(program):
+        for effect in op.effects():
+            if isinstance(effect, UsesFragment) and not (effect.variable or effect.asynchronous):
+                yield effect.fragment.name
+
+
+def _problems(op: Op, layouts: dict[str, Layout], filled: Collection[str]) -> Iterator[str]:
     match op:
         case WgmmaMmaAsync():
-            yield from _wgmma(op)
+            yield from _wgmma(op, filled)
         case Tcgen05Mma(a=a, b=b) | Tcgen05MmaSp(a=a, b=b) | Tcgen05MmaWs(a=a, b=b):
             for operand in (a, b):
                 if isinstance(operand, View):
@@ -66,10 +76,10 @@ def _problems(op: Op, layouts: dict[str, Layout]) -> Iterator[str]:
 # ---------------------------------------------------------------------- matrix descriptors
 
 
-def _wgmma(op: WgmmaMmaAsync) -> Iterator[str]:
+def _wgmma(op: WgmmaMmaAsync, filled: Collection[str]) -> Iterator[str]:
     if isinstance(op.a, View):
         yield from _wgmma_descriptor(op.a)
-    elif op.a.dtype.bits != 16:
+    elif op.a.dtype.bits != 16 and op.a.name in filled:
         yield (
             f"A fragment {op.a.name} is {op.a.dtype}; from registers wgmma's layout of A equals "
             "the accumulator's for 16-bit elements only, put A in shared memory"
