@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -610,3 +611,66 @@ def test_a_in_registers_of_other_types_than_those_of_16_bits(
     found = report(body.replace("MOVE", "mov.u32 %r12, 5;"), warps=4, strict=strict)
     assert (found.verdict, found.rules) == ("failed", {"wgmma-order"})
     assert lines(found) == [2, 4]
+
+
+PART = replace(TILE, shape=(32, 16), offset=8 * 256 + 64)
+STORE = "ld.param.u64 %rd5, [p];\n@%p0 st.global.u32 [%rd5+{at}], 7;\n"
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize(
+    ("at", "races"),
+    [
+        # the part begins in row 8, at the 16th element, and has 16 rows of 32
+        (8 * 256 + 64, True), (15 * 256 + 64 + 31 * 4, True),
+        (0, False), (7 * 256 + 64, False), (8 * 256 + 60, False), (8 * 256 + 64 + 32 * 4, False),
+        (16 * 256 + 64, False),
+    ],
+)  # fmt: skip
+def test_a_map_of_a_part_of_a_buffer(at: int, races: bool, strict: Strict) -> None:
+    """As of a slice: what is copied lies from where the part begins, and nowhere else."""
+    body = INIT + STORE.format(at=at) + LOAD.format(nbytes=1024) + WAIT
+    params = (".param .align 64 .b8 a[128]", ".param .u64 p")
+    found = report(body, params=params, values=(PART, Pointer("a", 64 * 256)), strict=strict)
+    if not races:
+        assert found.verdict == "proved", found
+        return
+    assert (found.verdict, found.rules) == ("failed", {"proxy-fence"})
+    assert lines(found) == [4, 7]
+
+
+@pytest.mark.parametrize(("offset", "races"), [(0, True), (128, False), (8 * 256, False)])
+def test_two_parts_of_one_buffer(offset: int, races: bool) -> None:
+    """A copy out of one and a copy into the other, of which each has its own bounds: a box that
+    sticks out of its part accesses nothing there."""
+    body = (
+        INIT
+        + LOAD.format(nbytes=1024)
+        + "mov.u64 %rd3, b; cvta.param.u64 %rd4, %rd3; add.s32 %r9, %r1, 3072; fence.proxy.async;\n"
+        "@%p0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd4, {%r7, %r7}], [%r9];\n"
+        "@%p0 cp.async.bulk.commit_group; @%p0 cp.async.bulk.wait_group 0;\n" + WAIT
+    )
+    first = replace(TILE, shape=(32, 4))
+    second = replace(TILE, shape=(32, 64 - offset // 256), offset=offset)
+    fill = "st.shared.v4.u32 [%r31], {%r30, %r30, %r30, %r30};"
+    fills = "".join(fill.replace("[%r31]", f"[%r31+{16 * i}]") for i in range(2))
+    begin = (
+        "mov.u32 %r30, 0; mov.u32 %r32, %tid.x; mov.u32 %r33, smem;"
+        f"mad.lo.s32 %r31, %r32, 32, %r33; add.s32 %r31, %r31, 3072; {fills} fence.proxy.async;"
+        "bar.warp.sync -1;\n"
+    )
+    params = (".param .align 64 .b8 a[128]", ".param .align 64 .b8 b[128]")
+    found = report(begin + body, params=params, values=(first, second))
+    assert (found.verdict, found.rules) == (
+        ("failed", {"race"}) if races else ("proved", frozenset())
+    ), found
+
+
+def test_parts_that_are_no_views_of_one_tensor_are_refused() -> None:
+    params = (".param .align 64 .b8 a[128]", ".param .align 64 .b8 b[128]")
+    for other, why in (
+        (replace(TILE, shape=(32, 16), strides=(128,)), "the same strides"),
+        (replace(PART, offset=2), "inside an element"),
+    ):
+        with pytest.raises(LaunchError, match=why):
+            report("ret;", params=params, values=(TILE, other))

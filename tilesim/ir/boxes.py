@@ -63,8 +63,8 @@ def fields_of(tensor_map: TensorMap) -> MapFields:
     """The fields of a map that the host has encoded."""
     tensor = tensor_map.tensor
     return MapFields(
-        tensor.name, 0, tensor.dtype, tensor.shape, tensor.byte_strides,
-        in_global(tensor_map, tensor_map.box),
+        tensor.name, tensor_map.offset, tensor.dtype, tensor_map.dims or tensor.shape,
+        tensor.byte_strides, in_global(tensor_map, tensor_map.box),
         tensor_map.element_strides or (1,) * len(tensor.shape), tensor_map.swizzle,
         tensor_map.fill, tensor_map.lower, tensor_map.upper, tensor_map.packing, tensor_map.wide,
     )  # fmt: skip

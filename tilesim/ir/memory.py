@@ -375,7 +375,8 @@ class TensorMap:
     ``im2col::w`` or ``im2col::w::128``, with corners along W (B23). ``packing``: the type of
     sub-byte elements, in which box and coordinates count; ``tensor`` has their bytes (B36). With a
     ``rank``, it is in memory, copies through it have so many coordinates, and it says the rest: it
-    is one of ``tensor``, or of one of the ``others``.
+    is one of ``tensor``, or of one of the ``others``. With ``dims``, it is one of a part of
+    ``tensor``: of so many elements, from byte ``offset`` on, with the tensor's strides.
     """
 
     name: str
@@ -391,10 +392,12 @@ class TensorMap:
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     rank: int | None = None
     others: tuple[GlobalTensor, ...] = ()
+    offset: int = 0
+    dims: tuple[int, ...] | None = None
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Hypothesis and IPython print it as the code that declares it."""
-        of, given = self.tensor, {f.name: getattr(self, f.name) for f in fields(self)[3:-3]}
+        of, given = self.tensor, {f.name: getattr(self, f.name) for f in fields(self)[3:-5]}
         plain = {f.name: f.default for f in fields(self)}
         more = "".join(f", {n}={v!r}" for n, v in given.items() if v != plain[n])
         printer.text(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
+from operator import add
 from typing import cast
 
 from tilesim.ir import types
@@ -206,18 +207,19 @@ def _globals(
 ) -> tuple[dict[str, GlobalTensor], dict[tuple[str, int], TensorMap]]:
     tensors: dict[str, GlobalTensor] = {}
     maps: dict[tuple[str, int], TensorMap] = {}
-    told = _contents(launch, entry)
+    told, wholes = _contents(launch, entry), _wholes(launch, entry)
     for name, offset, value in _every(launch, entry):
         if isinstance(value, Map):
             own = f"{name}+{offset}" if offset else f"{name}.map"
             known = told.get(value.name)
-            if _is_begun(value, launch, known):
+            whole = wholes.get(value.name, value)
+            if _is_begun(whole, launch, known):
                 begun, known = begun_name(own), None
-                value = replace(value, name=begun)
+                value = whole = replace(value, name=begun)
             tensor = tensors.get(value.name)
             if tensor is None:
-                tensor = tensors[value.name] = _tensor(value, launch, known)
-            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, None))
+                tensor = tensors[value.name] = _tensor(whole, launch, known)
+            maps[name, offset] = _map(value, tensor, own, _tensor(whole, launch, None))
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
             if value.bytes is None:
@@ -228,6 +230,57 @@ def _globals(
                 contents=_hexadecimal(known), pointers=tuple(pointers_in(known)),
             )  # fmt: skip
     return tensors, maps
+
+
+def _wholes(launch: Launch, entry: Function) -> dict[str, Map]:
+    """By buffer a map of all that maps of parts of it see, and pointers to it: views of one tensor,
+    with the same strides, that begin at different places or have different shapes."""
+    values = [value for _, _, value in _every(launch, entry)]
+    named: dict[str, list[Map]] = {}
+    for value in values:
+        if isinstance(value, Map):
+            named.setdefault(value.name, []).append(value)
+    found: dict[str, Map] = {}
+    for name, maps in named.items():
+        first = maps[0]
+        if not any(m.offset or m.shape != first.shape for m in maps):
+            continue
+        if any((m.type, m.strides, len(m.shape)) != (first.type, first.strides, len(first.shape))
+               or m.type in types.PACKINGS or m.im2col for m in maps):  # fmt: skip
+            raise LaunchError(
+                f"{name}: maps of parts of a buffer have one type, the same strides and no pixel "
+                "boxes; others are not supported"
+            )
+        shape = [0] * len(first.shape)
+        for one in maps:
+            ends = map(add, _begins(one), one.shape)
+            shape = list(map(max, shape, ends))
+        nbytes = max(
+            (v.bytes or 0 for v in values if isinstance(v, Pointer) and v.name == name), default=0
+        )
+        steps = (first.bits // 8, *first.strides)
+        if nbytes and all(below % own == 0 for own, below in pairwise((*steps, nbytes))):
+            # what pointers see of it: whole rows
+            shape = [below // own for own, below in pairwise((*steps, nbytes))]
+        found[name] = replace(first, shape=tuple(shape), offset=0)
+    return found
+
+
+def _begins(value: Map) -> tuple[int, ...]:
+    """The element of the whole tensor at which a map of a part begins.
+
+    Raises:
+        LaunchError: it begins between elements, or has a dimension of one place.
+    """
+    steps = (value.bits // 8, *value.strides)
+    if 0 in steps:
+        raise LaunchError(f"{value.name}: a map of a part of a buffer with a stride of 0 bytes")
+    left, begins = value.offset, [0] * len(steps)
+    for dim in sorted(range(len(steps)), key=steps.__getitem__, reverse=True):
+        begins[dim], left = divmod(left, steps[dim])
+    if left:
+        raise LaunchError(f"{value.name}: the map begins at byte {value.offset}, inside an element")
+    return tuple(begins)
 
 
 def _is_begun(value: Map, launch: Launch, known: Contents | None) -> bool:
@@ -300,8 +353,8 @@ def _tensor(value: Map, launch: Launch, contents: Contents | None) -> GlobalTens
 
 
 def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) -> TensorMap:
-    if value.interleave or value.offset:
-        raise LaunchError(f"{value.name}: maps interleaved or offset are not supported")
+    if value.interleave:
+        raise LaunchError(f"{value.name}: maps interleaved are not supported")
     if value.atoms != 16:
         _require_whole_rows(value, tensor)
     if (tensor.dtype, tensor.shape, tensor.strides) != (
@@ -315,6 +368,9 @@ def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) ->
         name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill,
         packing=cast(PackingName, value.type) if value.type in types.PACKINGS else None,
     )  # fmt: skip
+    dims = tuple(reversed(value.shape))
+    if found.packing is None and (value.offset or dims != tensor.shape):
+        found = replace(found, offset=value.offset, dims=dims)
     if value.im2col is None:
         return found
     corners = value.im2col

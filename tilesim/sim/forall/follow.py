@@ -351,7 +351,7 @@ class Follow:
         fields = fields_of(map_)
         least = unit(map_.packing, map_.tensor.dtype, self.machine.program.target.name)
         shape: tuple[Any, ...] = self._forms.tensors.get(map_.tensor.name, map_.tensor).shape
-        if memory.tracked and (effect.mode != "tile" or map_.packing is not None):
+        if memory.tracked and (effect.mode != "tile" or map_.packing or map_.dims):
             return
         last = len(effect.coords) - 1
         for dim, coord in enumerate(effect.coords):

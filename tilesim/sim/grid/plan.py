@@ -284,8 +284,9 @@ def _fitted(context: _Context, op: Assign) -> Watched:
 
 def _scattered(op: Op) -> bool:
     """Whether an instruction names rows or pixels that lie apart, or a box that a tensor map in
-    memory tells: no box with an offset that its operands tell."""
+    memory tells, or in a part of a tensor: no box with an offset that its operands tell."""
     elsewhere = getattr(op, "mode", "tile") != "tile" or getattr(op, "at", None) is not None
+    elsewhere |= getattr(getattr(op, "map", None), "dims", None) is not None
     return hasattr(op, "coords") and elsewhere
 
 

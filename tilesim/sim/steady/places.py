@@ -152,7 +152,7 @@ def only_loads(op: Op) -> bool:
 def _is_plain(effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap) -> bool:
     """Whether a copy touches a box that its coordinates move."""
     tile = not isinstance(effect, fx.Prefetches) and effect.mode == "tile"
-    return tile and tensor_map.packing is None
+    return tile and tensor_map.packing is None and tensor_map.dims is None
 
 
 def _in_map(
@@ -162,7 +162,7 @@ def _in_map(
     if not memory.is_uniform:
         return []
     free: list[tuple[Expr, Free]] = []
-    fields, shape = fields_of(tensor_map), tensor_map.tensor.shape
+    fields = fields_of(tensor_map)
     least = unit(tensor_map.packing, tensor_map.tensor.dtype, machine.program.target.name)
     untouched = isinstance(effect, fx.Prefetches) or not memory.tracked
     if not untouched and not _is_plain(effect, tensor_map):
@@ -172,7 +172,7 @@ def _in_map(
         if untouched:
             free.append((coord, Free(multiple, *_COORDINATE)))
             continue
-        room = shape[dim] - (fields.box[dim] - 1) * fields.steps[dim] - 1
+        room = fields.dims[dim] - (fields.box[dim] - 1) * fields.steps[dim] - 1
         free.append((coord, Free(multiple, 0, room, memory, dim, fields.strides[dim])))
     return free
 
