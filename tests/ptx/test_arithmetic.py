@@ -153,12 +153,13 @@ def test_the_second_result_of_setp_is_the_opposite() -> None:
 
 def test_lop3_combines_its_result_with_a_predicate() -> None:
     """``p = (d != 0) BoolOp q`` (PTX 9.7.8.6)."""
-    for name, holds in (("and", lambda a, b: a and b), ("or", lambda a, b: a or b)):
+    for name in ("and", "or"):
         found = operation(f"lop3.{name}.b32")
         assert found is not None
         for a in (0, 6):
             for q in (0, 1):
-                assert found.function(a, M32, 0, 0xC0, q) == (a, int(holds(a != 0, q == 1)))
+                holds = bool(a) & q if name == "and" else bool(a) | q
+                assert found.function(a, M32, 0, 0xC0, q) == (a, holds)
     assert operation("lop3.xor.b32") is None
 
 

@@ -512,7 +512,19 @@ def test_an_address_that_a_lane_hands_to_the_others_is_one_of_what_is_declared()
 
 # ------------------------------------------------------------------ instructions that are rare
 
-C = {"params": (".param .u64 c",), "values": (Pointer("c", 4096),)}
+
+def with_c(body: str, *, warps: int = 1, strict: Strict = "practice") -> Report:
+    """A kernel with a buffer."""
+    return report(
+        body, params=(".param .u64 c",), values=(Pointer("c", 4096),), warps=warps, strict=strict
+    )
+
+
+def said(found: Report) -> tuple[str, set[str]]:
+    """The verdict and the rules."""
+    return found.verdict, set(found.rules)
+
+
 LANE = (
     "ld.param.u64 %rd1, [c]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 128;"
     "add.u64 %rd3, %rd1, %rd2;\n"
@@ -524,22 +536,22 @@ LANE = (
 def test_what_is_discarded_is_not_read(space: str, strict: Strict) -> None:
     """``discard.L2`` leaves what nobody knows, in all 128 bytes (PTX 9.7.9.17)."""
     gone, read = f"discard{space}.L2 [%rd3], 128;\n", "ld.global.u32 %r3, [%rd3+64];\n"
-    found = report(LANE + gone + read, **C, strict=strict)
-    assert (found.verdict, found.rules) == ("failed", {"uninitialised-read"})
+    found = with_c(LANE + gone + read, strict=strict)
+    assert said(found) == ("failed", {"uninitialised-read"})
     assert lines(found) == [1, 2]
     for right in (read + gone, gone + "st.global.u32 [%rd3+64], 7;\n" + read):
-        assert report(LANE + right, **C, strict=strict).verdict == "proved"
+        assert with_c(LANE + right, strict=strict).verdict == "proved"
 
 
 def test_a_discard_is_a_write() -> None:
     store = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd3, %r1, 4, %rd1; st.global.u32 [%rd3], 7;\n"
     gone = "elect.sync _|%p1, -1;\n@%p1 discard.global.L2 [%rd1], 128;\n"
     begin = "ld.param.u64 %rd1, [c];\n"
-    found = report(begin + store + gone, **C)
-    assert (found.verdict, found.rules, lines(found)) == ("failed", {"race"}, [1, 3])
-    assert report(begin + store + "bar.warp.sync -1;\n" + gone, **C).verdict == "proved"
-    found = report("ld.param.u64 %rd1, [c]; add.u64 %rd1, %rd1, 64;\n" + gone, **C)
-    assert (found.verdict, found.rules, lines(found)) == ("failed", {"out-of-bounds"}, [2])
+    found = with_c(begin + store + gone)
+    assert (*said(found), lines(found)) == ("failed", {"race"}, [1, 3])
+    assert with_c(begin + store + "bar.warp.sync -1;\n" + gone).verdict == "proved"
+    found = with_c("ld.param.u64 %rd1, [c]; add.u64 %rd1, %rd1, 64;\n" + gone)
+    assert (*said(found), lines(found)) == ("failed", {"out-of-bounds"}, [2])
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
@@ -549,10 +561,10 @@ def test_mmio_is_strong_and_orders_nothing(strict: Strict) -> None:
     both = (
         "st.mmio.relaxed.sys.global.u32 [%rd1], 1;\nld.mmio.relaxed.sys.global.u32 %r2, [%rd1];\n"
     )
-    assert report(flag + both, **C, warps=2, strict=strict).rules == frozenset()
+    assert with_c(flag + both, warps=2, strict=strict).rules == frozenset()
     weak = both.replace("ld.mmio.relaxed.sys", "ld")
-    found = report(flag + weak, **C, warps=2, strict=strict)
-    assert (found.verdict, found.rules, lines(found)) == ("failed", {"race"}, [1, 2])
+    found = with_c(flag + weak, warps=2, strict=strict)
+    assert (*said(found), lines(found)) == ("failed", {"race"}, [1, 2])
 
 
 def test_a_predicate_of_lop3_and_the_place_of_a_bit_decide() -> None:
@@ -565,28 +577,28 @@ def test_a_predicate_of_lop3_and_the_place_of_a_bit_decide() -> None:
         right = begin + decide + "@%p1 bra L; bar.sync 1, 64;\nL: bar.sync 0;"
         assert report(right).verdict == "proved", decide
         found = report(right.replace("@%p1", "@!%p1"))
-        assert (found.verdict, found.rules) == ("failed", {"named-barrier"}), decide
+        assert said(found) == ("failed", {"named-barrier"}), decide
         assert lines(found) == [2]
 
 
 def test_a_register_of_128_bits_that_nothing_sets_is_not_another_lines_fault() -> None:
     begin = ".reg .b128 %q<3>;\nld.param.u64 %rd1, [c];\n"
-    assert report(begin + "st.global.b128 [%rd1], %q1;", **C).verdict == "proved"
+    assert with_c(begin + "st.global.b128 [%rd1], %q1;").verdict == "proved"
     for use in ("add.u64 %rd2, %rd1, %q1;", "atom.exch.global.b128 %q2, [%rd1], %q1;"):
         with pytest.raises(Unsupported) as caught:
-            report(begin + use, **C)
+            with_c(begin + use)
         assert caught.value.line == FIRST + 2
 
 
 def test_a_type_may_stand_anywhere_among_the_qualifiers() -> None:
     """As ``ptxas`` has it."""
-    found = report("ld.param.u64 %rd1, [c];\nld.u32.global.volatile %r1, [%rd1];\n"
-                   "st.u32.global.wt [%rd1], %r1;", **C)  # fmt: skip
+    found = with_c("ld.param.u64 %rd1, [c];\nld.u32.global.volatile %r1, [%rd1];\n"
+                   "st.u32.global.wt [%rd1], %r1;")  # fmt: skip
     assert (found.verdict, lines(found)) == ("failed", [1, 2])
     for wrong in ("ld.global %r1, [%rd1];", "ld.shared.bulk %r1, [%r2];",
                   "mov %r1, %r2;"):  # fmt: skip
         with pytest.raises(PtxError, match="does not end with a type"):
-            report(wrong, **C)
+            with_c(wrong)
 
 
 @pytest.mark.parametrize(("kinds", "k"), [("tf32.tf32", 8), ("e4m3.e5m2", 32), ("s8.u8", 32)])
@@ -599,9 +611,11 @@ def test_a_in_registers_of_other_types_than_those_of_16_bits(
     results = ", ".join(f"%{letter}{20 + i if letter == 'r' else i}" for i in range(4))
     body = (
         "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r2, 32, %r1; mov.u32 %r4, 0;"
-        "st.shared.v4.u32 [%r3], {%r4, %r4, %r4, %r4}; st.shared.v4.u32 [%r3+16], {%r4, %r4, %r4, %r4};"
+        "st.shared.v4.u32 [%r3], {%r4, %r4, %r4, %r4};"
+        "st.shared.v4.u32 [%r3+16], {%r4, %r4, %r4, %r4};"
         "fence.proxy.async; bar.sync 0; shr.u32 %r5, %r1, 4; cvt.u64.u32 %rd1, %r5;"
-        "and.b64 %rd2, %rd1, 0x3FFF; or.b64 %rd3, %rd2, 0x0000001000080000; mov.u32 %r11, %r4; mov.u32 %r12, %r4; mov.u32 %r13, %r4;"
+        "and.b64 %rd2, %rd1, 0x3FFF; or.b64 %rd3, %rd2, 0x0000001000080000;"
+        "mov.u32 %r11, %r4; mov.u32 %r12, %r4; mov.u32 %r13, %r4;"
         "mov.u32 %r14, %r4;\nwgmma.fence.sync.aligned;\n"
         f"wgmma.mma_async.sync.aligned.m64n8k{k}.{sums}.{kinds} {{{results}}},"
         f" {{%r11, %r12, %r13, %r14}}, %rd3, 0{', 1, 1' if sums == 'f32' else ''};\n"
@@ -609,7 +623,7 @@ def test_a_in_registers_of_other_types_than_those_of_16_bits(
     )
     assert report(body.replace("MOVE", ""), warps=4, strict=strict).verdict == "proved"
     found = report(body.replace("MOVE", "mov.u32 %r12, 5;"), warps=4, strict=strict)
-    assert (found.verdict, found.rules) == ("failed", {"wgmma-order"})
+    assert said(found) == ("failed", {"wgmma-order"})
     assert lines(found) == [2, 4]
 
 
@@ -635,7 +649,7 @@ def test_a_map_of_a_part_of_a_buffer(at: int, races: bool, strict: Strict) -> No
     if not races:
         assert found.verdict == "proved", found
         return
-    assert (found.verdict, found.rules) == ("failed", {"proxy-fence"})
+    assert said(found) == ("failed", {"proxy-fence"})
     assert lines(found) == [4, 7]
 
 
@@ -661,9 +675,7 @@ def test_two_parts_of_one_buffer(offset: int, races: bool) -> None:
     )
     params = (".param .align 64 .b8 a[128]", ".param .align 64 .b8 b[128]")
     found = report(begin + body, params=params, values=(first, second))
-    assert (found.verdict, found.rules) == (
-        ("failed", {"race"}) if races else ("proved", frozenset())
-    ), found
+    assert said(found) == (("failed", {"race"}) if races else ("proved", set())), found
 
 
 def test_parts_that_are_no_views_of_one_tensor_are_refused() -> None:
