@@ -1,7 +1,8 @@
 """LITMUS section E: named barriers and the register pool.
 
 The barriers are the ``barrier.*`` forms (``aligned=False``): the ``bar.*`` forms in a part of the
-CTA are a question of strictness of their own (SEMANTICS U16), which the row LE01-aligned asks.
+CTA are a question of strictness of their own (SEMANTICS U16), which the rows LE01-aligned and
+LE01-sites ask.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ ARRIVE, SYNC = "k.bar.arrive(1, 64", "k.bar.sync(1, 96"
 
 
 @row("LE01", completes(out=[1]), aligned=False)
+@row("LE01-aligned", completes(out=[1]), aligned=True)
+@row("LE01-both-wait", completes(out=[1]), aligned=False, both=True)
 @row(
-    "LE01-aligned",
+    "LE01-sites",
     practice=completes(out=[1]),
-    ptx=fails(defect("participation"), defect("named-barrier")),
-    aligned=True,
-)
-def arrive_sync_handoff(k: Builder, *, aligned: bool) -> None:
+    ptx=fails(
+        defect("participation", W0="aligned)  # W0", W1="aligned)  # W1")
+    ),
+    aligned=True, both=True,
+)  # fmt: skip
+def arrive_sync_handoff(k: Builder, *, aligned: bool, both: bool = False) -> None:
     k.launch(warps=2)
     x, out, r = words(k, "x"), global_words(k, "out"), k.var("r")
     begin(k, zero=[x])
     with k.role("W0", 0):
         with k.elected():
             k.mem.store(x[0], 1)
-        k.bar.arrive(1, 64, aligned=aligned)
+        if both:
+            k.bar.sync(1, 64, aligned=aligned)  # W0
+        else:
+            k.bar.arrive(1, 64, aligned=aligned)
     with k.role("W1", 1):
-        k.bar.sync(1, 64, aligned=aligned)
+        k.bar.sync(1, 64, aligned=aligned)  # W1
         with k.elected():
             k.mem.load(r, x[0])
             k.mem.store(out[0], r)
