@@ -543,6 +543,36 @@ def test_what_is_discarded_is_not_read(space: str, strict: Strict) -> None:
         assert with_c(LANE + right, strict=strict).verdict == "proved"
 
 
+TURNS = (
+    "ld.param.u64 %rd1, [c]; mov.u32 %r5, 0; elect.sync _|%p0, -1;\n"
+    "L: @%p0 discard.global.L2 [%rd1], 128;\n"
+    "setp.eq.u32 %p2, %r5, {turn}; and.pred %p3, %p2, %p0;\n"
+    "@%p3 ld.global.u32 %r3, [%rd1];\n"
+    "add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 500; @%p1 bra L;\n"
+)
+
+
+def test_no_turn_is_left_out_that_reads_what_one_before_has_discarded() -> None:
+    found = with_c(TURNS.format(turn=400))
+    assert (*said(found), lines(found)) == ("failed", {"uninitialised-read"}, [1, 3])
+    assert with_c(TURNS.format(turn=600)).verdict == "proved"
+
+
+def test_of_clusters_that_were_not_run_nothing_is_said_of_what_they_discard() -> None:
+    """Each discards a line of its own; in a small grid all are run."""
+    own = (
+        "ld.param.u64 %rd1, [c]; mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd2, %r5, 128;"
+        "add.u64 %rd3, %rd1, %rd2; elect.sync _|%p0, -1;\n"
+        "@%p0 discard.global.L2 [%rd3], 128;\n"
+    )
+    values = (Pointer("c", 128 * 512),)
+    params = (".param .u64 c",)
+    many = report(own, params=params, values=values, grid=512)
+    assert many.verdict == "bounded"
+    assert any("discarded" in reason for reason in many.reasons)
+    assert report(own, params=params, values=values, grid=32).verdict == "proved"
+
+
 def test_a_discard_is_a_write() -> None:
     store = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd3, %r1, 4, %rd1; st.global.u32 [%rd3], 7;\n"
     gone = "elect.sync _|%p1, -1;\n@%p1 discard.global.L2 [%rd1], 128;\n"

@@ -179,7 +179,8 @@ def _quotient(q: _Qualifiers, base: str) -> Operation:
 
 
 def _extreme(q: _Qualifiers, base: str) -> Operation:
-    kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
+    relu = q.has("relu")  # nvcc writes it behind the type
+    kind = q.type(("s32",) if relu else frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
     width, largest = WIDTH[kind], base == "max"
     if kind in floats.FLOATS:
         nan, ftz = q.has("NaN"), kind == "f32" and q.has("ftz")
@@ -188,6 +189,10 @@ def _extreme(q: _Qualifiers, base: str) -> Operation:
     choose = max if largest else min
     if kind[0] == "u":
         return _same(base, width, 2, lambda a, b: choose(a, b), "u")
+    if relu:
+        return _same(
+            f"{base}.relu", 32, 2, lambda a, b: max(0, choose(signed(a, 32), signed(b, 32)))
+        )
     mask = (1 << width) - 1
     return _same(
         base, width, 2, lambda a, b: choose(signed(a, width), signed(b, width)) & mask, "s"

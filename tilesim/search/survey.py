@@ -97,6 +97,8 @@ class Survey:
         if self._failure is not None:
             return self._failure
         ran = list(self._classes)
+        if self._simulation.code.losing and len(ran) < self._total:
+            self._open.append("what clusters that were not run read of what they have discarded")
         if left:
             self._open.append(
                 f"{left} of {self._what} were not looked at: too many differ from those that were"

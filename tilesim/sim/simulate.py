@@ -297,7 +297,9 @@ class Simulation:
         """
         restore = [again.kept(self.followers[i]) for i, _ in environments if i in self.followers]
         try:
-            return self._run_on(inputs, environments, answers, order, patience, skips=self.skips)
+            # in turns that are left out nobody looks whether they read what one before discarded
+            skips = self.skips and not self.code.losing
+            return self._run_on(inputs, environments, answers, order, patience, skips=skips)
         except Unskippable:
             for forget in restore:
                 forget()

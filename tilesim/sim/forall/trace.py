@@ -172,6 +172,9 @@ class Tracer(Skipper):
             if not memory.is_uniform or memory.dependent or not elements:
                 what = f"the size of {name}, which the kernel looks at"
                 self._spoil(Obstacle(what, tensor.loc))
+        for number in sorted(machine.plan.losing):
+            loc = machine.plan.mir.code[number].loc
+            self._spoil(Obstacle("whether what is discarded is read", loc))
         if self._forms.tensors:
             self._refuse_addresses(machine)
         self.hopeless = self._spoilt
