@@ -8,7 +8,6 @@ from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Stuck, Touch
 from tilesim.blame.places import branch_past, loop_range
-from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.op import Op
@@ -71,10 +70,10 @@ def nobody_arrives(case: Case) -> Cause | None:
         credits = history.credits(on)
         if not on.live or any(c.arrivals > 0 for c in credits) or not on.pending:
             continue
-        others = elsewhere(case, on)
+        others = [c for c in elsewhere(case, on) if _is_surplus(case, c)]
         if others:
             return Cause(
-                f"nobody arrives on {on.label}: who would names another barrier",
+                f"no arrival comes on {on.label}: the one that would names another barrier",
                 (*(case.of(c, f"arrives on {label_of(c)}") for c in others), *inits(case, on)),
                 f"let an arrival name {on.label}",
             )
@@ -96,6 +95,9 @@ def nobody_arrives(case: Case) -> Cause | None:
                 (*starts, *inits(case, on)),
                 "let the slot go through all that there are",
             )
+        apart = _from_some_ctas(case, on)
+        if apart is not None:
+            return apart
         where = _last_use(case, on)
         if where is not None:
             return Cause(
@@ -103,6 +105,51 @@ def nobody_arrives(case: Case) -> Cause | None:
                 (where, *inits(case, on)),
                 f"arrive on {on.label} after this, in every turn",
             )
+        if waiters and not any(history.supplies(warp, on) for warp in history.machine.warps):
+            return Cause(
+                f"no instruction arrives on {on.label}, which counts "
+                f"{count(on.expected, 'arrival')}",
+                (*(case.who(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}")
+                   for s in history.stuck if s.on is on), *inits(case, on)),
+                f"arrive on {on.label} before this wait",
+            )  # fmt: skip
+    return None
+
+
+def _is_surplus(case: Case, arrival: Touch) -> bool:
+    """Whether a barrier has got more arrivals than those who wait on it need: one of them may be
+    meant for another barrier."""
+    on = arrival.on
+    assert isinstance(on, Mbarrier)
+    passed = [t.phase for t in case.history.touches if t.kind == "pass" and t.on is on]
+    stuck = [s.phase for s in case.history.stuck if s.on is on]
+    uses = max((*passed, *stuck), default=-1) + 1
+    made = sum(c.arrivals for c in case.history.credits(on))
+    return made > on.expected * uses
+
+
+def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
+    """A warp that does not execute what the same warp of another CTA does, by which it would arrive
+    on the barrier."""
+    history = case.history
+    for told in elsewhere(case, on):
+        for warp in history.machine.warps:
+            if warp.number != told.warp.number or warp.cta is told.warp.cta:
+                continue
+            if history.executions(warp, told.op.number):
+                continue
+            if not history.names(warp, told.op, on, (fx.Arrives,)):
+                continue
+            where = history.condition_past(warp, told.op)
+            if where is None:
+                continue
+            return Cause(
+                f"no arrival comes on {on.label}: {warp} does not execute the "
+                f"{told.op.mnemonic} by which {told.warp} arrives on {label_of(told)}",
+                (case.who(warp, where, "keeps it from that"),
+                 case.of(told, f"arrives on {label_of(told)}"), *inits(case, on)),
+                f"let {warp} arrive on {on.label}",
+            )  # fmt: skip
     return None
 
 
@@ -112,9 +159,9 @@ def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
     history, mir = case.history, case.history.machine.loaded.mir
     for warp in history.machine.warps:
         for op in history.supplies(warp, on):
-            made = [number_of(t.on) or 0 for t in history.touches if t.kind == "credit"
+            made = [case.history.number_of(t.on) or 0 for t in history.touches if t.kind == "credit"
                     and t.warp is warp and t.op is op and t.arrivals > 0]  # fmt: skip
-            back = any(b < a < (number_of(on) or 0) for a, b in pairwise(made))
+            back = any(b < a < (case.history.number_of(on) or 0) for a, b in pairwise(made))
             indices = [e.mbar.index for e in op.effects() if isinstance(e, fx.Arrives)]
             names = {p.name for index in indices for p in walk(index) if isinstance(p, Var)}
             loop = loop_range(mir, op)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
-from tilesim.blame.races import RULES, Link, directions, group_of, links, number_of, writes
+from tilesim.blame.races import RULES, Link, directions, group_of, links, writes
 from tilesim.blame.spoken import tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
@@ -198,7 +199,7 @@ def _committed_elsewhere(case: Case, done: Done, link: Link) -> Touch | None:
         on = touch.on
         if touch.kind != "credit" or touch.warp is not done.warp or touch.issued < done.at:
             continue
-        if isinstance(on, Mbarrier) and touch.arrivals > 0 and on.name == link.on.name:
+        if isinstance(on, Mbarrier) and touch.arrivals > 0 and array_of(on) == array_of(link.on):
             made = history.at(touch.warp, touch.op.number, touch.issued)
             same = made is not None and made.turns and made.turns == done.turns
             return touch if same and on is not link.on and on.cta is link.on.cta else None
@@ -209,11 +210,11 @@ def _follows_its_wait(case: Case, arrival: Touch) -> bool | None:
     """Whether an arrival names the slot for which its warp has waited last; None if the two arrays
     have different numbers of slots."""
     passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
-    arrays = [getattr(t.on, "name", "") for t in (arrival, *passed[-1:])]
-    sizes = {sum(on.name == name for on in case.history.objects()) for name in arrays}
+    arrays = [t.on for t in (arrival, *passed[-1:])]
+    sizes = {case.history.slots_of(on) for on in arrays if isinstance(on, Mbarrier)}
     if not passed or len(sizes) > 1:
         return None
-    return number_of(passed[-1].on) == number_of(arrival.on)
+    return case.history.number_of(passed[-1].on) == case.history.number_of(arrival.on)
 
 
 @diagnosis("race", first=True)
@@ -387,13 +388,9 @@ def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
     its number, of another array of as many."""
 
     def size(touch: Touch) -> int:
-        every, mine = case.history.objects(), touch.on
-        return sum(
-            isinstance(mine, Mbarrier) and on.name == mine.name and on.cta is mine.cta
-            for on in every
-        )
+        return case.history.slots_of(touch.on) if isinstance(touch.on, Mbarrier) else 0
 
-    own = [p for p in waited if number_of(p.on) == number_of(arrival.on)]
+    own = [p for p in waited if case.history.number_of(p.on) == case.history.number_of(arrival.on)]
     before = [p for p in waited if p.at < arrival.issued]
     turns = [
         None if done is None else done.turns for done in (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import (
     COUNTED,
     NEAR,
@@ -288,7 +289,7 @@ def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
     if copy is None or copy.issued - expect.at > NEAR:
         return None
     over = sum(c.tx for c in case.history.credits(copy.on)) < 0
-    arrays = {on.name for on in (copy.on, expect.on) if isinstance(on, Mbarrier)}
+    arrays = {array_of(on) for on in (copy.on, expect.on)}
     return copy if over and len(arrays) > 1 else None
 
 
@@ -299,7 +300,7 @@ def _astray(case: Case, on: Mbarrier) -> Touch | None:
         other = touch.on
         if touch.kind != "credit" or touch.tx >= 0 or not isinstance(other, Mbarrier):
             continue
-        if other.name == on.name and other is not on:
+        if array_of(other) == array_of(on) and other is not on:
             expected = expected_by(case, touch)
             over = sum(c.tx for c in case.history.credits(other)) < 0
             if over and expected is not None and expected.on is on:

@@ -6,9 +6,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
-from tilesim.blame.places import branch_past
 from tilesim.blame.races import links
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
@@ -76,16 +76,17 @@ def shares(
 
 @diagnosis("deadlock", "uninitialised-barrier")
 def never_executed(case: Case) -> Cause | None:
-    """An instruction that would help is there, and a condition lets nobody come to it."""
+    """An instruction that would help is there, and a condition lets nobody come to it.
+
+    It can name the barrier, no warp has executed it or will, and its warp has executed no other one
+    of its statement that can.
+    """
     history = case.history
-    mir = history.machine.loaded.mir
     for on in about(case):
         for warp in history.machine.warps:
             for op in helpful(case, warp, on):
-                copies = history.machine.plan.copies(op.number)
-                if any(history.ever(n) or history.ahead(n) for n in copies):
+                if not helps(case, warp, op, on) or executed(case, warp, op, on):
                     continue
-                where = branch_past(mir, op)
                 last = history.last_of(warp)
                 if not (warp.blocked or warp.exited) and (not last or last.op.number < op.number):
                     continue  # it has yet to come to it
@@ -97,6 +98,7 @@ def never_executed(case: Case) -> Cause | None:
                          case.who(warp, op, "is never executed")),
                         f"let {warp} arrive on {on.label} before it exits",
                     )  # fmt: skip
+                where = history.condition_past(warp, op)
                 if where is not None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
@@ -108,6 +110,25 @@ def never_executed(case: Case) -> Cause | None:
     return None
 
 
+def helps(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
+    """Whether an instruction can name the very barrier that is waited for, or initialise it."""
+    kinds = (fx.Arrives, fx.Completes) if on.live else (fx.InitsMbarrier,)
+    return case.history.names(warp, op, on, kinds)
+
+
+def executed(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
+    """Whether a warp has executed an instruction, or would still come to it; or this one has
+    executed another one of its statement that can name a barrier."""
+    history = case.history
+    copies = history.machine.plan.copies(op.number)
+    if any(history.ever(n) or history.ahead(n) for n in copies):
+        return True
+    return any(
+        bool(history.executions(warp, other.number)) and helps(case, warp, other, on)
+        for other in history.of_statement(op)
+    )
+
+
 def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     """The exit by which a warp has ended without coming to an instruction behind it."""
     last = case.history.last_of(warp)
@@ -116,6 +137,7 @@ def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     exits = [
         own for number, own, effects in case.history.code_of(warp)
         if last.op.number <= number < op.number and any(isinstance(e, fx.Exits) for e in effects)
+        and case.history.reached(warp, number)
     ]  # fmt: skip
     return exits[0] if exits else None
 
@@ -123,8 +145,8 @@ def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
 @diagnosis(*COUNTED)
 def slots(case: Case) -> Cause | None:
     """Arrivals, bytes and waits of one use that name different barriers of an array."""
-    names = {on.name for on in about(case)}
-    for on in (on for on in case.history.objects() if on.name in names):
+    arrays = {array_of(on) for on in about(case)}
+    for on in (on for on in case.history.objects() if array_of(on) in arrays):
         landed = [c for c in case.history.credits(on) if c.tx < 0]
         expected = [c for c in case.history.credits(on) if c.tx > 0 or c.arrivals > 0]
         if on.tx < 0 and landed and on.pending:
@@ -155,7 +177,7 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
     near = [
         t for t in case.history.touches
         if t.kind == "credit" and t.tx > 0 and t.warp is landing.warp
-        and isinstance(t.on, Mbarrier) and t.on.name == landing.on.name
+        and isinstance(t.on, Mbarrier) and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
     if best is None or best.on is landing.on or abs(best.at - landing.issued) > NEAR:
@@ -205,7 +227,7 @@ def _is_coming(case: Case) -> bool:
     """Whether somebody has begun to initialise barriers, and goes on to the one that was used."""
     mine = [on for on in about(case) if not on.live]
     return any(
-        isinstance(e, fx.InitsMbarrier) and case.history.may_name(e.mbar.array, on)
+        isinstance(e, fx.InitsMbarrier) and case.history.may_name(e.mbar, on)
         and not case.history.ever(number)
         for on in mine for number, effects in enumerate(case.history.machine.loaded.mir.effects)
         for e in effects
@@ -239,11 +261,11 @@ def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:
         for effect in effects:
             match effect:
                 case fx.Arrives(mbar=mbar) | fx.Completes(mbar=mbar) if on.live:
-                    if case.history.may_name(mbar.array, on):
+                    if case.history.may_name(mbar, on):
                         yield op
                         break
                 case fx.InitsMbarrier(mbar=mbar) if not on.live:
-                    if case.history.may_name(mbar.array, on):
+                    if case.history.may_name(mbar, on):
                         yield op
                         break
                 case _:

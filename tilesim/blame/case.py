@@ -58,6 +58,18 @@ class Case:
         """By warp of a CTA, its role."""
         return self.history.machine.plan.mir.roles
 
+    def alike(self, warp: Agent, other: Agent) -> bool:
+        """Whether two warps have one role; where all have one, as in PTX: wait at one place."""
+        if len(set(self.roles)) > 1:
+            return warp.role == other.role
+        return bool(self._waits_at(warp) & self._waits_at(other))
+
+    def _waits_at(self, warp: Agent) -> set[int]:
+        """The waits on mbarriers that a warp has executed, or is in."""
+        found = {t.op.number for t in self.history.passes(warp)}
+        here = None if warp.blocked is None else warp.blocked.op
+        return found if here is None else found | {here.number}
+
     @cached_property
     def made(self) -> int:
         """When the finding was made."""

@@ -7,7 +7,17 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from tilesim.blame.barriers import COUNTED, Maker, about, helpful, inits, shares
+from tilesim.blame.arrays import array_of
+from tilesim.blame.barriers import (
+    COUNTED,
+    Maker,
+    about,
+    executed,
+    helpful,
+    helps,
+    inits,
+    shares,
+)
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_range
@@ -88,12 +98,12 @@ def again_without_a_wait(case: Case) -> Cause | None:
                 continue
             waited: set[object] = {t.on for t in history.touches if t.kind == "pass"}
             waited |= {s.on for s in history.stuck}
-            names = {o.name for o in waited if isinstance(o, Mbarrier)}
+            arrays = {array_of(o) for o in waited}
             lost = next(
                 (
                     t for t in history.touches
                     if t.kind == "credit" and t.arrivals > 0 and isinstance(t.on, Mbarrier)
-                    and t.on.name not in names
+                    and array_of(t.on) not in arrays
                 ),
                 None,
             )  # fmt: skip
@@ -276,9 +286,9 @@ def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | Non
     made = {c.op.number for c in credits}
     for warp in case.history.machine.warps:
         for op in helpful(case, warp, on):
-            if op.number in made or case.history.ever(op.number) or case.history.ahead(op.number):
+            if op.number in made or not helps(case, warp, op, on) or executed(case, warp, op, on):
                 continue
-            where = branch_past(case.history.machine.loaded.mir, op)
+            where = case.history.condition_past(warp, op)
             if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
                 return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
     return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
-from tilesim.blame.races import RULES, group_of, links, number_of, writes
-from tilesim.blame.spoken import let_wait, tracked_by
+from tilesim.blame.races import RULES, group_of, links, writes
+from tilesim.blame.spoken import bar_of, let_wait, meet, sharing, tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
@@ -15,6 +16,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.names import names_of
 
 _LANES = 32
 
@@ -78,11 +80,37 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
             (case.who(earlier.warp, hands, "hands on for other lanes, which it has not met"),
              case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
         )  # fmt: skip
+    others = _other_warps(case, later, earlier)
+    if others:
+        bar = bar_of(case, [later.warp, *sharing(case, later), *sharing(case, earlier), *others])
+        return Cause(
+            f"nothing makes {names_of([later.warp, *others])} wait for each other between the two "
+            "accesses",
+            (case.who(later.warp, later.done or later.op, "comes without a wait for other threads"),
+             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other threads")),
+            f"{bar} between the two accesses: threads of other warps race as well",
+            "spoken_for",
+        )  # fmt: skip
     return Cause(
         f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
         (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
          case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
     )  # fmt: skip
+
+
+def _other_warps(case: Case, later: Side, earlier: Side) -> list[Agent]:
+    """The warps that race with one of two sides, which are of one warp, at the same lines."""
+    lines = {later.op.loc, earlier.op.loc}
+    found: dict[Agent, None] = {}
+    for finding in (*case.history.machine.outcome.findings, *case.history.repeated):
+        sides = finding.participants[:2]
+        if finding.rule != case.finding.rule or {p.loc for p in sides} != lines:
+            continue
+        for p in sides if len({(p.cta, p.warp) for p in sides}) > 1 else ():
+            warp = case.history.warp(p.cta, p.warp)
+            if warp is not None and warp is not later.warp and warp.cta is later.warp.cta:
+                found[warp] = None
+    return [*found]
 
 
 def _hands_on(case: Case, side: Side) -> Done | None:
@@ -198,7 +226,7 @@ def _waits_again(case: Case, second: Side) -> Touch | None:
 def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
     return any(
         isinstance(e, fx.Waits) and isinstance(on, Mbarrier)
-        and case.history.may_name(e.mbar.array, on)
+        and case.history.may_name(e.mbar, on)
         for _, _, effects in case.history.code_of(warp) for e in effects
     )  # fmt: skip
 
@@ -285,8 +313,8 @@ def told_elsewhere(case: Case) -> Cause | None:
                     f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
                     "waits on the one of another CTA",
                     (case.of(told, f"arrives on {on.label}"), *inits(case, on)),
-                    f"let {first.warp} arrive on the {on.name} of CTA {second.warp.cta.number}, "
-                    "and count it there",
+                    f"let {first.warp} arrive on the {case.history.array_name(on)} of CTA "
+                    f"{second.warp.cta.number}, and count it there",
                 )
     return None
 
@@ -313,8 +341,9 @@ def never_waited_for(case: Case) -> Cause | None:
     passed = [p for p in history.touches if p.kind == "pass" and isinstance(p.on, Mbarrier)]
     for on in landed:
         assert isinstance(on, Mbarrier)
-        others = [p for p in passed if p.on is not on and number_of(p.on) != number_of(on)
-                  and isinstance(p.on, Mbarrier) and p.on.name == on.name]  # fmt: skip
+        number = history.number_of(on)
+        others = [p for p in passed if p.on is not on and history.number_of(p.on) != number
+                  and isinstance(p.on, Mbarrier) and array_of(p.on) == array_of(on)]  # fmt: skip
         if others and not any(p.on is on and p.at < second.at for p in passed):
             sides = [case.who(first.warp, loop, "goes round more often than is waited for")]
             waits = loop_of(mir, others[-1].op)
@@ -345,19 +374,82 @@ def not_in_this_turn(case: Case) -> Cause | None:
             continue
         turn = history.between(second.warp, wait.at, second.at)
         if any(_is_wait(d.op) and d.turns and d.turns[-1] == now[-1] and any(
-            history.may_name(e.mbar.array, link.on)
+            history.may_name(e.mbar, link.on)
             for e in d.op.effects() if isinstance(e, fx.Waits)
         ) for d in turn):  # fmt: skip
             continue
-        where = branch_past(mir, second.op)
+        where, array = branch_past(mir, second.op), case.history.array_name(link.on)
         sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
         return Cause(
-            f"{second.warp} has not waited for {link.on.name} in this turn of its loop",
-            (case.who(second.warp, second.done, f"comes without a wait for {link.on.name}"),
+            f"{second.warp} has not waited for {array} in this turn of its loop",
+            (case.who(second.warp, second.done, f"comes without a wait for {array}"),
              *sides, case.of(wait, "is the last such wait")),
-            f"let {second.warp} wait for {link.on.name} in every turn in which it accesses",
+            f"let {second.warp} wait for {array} in every turn in which it accesses",
         )  # fmt: skip
     return None
+
+
+@diagnosis("race")
+def refilled(case: Case) -> Cause | None:
+    """A copy into memory that another warp still uses, for a later use of its own: what tells that
+    it is through is a barrier that the copy's warp waits for too late.
+
+    The other side has waited for the copy before this one, and not for this one; the first arrival
+    after its access, by its warp or one that has met it, is on a barrier for whose phase this copy
+    has not waited.
+    """
+    history = case.history
+    for copy, user in (case.sides[:2], case.sides[1::-1]) if len(case.sides) > 1 else ():
+        if group_of(copy.op) != "mbarrier" or group_of(user.op) is not None:
+            continue
+        full = tracked_by(case, copy)
+        if copy.warp is user.warp or full is None or copy.done is None:
+            continue
+        expects = [t for t in history.credits(full, copy.warp) if t.tx > 0 and t.issued <= copy.at]
+        phase = expects[-1].phase if expects else None
+        seen = history.passes(user.warp, full)
+        if phase is None or any(p.phase >= phase and p.at <= user.at for p in seen):
+            continue
+        if not any(p.phase == phase - 1 and p.at <= user.at for p in seen):
+            continue  # it has used nothing there before
+        due = next((p.at for p in seen if p.phase >= phase), history.now)
+        told = _first_arrival(case, user, due)
+        if told is None or told.on is full or not isinstance(told.on, Mbarrier):
+            continue
+        passed = history.passes(copy.warp, told.on)
+        if any(p.phase >= told.phase and p.at <= copy.at for p in passed):
+            continue
+        late = next((p for p in passed if p.at > copy.at), None)
+        if late is None:
+            continue
+        return Cause(
+            f"{copy.warp} fills what {user.warp} still uses: it waits for {label_of(told)} only "
+            "afterwards",
+            (case.of(late, f"waits for {label_of(told)}, too late"),
+             case.who(copy.warp, copy.done, "fills it before that"),
+             case.of(told, f"arrives on {label_of(told)} behind the use")),
+            f"let {copy.warp} wait for {label_of(told)} before this {copy.op.mnemonic}",
+            "not_in_this_turn",
+        )  # fmt: skip
+    return None
+
+
+def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
+    """The first arrival after an access by its warp, or by another one of its CTA that its warp has
+    met since: in the same turns of loops, or before ``due``."""
+    made = [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.arrivals > 0 and not t.tx and user.at < t.issued
+        and t.warp.cta is user.warp.cta
+        and (t.warp is user.warp or meet(case, user.warp, user.at, t.warp, t.issued))
+    ]  # fmt: skip
+    turns = () if user.done is None else user.done.turns
+    own = (
+        t for t in made
+        if (done := case.history.at(t.warp, t.op.number, t.issued)) is not None
+        and done.turns[: len(turns)] == turns
+    )  # fmt: skip
+    return next(own, next((t for t in made if t.issued < due), None))
 
 
 @diagnosis(*RULES)
@@ -414,7 +506,7 @@ def gap(case: Case) -> Cause | None:
         for li in links(case)
     ):
         return None
-    behind = case.finding.rule in _OF_THREADS and _has_gone_on(case, earlier, later)
+    behind = case.finding.rule in _OF_THREADS and has_gone_on(case, earlier, later)
     if behind:  # both have met, and then one of them went on: that one has to wait
         later, earlier = earlier, later
     before = _last(case, later, _SYNCHRONISE)
@@ -453,7 +545,7 @@ def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
 _OF_THREADS = ("race", "tcgen05-order")
 
 
-def _has_gone_on(case: Case, one: Side, other: Side) -> bool:
+def has_gone_on(case: Case, one: Side, other: Side) -> bool:
     """Whether two warps have met, and ``one`` made its access further on from there than ``other``:
     in a later turn of a loop, or, where they met at one place, further down."""
     met = [_last(case, side, _MEETS) for side in (one, other)]
@@ -470,6 +562,8 @@ def _further_down(case: Case, one: Side, other: Side) -> bool:
     """Whether an access stands behind another one; where a loop of Python makes the code of both
     warps, in its lines."""
     lines = [{op.loc for _, op, _ in case.history.code_of(s.warp)} for s in (one, other)]
+    if one.op.loc.behind is not None:
+        return one.op.number > other.op.number  # all warps have one code, and loops are rotated
     if other.op.loc in lines[0] and one.op.loc in lines[1] and one.op.loc != other.op.loc:
         return one.op.loc.line > other.op.loc.line
     return one.op.number > other.op.number

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tilesim.blame.barriers import label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
+from tilesim.blame.gaps import has_gone_on
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import loop_of, loop_range
 from tilesim.blame.races import RULES, group_of, links
+from tilesim.blame.spoken import meet
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -57,6 +59,8 @@ def unfinished_group(case: Case) -> Cause | None:
             continue  # who reads is not who should have written
         if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
             continue  # what comes second need not be over
+        if case.finding.rule == "race" and _came_too_soon(case, side):
+            continue
         release = _handed_on(case, side)
         others = {other.warp for other in case.sides} - {side.warp}
         at_exit = case.finding.rule.endswith(("exit", "group"))
@@ -70,6 +74,15 @@ def unfinished_group(case: Case) -> Cause | None:
         if cause is not None:
             return cause
     return None
+
+
+def _came_too_soon(case: Case, side: Side) -> bool:
+    """Whether an operation is of a later turn of the loop that the other access is in as well: it
+    should have waited for that, and need not be over before it."""
+    mir, other = case.history.machine.loaded.mir, case.sides[0]
+    loop = loop_range(mir, side.op)
+    together = loop is not None and loop == loop_range(mir, other.op)
+    return together and other.warp is not side.warp and has_gone_on(case, side, other)
 
 
 def _handed_on(case: Case, side: Side) -> Touch | None:
@@ -149,9 +162,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
                 f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
                 f"for {op.mnemonic} before it",
             )
-        sides = [] if early is None else [case.who(warp, early, "commits before it")]
-        return Cause(f"{op.mnemonic} is not committed before its group is waited for",
-                     (own, *sides))  # fmt: skip
+        return _uncommitted(case, side, group, end, early)
     committed, waited = 0, None
     for done in after:
         committed += _has(done, fx.Commits, group)
@@ -183,6 +194,40 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if alone is not None:
         return alone
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
+
+
+def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | None) -> Cause | None:
+    """An operation that is in no group when what it uses is handed on, at ``end``: its commit is
+    missing, comes after the wait for its group, or both come too late. ``early``: the commit before
+    it."""
+    op, warp = side.op, side.warp
+    assert side.done is not None
+    own = case.who(warp, op, f"is still under way ({group} group)")
+    later = case.history.between(warp, side.at, 1 << 62)
+    commit = next((d for d in later if _has(d, fx.Commits, group)), None)
+    waited = next((d for d in later if _pending(d, group) is not None), None)
+    sides = [] if early is None else [case.who(warp, early, "commits before it")]
+    alike = case.history.of_statement(op)
+    again = next((d for d in later if d.op in alike and d.turns != side.done.turns), None)
+    if commit is not None and again is not None and again.at < commit.at:
+        return Cause(f"no commit_group follows this {op.mnemonic} before the next one",
+                     (own, *sides))  # fmt: skip
+    if commit is not None and (waited is None or commit.at <= waited.at):
+        hands = next((d for d in later if d.at >= end), None)
+        if hands is None or commit.at < end:
+            return None
+        late = commit if waited is None else waited
+        return Cause(
+            f"this {hands.op.mnemonic} hands on what {op.mnemonic} still uses",
+            (case.who(warp, hands, f"comes before {late.op.mnemonic}"), own,
+             case.who(warp, late, "comes only afterwards")),
+            f"commit_group and wait_group for {op.mnemonic} before this {hands.op.mnemonic}",
+        )  # fmt: skip
+    if waited is None:
+        return Cause(f"{op.mnemonic} is committed to no group, and nothing waits for it",
+                     (own, *sides))  # fmt: skip
+    return Cause(f"{op.mnemonic} is not committed before its group is waited for",
+                 (own, *sides))  # fmt: skip
 
 
 def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause | None:
@@ -221,9 +266,11 @@ def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
     return None
 
 
-def _alone(case: Case, side: Side, waited: Done) -> Cause:
+def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
     """The warp of an operation waits for it, and the other side does not wait for that."""
     other = case.sides[0]
+    if meet(case, side.warp, waited.at, other.warp, other.at):
+        return None
     return Cause(
         f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
         (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done
 from tilesim.blame.places import loop_of
-from tilesim.blame.races import RULES, directions, group_of, number_of, slot_of, writes
+from tilesim.blame.races import RULES, directions, group_of, slot_of, writes
 from tilesim.blame.spoken import (
     counted,
     flags,
@@ -251,20 +252,23 @@ def slot_of_another_wait(case: Case) -> Cause | None:
         return None
     odd = [
         (side, wait, slot) for side, wait, slot in found
-        if wait is not None and slot is not None and number_of(wait.on) != slot
+        if wait is not None and slot is not None and case.history.number_of(wait.on) != slot
     ]  # fmt: skip
     if len(odd) != 1 or any(wait is None or slot is None for _, wait, slot in found):
         return None
     ((side, wait, slot),) = odd
-    sizes = {sum(on.name == w.on.name and on.cta is w.on.cta for on in case.history.objects())
-             for _, w, _ in found if w is not None and isinstance(w.on, Mbarrier)}  # fmt: skip
+    sizes = {
+        case.history.slots_of(w.on)
+        for _, w, _ in found
+        if w is not None and isinstance(w.on, Mbarrier)
+    }
     if wait is None or len(sizes) != 1 or group_of(side.op) is not None:
         return None
     return Cause(
         f"slot {slot} is accessed after a wait on {label_of(wait)}",
         (case.who(side.warp, side.done or side.op, f"accesses slot {slot}"),
          case.of(wait, f"waits on {label_of(wait)}")),
-        f"wait for the barrier of slot {slot}, or access slot {number_of(wait.on)}",
+        f"wait for the barrier of slot {slot}, or access slot {case.history.number_of(wait.on)}",
     )  # fmt: skip
 
 
@@ -281,9 +285,8 @@ def last_phase(case: Case) -> Cause | None:
             on = told.on
             if told.kind != "credit" or told.warp is not side.warp or not isinstance(on, Mbarrier):
                 continue
-            name = on.name
             seen = [t for t in history.touches if t.kind == "pass" and t.warp is not side.warp
-                    and isinstance(t.on, Mbarrier) and t.on.name == name]  # fmt: skip
+                    and array_of(t.on) == array_of(on)]  # fmt: skip
             waits = loop_of(mir, seen[-1].op) if seen else None
             if any(p.on is on and p.phase == told.phase for p in seen):
                 continue

@@ -8,11 +8,14 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.blame.arrays import array_name, number_of, slots_of
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.barrier_operands import can_name, may_name
 from tilesim.ir.effects import Effect
 from tilesim.ir.executing import executing
-from tilesim.ir.memory import Mbarriers
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Turn
 from tilesim.sim.machine.agent import Agent, Blocked
@@ -79,6 +82,13 @@ def key_of(finding: Finding) -> Hashable:
     return finding.rule, finding.participants
 
 
+def _statement(op: Op) -> Hashable:
+    """What instructions have in common that are made of one statement: what they do, and the lines
+    of the source, without those of the PTX."""
+    chain = op.loc.chain
+    return op.mnemonic, chain[:-1] or chain
+
+
 class History(Watcher):
     """The trace of one cluster's run: instructions, touches of barriers, and who is stuck."""
 
@@ -93,9 +103,13 @@ class History(Watcher):
         self.acted: dict[Hashable, Done] = {}
         #: by finding: its participants, with the moments of this run
         self.sides: dict[Hashable, tuple[Participant, ...]] = {}
+        #: what was found again at the same lines, of other warps or bytes
+        self.repeated: list[Finding] = []
         self._now: Done | None = None
         self._turns: Turns
         self.now = 0
+        #: the instructions to which warps have come
+        self._reached: set[tuple[Agent, int]] = set()
         #: by instruction that somebody still comes to: what it acts on
         self._ahead: dict[int, set[object]] = {}
         self._done: dict[tuple[Agent, int], list[Done]] = defaultdict(list)
@@ -103,6 +117,7 @@ class History(Watcher):
         self._issued: dict[Key, int] = {}
         self._landing: InFlight | None = None
         self._objects: dict[Hashable, Mbarrier | NamedBarrier] = {}
+        self._statements: dict[Hashable, list[Op]] = defaultdict(list)
 
     # ------------------------------------------------------------------ hooks of the machine
 
@@ -118,6 +133,8 @@ class History(Watcher):
         for first, (alone, _) in code.fused.items():
             steps[first] = alone
         ops = [i.what for i in code.mir.code]
+        for op in code.mir.ops():
+            self._statements[_statement(op)].append(op)
         return [
             (self._around(step, number, what), sync, cycles)
             for number, ((step, sync, cycles), what) in enumerate(
@@ -129,20 +146,22 @@ class History(Watcher):
         count = self._turns.counting(number)
         if isinstance(op, Op):
             return self._recording(step, op, count)
-        if count is None:
-            return step
+        reached = self._reached
 
-        def counting(w: Warp) -> bool | None:
-            count(w)
+        def reaching(w: Warp) -> bool | None:
+            reached.add((w.origin, number))
+            if count is not None:
+                count(w)
             return step(w)
 
-        return counting
+        return reaching
 
     def _recording(self, step: Step, op: Op, count: Callable[[Agent], None] | None) -> Step:
         kept = any(not isinstance(effect, fx.Defines) for effect in op.effects())
 
         def run(w: Warp) -> bool | None:
             self.now = now = self.now + 1
+            self._reached.add((w.origin, op.number))
             tick = w.clock.item(w.component)
             if count is not None:
                 count(w)
@@ -221,6 +240,10 @@ class History(Watcher):
         """It has taken effect."""
         self._look()
         self._landing = None
+
+    def again(self, finding: Finding) -> None:
+        """Keeps what was found before at the same lines."""
+        self.repeated.append(finding)
 
     def over(self) -> None:
         """Keeps who is stuck, and why nobody can end that."""
@@ -350,6 +373,18 @@ class History(Watcher):
         self._object(None)
         return [on for on in self._objects.values() if isinstance(on, Mbarrier)]
 
+    def number_of(self, on: Mbarrier | NamedBarrier) -> int | None:
+        """The place of a barrier in its array, counted from 0."""
+        return number_of(on, self.objects())
+
+    def slots_of(self, on: Mbarrier) -> int:
+        """How many barriers its array has in one CTA."""
+        return slots_of(on, self.objects())
+
+    def array_name(self, on: Mbarrier) -> str:
+        """What reports call its array."""
+        return array_name(on, self.objects())
+
     def before(self, done: Done) -> Done | None:
         """What its warp has executed before an instruction."""
         mine = self._of.get(done.warp, [])
@@ -418,12 +453,39 @@ class History(Watcher):
             if isinstance(what, Op) and (own or warp.number in warps):
                 yield number, what, effects
 
-    def may_name(self, array: Mbarriers | AddressedMbarriers, on: Mbarrier) -> bool:
-        """Whether an instruction that names an array may mean a barrier."""
-        if isinstance(array, AddressedMbarriers):
-            return True
-        first = self.machine.program.placement[array.name]
-        return first <= on.address < first + array.nbytes
+    def may_name(self, mbar: Mbar, on: Mbarrier) -> bool:
+        """Whether an operand may mean a barrier, or another one of its array."""
+        return may_name(self.machine.loaded.mir, mbar, on.address)
+
+    def names(self, warp: Agent, op: Op, on: Mbarrier, kinds: tuple[type[Effect], ...]) -> bool:
+        """Whether an instruction of a warp that has such an effect can name this very barrier."""
+        mir = self.machine.loaded.mir
+        for effect in mir.effects[op.number]:
+            mbar = getattr(effect, "mbar", None)
+            if isinstance(effect, kinds) and isinstance(mbar, Mbar):
+                far = getattr(effect, "multicast", None) is None and warp.cta is not on.cta
+                if can_name(mir, mbar, on.address, far=far):
+                    return True
+        return False
+
+    def reached(self, warp: Agent, number: int) -> bool:
+        """Whether a warp has come to an instruction, control flow included."""
+        return (warp, number) in self._reached
+
+    def condition_past(self, warp: Agent, op: Op) -> Loc | None:
+        """Where the condition is written that has led a warp past an instruction: of those around
+        it the innermost one to which the warp has come; None if it has come to none."""
+        code = self.machine.loaded.mir.code
+        around = [
+            what.loc for number, instruction in enumerate(code[: op.number])
+            if isinstance(what := instruction.what, Branch) and what.cond is not None
+            and what.target > op.number and self.reached(warp, number)
+        ]  # fmt: skip
+        return around[-1] if around else None
+
+    def of_statement(self, op: Op) -> list[Op]:
+        """The instructions that compilers, or loops of Python, have made of one statement."""
+        return self._statements[_statement(op)]
 
     def supplies(self, warp: Agent, on: Mbarrier) -> list[Op]:
         """Instructions of a warp that arrive on, or complete bytes of, a barrier of its array."""
@@ -436,7 +498,7 @@ class History(Watcher):
                         | fx.Completes(mbar=mbar, multicast=mask)
                     ):
                         far = mask is not None or mbar.remote
-                        if (far or warp.cta is on.cta) and self.may_name(mbar.array, on):
+                        if (far or warp.cta is on.cta) and self.may_name(mbar, on):
                             found.append(op)
                             break
                     case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import about
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done
@@ -193,19 +194,19 @@ def not_drained(case: Case) -> Cause | None:
         if not told or not isinstance(on, Mbarrier) or on.cta.number != int(ends[1]):
             continue
         names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
-                 and isinstance(t.on, Mbarrier) and t.on.name == on.name]  # fmt: skip
+                 and array_of(t.on) == array_of(on)]  # fmt: skip
         loop = loop_range(history.machine.loaded.mir, names[-1].op) if names else None
         if loop is None:
             continue
         waiter = names[-1].warp
         last = [d for d in history.between(waiter, names[-1].at, 1 << 62)
                 if loop[0] <= d.op.number <= loop[1]]  # fmt: skip
-        place = last[-1] if last else names[-1].op
+        place, array = last[-1] if last else names[-1].op, case.history.array_name(on)
         return Cause(
-            f"{waiter} does not wait for the last arrivals on {on.name} before its CTA can end",
+            f"{waiter} does not wait for the last arrivals on {array} before its CTA can end",
             (case.who(waiter, place, "is the last thing in its loop"),
-             case.of(names[-1], f"waits on {on.name} for the last time")),
-            f"let {waiter} wait behind its loop until every arrival on {on.name} has come",
+             case.of(names[-1], f"waits on {array} for the last time")),
+            f"let {waiter} wait behind its loop until every arrival on {array} has come",
         )  # fmt: skip
     return None
 

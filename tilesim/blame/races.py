@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Touch
 from tilesim.blame.places import loop_range
@@ -21,7 +22,6 @@ from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.named_barrier import NamedBarrier
 
 RULES = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "uninitialised-read")
 
@@ -256,7 +256,7 @@ def _answers(case: Case, on: object) -> bool:
     """Whether a barrier is told of the answers of launch control."""
     mir = case.history.machine.loaded.mir
     return isinstance(on, Mbarrier) and any(
-        isinstance(e, fx.Completes) and case.history.may_name(e.mbar.array, on)
+        isinstance(e, fx.Completes) and case.history.may_name(e.mbar, on)
         for effects in mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
         for e in effects
     )  # fmt: skip
@@ -274,11 +274,11 @@ _SLOT = re.compile(r"\[(\d+)[,\]]")
 @diagnosis(*RULES)
 def other_slot(case: Case) -> Cause | None:
     """A copy, its bytes, its reader and the wait of that name different slots of the arrays."""
-    seen: set[str] = set()
+    seen: set[object] = set()
     for link in links(case):
-        if link.on.name in seen:
+        if array_of(link.on) in seen:
             continue
-        seen.add(link.on.name)
+        seen.add(array_of(link.on))
         odd = _odd_slot(case, link)
         if odd is not None:
             return odd
@@ -296,15 +296,19 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         ),
         None,
     )  # fmt: skip
-    if landing is None or landing.name != link.on.name or not writes(first.op):
+    if landing is None or array_of(landing) != array_of(link.on) or not writes(first.op):
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
         return None
     if _in_an_earlier_turn(case, link):
         return None
     filled, read = (slot_of(case, side) for side in (first, second))
-    tracked, waited = number_of(landing), number_of(link.on)
-    slots = {number_of(on) for on in case.history.objects() if on.name == landing.name}
+    tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
+    slots = {
+        case.history.number_of(on)
+        for on in case.history.objects()
+        if array_of(on) == array_of(landing)
+    }
     if filled in slots and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
@@ -313,7 +317,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
             f"barrier of slot {filled}",
         )
     if read in slots and waited != read:
-        release = _released(case, second, link.on.name)
+        release = _released(case, second, link.on)
         alone = read == tracked and not any(
             t.kind == "pass" and t.on is landing for t in case.history.touches
         )
@@ -348,16 +352,10 @@ def slot_of(case: Case, side: Side) -> int | None:
     return None
 
 
-def number_of(on: Mbarrier | NamedBarrier) -> int | None:
-    """The place of a barrier in its array."""
-    found = _SLOT.search(on.label)
-    return None if found is None else int(found[1])
-
-
-def _released(case: Case, side: Side, but: str) -> int | None:
+def _released(case: Case, side: Side, but: Mbarrier) -> int | None:
     """The slot of the first arrival of a warp after its access, on barriers of another array."""
     for touch in case.history.touches:
         later = touch.kind == "credit" and touch.warp is side.warp and touch.issued > side.at
-        if later and isinstance(touch.on, Mbarrier) and touch.on.name != but:
-            return number_of(touch.on)
+        if later and isinstance(touch.on, Mbarrier) and array_of(touch.on) != array_of(but):
+            return case.history.number_of(touch.on)
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, diagnosis, waits
 from tilesim.blame.history import Done, Stuck, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
-from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Var, walk
@@ -89,8 +89,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
                 case.who(warp, release, "would arrive only afterwards"),
             ]
-            array, cta = _array(stuck.on), stuck.warp.cta
-            ring = sum(on.name == array and on.cta is cta for on in history.objects()) > 1
+            ring = isinstance(stuck.on, Mbarrier) and case.history.slots_of(stuck.on) > 1
             loop = None if ring else loop_of(history.machine.loaded.mir, release)
             once = f", or let {warp} arrive once before its loop" if loop is not None else ""
             if loop is not None:
@@ -112,7 +111,11 @@ def _first_of_others(case: Case, stuck: Stuck) -> Touch | None:
     for touch in history.touches:
         if touch.kind != "credit" or touch.arrivals <= 0 or not isinstance(touch.on, Mbarrier):
             continue
-        other = touch.on.name == on.name and touch.on is not on and touch.warp is not stuck.warp
+        other = (
+            array_of(touch.on) == array_of(on)
+            and touch.on is not on
+            and touch.warp is not stuck.warp
+        )
         if other and not any(p.at <= touch.issued for p in history.passes(touch.warp)):
             return touch
     return None
@@ -160,7 +163,7 @@ def _begun_at_once(case: Case, stuck: Stuck, arrival: Touch) -> Touch | None:
 def _odd(case: Case, arrival: Touch) -> bool:
     """Whether an arrival names another slot than the wait that comes before it."""
     passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
-    return not passed or number_of(passed[-1].on) != number_of(arrival.on)
+    return not passed or case.history.number_of(passed[-1].on) != case.history.number_of(arrival.on)
 
 
 def _name(on: object) -> str:
@@ -178,10 +181,6 @@ def _steps_of_parity(case: Case, stuck: Stuck) -> list[Loc]:
     names = {p.name for p in walk(wait.phase) if isinstance(p, Var)}
     steps = [n for name in names for n in _steps(mir, name, loop)]
     return [mir.code[n].loc for n in steps[:1] if not mir.code[n].counts]
-
-
-def _array(on: object) -> str:
-    return on.name if isinstance(on, Mbarrier) else ""
 
 
 def _copies(case: Case, stuck: Stuck) -> bool:
@@ -277,21 +276,22 @@ def left_out(case: Case) -> Cause | None:
         if not isinstance(on, Mbarrier):
             continue
         for warp, op in graph.suppliers(stuck.warp):
-            turn = None if warp.role == stuck.warp.role else _turn_without(case, warp, op, on)
+            turn = None if case.alike(warp, stuck.warp) else _turn_without(case, warp, op, on)
             where = _led_past(case, op, turn) if turn else None
             if not turn or where is None:
                 continue
+            array = case.history.array_name(on)
             bare = [d for d in turn if any(
-                isinstance(e, fx.Expects) and history.may_name(e.mbar.array, on)
+                isinstance(e, fx.Expects) and history.may_name(e.mbar, on)
                 for e in d.op.effects()
             )]  # fmt: skip
             sides = [case.who(warp, d, "expects bytes and does not arrive") for d in bare[:1]]
             return Cause(
-                f"{warp} has been through a turn of its loop without an arrival on {on.name}, "
-                f"and {stuck.warp} waits for it",
+                f"{warp} has been through a turn of its loop without an arrival on {array}, and "
+                f"{stuck.warp} waits for it",
                 (*sides, case.who(warp, where, "does not hold in every turn"),
                  case.who(warp, op, "is left out then")),
-                f"let {warp} arrive on {on.name} in every turn",
+                f"let {warp} arrive on {array} in every turn",
             )  # fmt: skip
     return None
 
@@ -315,18 +315,18 @@ def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
     the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
     history = case.history
     loop = loop_range(history.machine.loaded.mir, op)
-    peers = [w for w in history.machine.warps if w.cta is warp.cta and w.role != warp.role]
+    peers = [w for w in history.machine.warps if w.cta is warp.cta and not case.alike(w, warp)]
     if loop is None or any(history.supplies(w, on) for w in peers):
         return []
-    slots = sum(other.name == on.name and other.cta is on.cta for other in history.objects())
+    slots = case.history.slots_of(on)
     made = [
         t for t in history.touches
         if t.kind == "credit" and t.arrivals > 0 and t.warp is warp
-        and isinstance(t.on, Mbarrier) and t.on.name == on.name
+        and array_of(t.on) == array_of(on) and isinstance(t.on, Mbarrier)
     ]  # fmt: skip
     own = [d for t in made if (d := history.at(warp, t.op.number, t.issued)) is not None]
-    gap = any((number_of(b.on) or 0) != ((number_of(a.on) or 0) + 1) % slots
-              for a, b in pairwise(made))  # fmt: skip
+    numbers = [history.number_of(t.on) or 0 for t in made]
+    gap = any(b != (a + 1) % slots for a, b in pairwise(numbers))
     if not own or (not gap and slots > 1):
         return []
     depth, arrived = len(own[0].turns), {d.turns for d in own}
@@ -351,7 +351,7 @@ def to_itself(case: Case) -> Cause | None:
             other = told.on
             if told.kind != "credit" or not told.arrivals or not isinstance(other, Mbarrier):
                 continue
-            if other.name != on.name or told.warp.role == stuck.warp.role:
+            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
                 continue
             waiting = {t.warp.role for t in history.touches if t.kind == "pass" and t.on is other}
             waiting |= {s.warp.role for s in history.stuck if s.on is other}

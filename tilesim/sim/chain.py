@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.barrier_operands import may_name
 from tilesim.ir.executing import executing
-from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.machine.agent import Agent
@@ -122,7 +121,7 @@ def _own(text: str, warp: Agent) -> str:
 
 
 def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
-    """Of those whose code arrives on barriers of this array: why they do not any more."""
+    """Of the warps whose code can arrive on this barrier: why they do not any more."""
     together: dict[tuple[str, ...], tuple[list[Agent], Op, str]] = {}
     for other in graph.near(warp):
         for op in _arriving(other, on):
@@ -134,25 +133,19 @@ def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
 
 
 def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
-    """Instructions of a warp that arrive on a barrier of the same array."""
+    """Instructions of a warp that can arrive on a barrier, or another one of its array."""
     plan = warp.machine.plan
     for number, warps in enumerate(executing(plan.mir)):
         what = plan.mir.code[number].what
         if isinstance(what, Op) and warp.number in warps:
             for effect in plan.mir.effects[number]:
                 match effect:
-                    case fx.Arrives(mbar=mbar) if _may_be(on, mbar.array, warp):
-                        yield what
+                    case fx.Arrives(mbar=mbar, multicast=mask):
+                        far = mask is None and warp.cta.index != on.cta.index
+                        if may_name(plan.mir, mbar, on.address, far=far):
+                            yield what
                     case _:
                         pass
-
-
-def _may_be(on: Mbarrier, array: Mbarriers | AddressedMbarriers, warp: Agent) -> bool:
-    """Whether an instruction that names an array may mean this barrier."""
-    if isinstance(array, AddressedMbarriers):
-        return True
-    first = warp.machine.program.placement[array.name]
-    return first <= on.address < first + array.nbytes
 
 
 def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> str:

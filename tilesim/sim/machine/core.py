@@ -119,6 +119,8 @@ class Core:
         """Adds a finding unless the same rule was reported for the same lines."""
         key = (finding.rule, tuple((p.loc, self.known_as(p)) for p in finding.participants))
         if key in self._reported:
+            if self.trace is not None:
+                self.trace.again(finding)
             return
         self._reported.add(key)
         self.outcome.findings.append(replace(finding, message=self._by_region(finding)))

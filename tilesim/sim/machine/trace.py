@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.findings import Finding
     from tilesim.sim.machine.who import Who
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
@@ -96,6 +97,9 @@ class Trace:
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
+
+    def again(self, finding: Finding) -> None:
+        """What has been found has been found before, of other warps or bytes, at the same lines."""
 
     def over(self) -> None:
         """The run is over; the machine still is as it was at its end."""
