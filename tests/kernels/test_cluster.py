@@ -56,7 +56,7 @@ def test_kernel_without_the_first_cluster_barrier_touches_ctas_that_have_not_sta
     case: Case,
 ) -> None:
     program = without(without(case.build(), "barrier.cluster.arrive", 0), "barrier.cluster.wait", 0)
-    assert {"peer-exit", "init-visibility"} & check(program).rules
+    assert {"peer-start", "init-visibility"} & check(program).rules
 
 
 # ------------------------------------------------------------------ multicast

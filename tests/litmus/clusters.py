@@ -30,7 +30,7 @@ def pair(k: Builder, *, grid: int = 2, cluster: int = 2) -> None:
 
 @row(
     "LD01",
-    fails(defect("peer-exit", CTA0="k.mem.load(r, x.view().at(1)[0])"), also=("race",)),
+    fails(defect("peer-start", CTA0="k.mem.load(r, x.view().at(1)[0])"), also=("race",)),
     prefix=False,
 )
 @row("LD01-prefix", completes(out=1), prefix=True)

@@ -81,7 +81,7 @@ WRONG = {
     "no wait for the last commit": ("pair", "if (threadIdx.x == 0) wait(&empty, n - 1 & 1);", "",
                                     "peer-exit", "commit_pair(&empty, 3);"),
     "allocated before the peer is there": ("pair", "cluster_sync();  // both are there", "",
-                                           "peer-exit", "if (w == 2) alloc_pair(&place, 128);"),
+                                           "peer-start", "if (w == 2) alloc_pair(&place, 128);"),
     "freed while the peer reads": ("pair", "cluster_sync(); after();  // end",
                                    "__syncthreads(); after();", "tmem-lifetime",
                                    "if (w == 2) dealloc_pair(tmem, 128);"),

@@ -38,7 +38,7 @@ def started(k: Builder, *, lane: int = 0, meets: bool = False) -> None:
 def test_a_cta_has_started_if_one_of_its_lanes_is_known_to_have(strict: Strict) -> None:
     assert check(started.build(), strict=strict).verdict == "proved"
     assert check(started.build(lane=1, meets=True), strict=strict).verdict == "proved"
-    finding = found(check(started.build(lane=1), strict=strict), "peer-exit")
+    finding = found(check(started.build(lane=1), strict=strict), "peer-start")
     assert {line for _, line in sites(finding)} == {at(started, "# other")}
 
 

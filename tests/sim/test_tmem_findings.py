@@ -396,8 +396,8 @@ def pair(k: Builder, *, begin: bool = True, relinquish: str = "both") -> None:
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_a_pair_allocates_when_both_ctas_have_started(strict: Any) -> None:
     report = failed(pair, strict=strict, begin=False)
-    assert rules(report) == {"peer-exit"}
-    assert sites(report, "peer-exit") == {("W", "k.tcgen05.alloc(slot, 64, cta_group=2)")}
+    assert rules(report) == {"peer-start"}
+    assert sites(report, "peer-start") == {("W", "k.tcgen05.alloc(slot, 64, cta_group=2)")}
     proved(pair)
 
 
@@ -423,7 +423,7 @@ def permit_alone(k: Builder, *, begin: bool) -> None:
 def test_a_permit_of_a_pair_is_given_up_when_both_ctas_have_started(strict: Any) -> None:
     report = failed(permit_alone, strict=strict, begin=False)
     line = "k.tcgen05.relinquish_alloc_permit(cta_group=2)"
-    assert sites(report, "peer-exit") == {("W", line)}
+    assert sites(report, "peer-start") == {("W", line)}
     proved(permit_alone, begin=True)
 
 

@@ -22,7 +22,7 @@ def array_of(on: object) -> Hashable:
         return None
     if _is_declared(on):
         return on.name
-    init = None if on.init is None else on.init.op.loc.chain[:-1] or on.init.op.loc.chain
+    init = None if on.init is None else on.init.op.loc.written
     return _variable(on), init
 
 

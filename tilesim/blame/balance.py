@@ -84,6 +84,22 @@ class _Balance:
         """All bytes that are completed."""
         return -sum(n for n in self.totals.values() if n < 0)
 
+    @cached_property
+    def phases(self) -> dict[int, tuple[int, int]]:
+        """By phase, the bytes that were expected in it, and those that were completed."""
+        found: dict[int, tuple[int, int]] = {}
+        for c in self.case.history.credits(self.on):
+            want, have = found.get(c.phase, (0, 0))
+            found[c.phase] = want + max(c.tx, 0), have - min(c.tx, 0)
+        return found
+
+    @property
+    def odd_phase(self) -> int | None:
+        """A phase whose bytes do not balance, if no phase has those that are usual in all."""
+        if (self.want, self.have) in self.phases.values():
+            return None
+        return next((p for p, (want, have) in self.phases.items() if want != have), None)
+
     @property
     def is_fine(self) -> bool:
         """Whether it says nothing about the finding."""
@@ -232,6 +248,18 @@ def _unequal(b: _Balance) -> Cause | None:
     empty = _never_filled(b.case) if b.have < b.want and b.copies else ""
     also = f", and nobody fills {empty}, which is read" if empty else ""
     filling, sides = b.completing(b.copies), b.expecting()
+    odd = b.odd_phase
+    if odd is not None:
+        # instructions that belong to different phases: their sum is that of none
+        want, have = b.phases[odd]
+        own = [c for c in b.case.history.credits(b.on) if c.phase == odd and c.tx]
+        return Cause(
+            f"{want} bytes are expected on {b.on.label} in phase {odd} and {have} completed{also}",
+            (*(b.case.of(c, f"expects {c.tx} bytes on {b.on.label}")
+               for c in one_each(c for c in own if c.tx > 0)),
+             *b.completing(one_each(c for c in own if c.tx < 0))),
+            f"expect on {b.on.label} as many bytes as its copies complete in each phase",
+        )  # fmt: skip
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed{also}",
         (*reversed(filling), *sides) if empty else (*sides, *filling),

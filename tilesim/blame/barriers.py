@@ -11,6 +11,7 @@ from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.races import links
 from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
@@ -98,7 +99,7 @@ def never_executed(case: Case) -> Cause | None:
                          case.who(warp, op, "is never executed")),
                         f"let {warp} arrive on {on.label} before it exits",
                     )  # fmt: skip
-                where = history.condition_past(warp, op)
+                op, where = _nearest(case, warp, op, on)
                 if where is not None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
@@ -108,6 +109,16 @@ def never_executed(case: Case) -> Cause | None:
                         f"let {warp} come to this {op.mnemonic}, or do not wait for it",
                     )  # fmt: skip
     return None
+
+
+def _nearest(case: Case, warp: Agent, op: Op, on: Mbarrier) -> tuple[Op, Loc | None]:
+    """Of the instructions of one statement, none of which is executed, the one that its condition
+    stands next to, and that: others may be in copies of a loop to which a warp does not come."""
+    history = case.history
+    copies = [o for o in history.of_statement(op) if helps(case, warp, o, on)]
+    found = [(o, history.condition_past(warp, o)) for o in copies]
+    own = ((o, where) for o, where in found if where is not None and where == o.loc)
+    return next(own, (op, history.condition_past(warp, op)))
 
 
 def helps(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:

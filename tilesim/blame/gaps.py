@@ -429,7 +429,6 @@ def refilled(case: Case) -> Cause | None:
              case.who(copy.warp, copy.done, "fills it before that"),
              case.of(told, f"arrives on {label_of(told)} behind the use")),
             f"let {copy.warp} wait for {label_of(told)} before this {copy.op.mnemonic}",
-            "not_in_this_turn",
         )  # fmt: skip
     return None
 

@@ -85,8 +85,7 @@ def key_of(finding: Finding) -> Hashable:
 def _statement(op: Op) -> Hashable:
     """What instructions have in common that are made of one statement: what they do, and the lines
     of the source, without those of the PTX."""
-    chain = op.loc.chain
-    return op.mnemonic, chain[:-1] or chain
+    return op.mnemonic, op.loc.written
 
 
 class History(Watcher):

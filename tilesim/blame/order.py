@@ -21,7 +21,7 @@ _ENDS = re.compile(r"CTA (\d+) can exit")
 _NEAR = 12
 
 
-@diagnosis("init-visibility", "peer-exit")
+@diagnosis("init-visibility")
 def after_the_init(case: Case) -> Cause | None:
     """The initialisation is not handed on: what is missing stands behind the last one."""
     for side in reversed(case.sides):
@@ -218,7 +218,7 @@ def _meets(op: Op) -> bool:
 
 @diagnosis("peer-exit")
 def end_of_the_target(case: Case) -> Cause | None:
-    """A CTA that can end, or has perhaps not begun, while another one accesses its memory."""
+    """A CTA that can end while another one accesses its memory."""
     history = case.history
     ends = _ENDS.search(case.finding.message)
     if ends is not None:
@@ -235,18 +235,39 @@ def end_of_the_target(case: Case) -> Cause | None:
                 sides.append(case.who(done.warp, ops[-1], "is the end of the kernel"))
             return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
                          tuple(sides))  # fmt: skip
-        return None
+    return None
+
+
+@diagnosis("peer-start")
+def start_of_the_target(case: Case) -> Cause | None:
+    """A CTA that may not have begun when another one accesses its memory."""
     for side in case.sides:
-        for done in reversed(history.between(side.warp, 0, side.at)):
-            if any(
-                isinstance(e, fx.JoinsCluster | fx.JoinsBarrier | fx.InitsMbarrier)
-                or (isinstance(e, fx.Orders) and e.inits)
-                for e in done.op.effects()
-            ):
-                return Cause(
-                    "no cluster barrier follows the initialisation",
-                    (case.who(side.warp, done, "comes last before the remote access"),),
-                )
+        before = case.history.between(side.warp, 0, side.at)
+        own = case.who(side.warp, side.done or side.op, "comes without a cluster barrier before it")
+        joins = [
+            (d, e) for d in before for e in d.op.effects() if isinstance(e, fx.JoinsCluster)
+        ]  # fmt: skip
+        if any(not e.arrives for _, e in joins):
+            continue  # it has waited: what is wrong there is another thing
+        if joins:
+            told = joins[-1][0]
+            return Cause(
+                f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
+                "first remote access",
+                (case.who(side.warp, told, "arrives at it only"), own),
+            )
+        kinds = fx.JoinsBarrier | fx.InitsMbarrier
+        last = next(
+            (
+                d for d in reversed(before)
+                if any(isinstance(e, kinds) or (isinstance(e, fx.Orders) and e.inits)
+                       for e in d.op.effects())
+            ), None,
+        )  # fmt: skip
+        sides = [] if last is None else [
+            case.who(side.warp, last, "comes last before the remote access")
+        ]  # fmt: skip
+        return Cause("no cluster barrier comes before the first remote access", (*sides, own))
     return None
 
 

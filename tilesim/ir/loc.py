@@ -48,6 +48,12 @@ class Loc:
         return tuple(found)
 
     @property
+    def written(self) -> tuple[str, ...]:
+        """The same without the line of PTX: the lines of the source, from the kernel's inwards."""
+        chain = self.chain
+        return chain if self.behind is None else chain[:-1]
+
+    @property
     def whole(self) -> str:
         """The same in a sentence: ``kernel.cu:50 (kernel.cu:20, kernel.ptx:300)``."""
         first, *behind = self.chain

@@ -22,7 +22,15 @@ from tilesim.ptx.flat import (
     Symbol,
     Target,
 )
-from tilesim.ptx.syntax import WIDTH, Function, Instruction, Module, Place, Variable
+from tilesim.ptx.syntax import (
+    WIDTH,
+    Function,
+    Instruction,
+    Located,
+    Module,
+    Place,
+    Variable,
+)
 
 _SPECIAL = re.compile(
     r"""%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]
@@ -61,7 +69,8 @@ class _Frame:
 
     ``prefix`` begins the names of its registers; ``bound`` are the caller's variables for its
     parameters; ``names`` and ``operands`` are what those of its scopes mean, the latter by their
-    identity; ``starts`` says where its instructions went, its end among them.
+    identity; ``starts`` says where its instructions went, its end among them; ``called`` where it
+    is called, if that is known, and ``places`` what the positions of its instructions are then.
     """
 
     function: Function
@@ -71,6 +80,17 @@ class _Frame:
     names: dict[tuple[int, str], Flat] = field(default_factory=dict)
     operands: dict[tuple[int, int], Flat] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
+    called: Located | None = None
+    places: dict[Located, Located] = field(default_factory=dict)
+
+    def located(self, at: Instruction) -> Located | None:
+        """Where an instruction is written, and where the functions around that are called."""
+        if at.located is None or self.called is None:
+            return at.located
+        known = self.places.get(at.located)
+        if known is None:
+            known = self.places[at.located] = at.located.called_at(self.called)
+        return known
 
 
 class _Flattening:
@@ -103,10 +123,11 @@ class _Flattening:
         return PtxError(self._module.file, place.line, place.column, what, fix)
 
     def _inline(
-        self, function: Function, prefix: str, bound: Mapping[str, Variable], depth: int
-    ) -> None:
+        self, function: Function, prefix: str, bound: Mapping[str, Variable], depth: int,
+        called: Located | None = None,
+    ) -> None:  # fmt: skip
         assert function.body is not None
-        frame = _Frame(function, prefix, bound, depth)
+        frame = _Frame(function, prefix, bound, depth, called=called)
         for number, instruction in enumerate(function.body.code):
             frame.starts[number] = place = len(self._code)
             if place > _LARGEST:
@@ -130,7 +151,7 @@ class _Flattening:
             opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
         if instruction.base in _TYPED and opcode.rpartition(".")[2] not in WIDTH:
             opcode = self._with_type_last(instruction)
-        step = Step.of(opcode, operands, guard, instruction.place, instruction.located)
+        step = Step.of(opcode, operands, guard, instruction.place, frame.located(instruction))
         self._code.append((step, frame))
 
     def _with_type_last(self, instruction: Instruction) -> str:
@@ -287,22 +308,23 @@ class _Flattening:
         guard = self._guard(at, frame)
         skip = len(self._code)
         if guard is not None:
-            self._code.append((Step.of("bra", (), guard, at.place, at.located), frame))
-        self._inline(function, f"{frame.prefix}{name}.{self._calls}:", bound, frame.depth + 1)
+            self._code.append((Step.of("bra", (), guard, at.place, frame.located(at)), frame))
+        prefix = f"{frame.prefix}{name}.{self._calls}:"
+        self._inline(function, prefix, bound, frame.depth + 1, frame.located(at))
         if guard is not None:
             opposite = guard.operand if isinstance(guard, Not) else Not(guard)
-            end = Step.of("bra", (Target(len(self._code)),), opposite, at.place, at.located)
+            end = Step.of("bra", (Target(len(self._code)),), opposite, at.place, frame.located(at))
             self._code[skip] = end, frame
 
     def _outside(self, at: Instruction, name: str, frame: _Frame) -> None:
         """A function that is only declared: it ends the kernel, prints, or is not known."""
         if name in PRINTS:
             results = tuple(self._operand(r, at, frame) for r in _parts(at)[0])
-            step = Step.of("call", results, self._guard(at, frame), at.place, at.located)
+            step = Step.of("call", results, self._guard(at, frame), at.place, frame.located(at))
             self._code.append((step, frame))
             return
         if name in TRAPS:
-            step = Step.of("trap", (), self._guard(at, frame), at.place, at.located)
+            step = Step.of("trap", (), self._guard(at, frame), at.place, frame.located(at))
             self._code.append((step, frame))
             return
         raise self._fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from os.path import dirname
 
 from tilesim.ir import types
 from tilesim.ir.addresses import mbar_at, view_at
@@ -20,7 +21,7 @@ from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symb
 from tilesim.ptx.forms import Forms
 from tilesim.ptx.launching import Launched
 from tilesim.ptx.made_maps import MadeMaps
-from tilesim.ptx.syntax import WIDTH, Float, Integer
+from tilesim.ptx.syntax import WIDTH, Float, Integer, Located
 from tilesim.ptx.tiles import AccessTile, Tiles
 
 #: registers hold unsigned numbers, or the bits of what they hold
@@ -49,6 +50,12 @@ class Lowering:
         self.file = file
         #: what reports call the files of the source, by number
         self._files = {n: shortened(path) for n, path in launched.kernel.files.items()}
+        #: by file and inlined function, its lines
+        self._lines_of: dict[tuple[int, str], set[int]] = {}
+        places = {id(s.located): s.located for s in launched.kernel.code if s.located is not None}
+        for located in places.values():
+            for at in located.frames:
+                self._lines_of.setdefault((at.file, at.function), set()).add(at.line)
         self.variables: dict[str, Var] = {}
         #: those of registers, by the names that these have in PTX
         self._of_registers: dict[str, Var] = {}
@@ -91,9 +98,25 @@ class Lowering:
         if outer.file not in self._files:
             return behind
         file = self._files[outer.file]
+        helper = self._beside(step.located)
+        if helper is not None:
+            behind = Loc(self._files[helper.file], helper.line, behind=behind)
         if own.line != outer.line:
             behind = Loc(file, own.line, behind=behind)
         return Loc(file, outer.line, behind=behind)
+
+    def _beside(self, located: Located) -> Located | None:
+        """The innermost position in a helper of the user's that is in another file: beside that of
+        the kernel, and in a function of several lines, as one of one line says no more than its
+        call."""
+        folder = dirname(self._files[located.outermost.file])
+        for at in located.frames:
+            if at.file == located.outermost.file:
+                return None
+            several = len(self._lines_of.get((at.file, at.function), ())) > 1
+            if several and dirname(self._files.get(at.file, "?/")) == folder:
+                return at
+        return None
 
     def unsupported(self, what: str, fix: str = "") -> Unsupported:
         """An error for the current instruction, which is not modelled."""

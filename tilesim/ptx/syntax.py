@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
@@ -67,6 +67,20 @@ class Located:
         while at.file != kernel.file and at.caller is not None:
             at = at.caller
         return at
+
+    @property
+    def frames(self) -> Iterator[Located]:
+        """The position and those of the calls around it, up to `outermost`."""
+        at, last = self, self.outermost
+        while at is not last and at.caller is not None:
+            yield at
+            at = at.caller
+        yield at
+
+    def called_at(self, call: Located) -> Located:
+        """The same position in a function that is called at another one, where this is inlined."""
+        caller = call if self.caller is None else self.caller.called_at(call)
+        return replace(self, caller=caller)
 
 
 @quick

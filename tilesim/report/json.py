@@ -92,12 +92,21 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
         "message": finding.message,
         "cause": finding.cause,
         "culprits": [_participant(p) for p in finding.culprits],
-        "locations": [_loc(loc) for loc in finding.locations],
+        "locations": [_loc(loc) for loc in _places(finding)],
         "participants": [_participant(p) for p in finding.participants],
         "notes": list(finding.notes),
         "fix": finding.fix,
         "witness": witness,
     }
+
+
+def _places(finding: Finding) -> Iterable[Loc]:
+    """The lines of a finding; different lines of a helper that is called in one are several."""
+    sides = (*finding.culprits, *finding.participants)
+    found: dict[tuple[str, ...], Loc] = {}
+    for p in sides:
+        found.setdefault(p.loc.written, p.loc)
+    return found.values()
 
 
 def for_all_json(claim: Claim) -> dict[str, Any]:

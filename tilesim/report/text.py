@@ -276,7 +276,7 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     yield from _headline(finding, style)
     if finding.cause:
         yield from _field("cause", finding.cause, style)
-    shown: set[Loc] = set()
+    shown: set[tuple[str, ...]] = set()
     sides = finding.participants[: detail.places]
     culprits = [_once(p, sides) for p in finding.culprits[:_CULPRITS]]
     several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
@@ -318,16 +318,20 @@ def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
 
 
 def _places(
-    label: str, sides: Iterable[Participant], several: bool, shown: set[Loc], style: Style
+    label: str,
+    sides: Iterable[Participant],
+    several: bool,
+    shown: set[tuple[str, ...]],
+    style: Style,
 ) -> Iterator[str]:
     """Who did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
         yield from _field(label, _who(participant, several=several), style)
-        if participant.loc in shown:
+        if participant.loc.written in shown:
             yield f"{' ' * _COLUMN}{participant.loc}"
         else:
             yield from _source(participant.loc, _COLUMN, style)
-            shown.add(participant.loc)
+            shown.add(participant.loc.written)
         label = ""
 
 
@@ -424,7 +428,9 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
         yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
     while (behind := loc.behind) is not None:
         said = " ".join(line_of(behind).split())
-        loc, found = behind, f"{story.short(behind)} | {said}".removesuffix(" | ")
+        # the last one is the line of PTX; one before it is in a function that is called at `loc`
+        called = "" if behind.behind is None else f" (called at {story.short(loc)})"
+        loc, found = behind, f"{story.short(behind)}{called} | {said}".removesuffix(" | ")
         room = max(style.width - indent - 2, 20)
         yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
 

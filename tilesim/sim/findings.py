@@ -20,6 +20,7 @@ Rule = Literal[
     "uninitialised-barrier",
     "barrier-lifetime",
     "init-visibility",
+    "peer-start",
     "peer-exit",
     "tmem-lifetime",
     "participation",

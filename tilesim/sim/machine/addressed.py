@@ -233,9 +233,11 @@ class AddressedAccess(ViewAccess):
         runs = warp.machine.plan.allocations.bytes if near else (np.array([0]), np.array([nbytes]))
         size, bounds = self._tensor.dtype.bytes, (int(runs[0][0]), int(runs[1][-1]))
 
+        label = f"{memory.label} memory" if near else memory.label
+
         def make() -> Footprint:
             return Footprint(
-                f"some of {memory.label}", memory.label, lambda: np.arange(*bounds, size), size,
+                f"unknown bytes of {label}", memory.label, lambda: np.arange(*bounds, size), size,
                 bounds, runner=lambda: runs,
             )  # fmt: skip
 

@@ -41,7 +41,7 @@ class PeerLog:
         self.note(cta, access)
         if self._first(warp, cta):
             self._machine.report(
-                "peer-exit",
+                "peer-start",
                 f"{warp} touches the shared memory of CTA {cta.number} by {op.mnemonic} without "
                 "knowing that this CTA has started (D8)",
                 (self._machine.participant(warp, f"executes {op.mnemonic} remotely", op),),
@@ -53,7 +53,7 @@ class PeerLog:
         """``warp`` executes an instruction that a warp of ``cta`` executes with it (G9)."""
         if self._first(warp, cta):
             self._machine.report(
-                "peer-exit",
+                "peer-start",
                 f"{warp} executes {op.mnemonic}.cta_group::2 without knowing that the other CTA of "
                 f"the pair, CTA {cta.number}, has started (G9)",
                 (self._machine.participant(warp, f"executes {op.mnemonic}.cta_group::2", op),),

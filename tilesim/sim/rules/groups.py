@@ -91,6 +91,23 @@ _PEER = source(
     """
 )
 
+_START = source(
+    """
+    @ts.kernel(warps=1)
+    def neighbour(k):
+        k.launch(grid=2, cluster=2)
+        x = k.shared("x", ts.s32, (2,))
+        out = k.tensor("out", ts.s32, (2,))
+        value = k.var("value")
+        with k.elected():
+            k.mem.store(x.view().at(k.cluster_rank ^ 1)[0], 1)  # the peer may not have started
+        k.cluster.sync()
+        with k.elected():
+            k.mem.load(value, x[0])
+            k.mem.store(out[k.cta_x], value)
+    """
+)
+
 _CANCEL = source(
     """
     @ts.kernel(target="sm_100a", warps=1)
@@ -187,16 +204,36 @@ DOCS = (
                       "    k.wgmma.wait_group(0)\n    k.tile.store(C, acc)\n")),
     ),
     RuleDoc(
+        "peer-start",
+        "A CTA accesses the shared memory of a CTA of its cluster that may not have started.",
+        "Shared memory of a CTA exists once the CTA runs, and the CTAs of a cluster start in no "
+        "order that a program may rely on. Something that the peer has done must come before the "
+        "first remote load, store or arrive, a multicast copy or a copy into it; also before it "
+        "allocates tensor memory together with this CTA (`cta_group::2`). That the peer must not "
+        "have ended is `peer-exit`.",
+        (CLUSTER, "Programming Model: cluster of cooperative thread arrays"),
+        ("D8", "G9"),
+        "Let all CTAs of the cluster pass a cluster barrier before the first remote access.",
+        _START,
+        swap(
+            _START,
+            ("  # the peer may not have started", ""),
+            (
+                '    value = k.var("value")\n',
+                '    value = k.var("value")\n    k.cluster.sync()\n',
+            ),
+        ),
+    ),
+    RuleDoc(
         "peer-exit",
         "A CTA may end while another CTA of its cluster still accesses its shared memory.",
         "Shared memory of a CTA exists while the CTA runs. A remote load, store or arrive, a "
         "multicast copy and a copy into a peer must have happened before the peer exits. A "
         "trailing cluster barrier covers what is complete when its threads arrive; a copy that is "
-        "still in flight has to be waited for by its receiver first. Equally, a peer must be known "
-        "to have started before it is accessed, or allocates tensor memory together with this CTA "
-        "(`cta_group::2`): cluster barrier at the beginning.",
+        "still in flight has to be waited for by its receiver first. That a peer must have started "
+        "is `peer-start`.",
         (CLUSTER, "Programming Model: cluster of cooperative thread arrays"),
-        ("D8", "D9", "D10", "G9"),
+        ("D9", "D10"),
         "End with a cluster barrier after the last remote access, and wait for incoming copies "
         "before it.",
         _PEER,
