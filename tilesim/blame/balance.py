@@ -95,10 +95,13 @@ class _Balance:
 
     @property
     def odd_phase(self) -> int | None:
-        """A phase whose bytes do not balance, if no phase has those that are usual in all."""
-        if (self.want, self.have) in self.phases.values():
+        """A phase whose bytes do not balance, if those who expect bytes do so in different ones."""
+        makers: dict[int, set[Maker]] = defaultdict(set)
+        for c in self.expects:
+            makers[c.phase].add((c.warp, c.op.number))
+        if any(self.expected.keys() <= made for made in makers.values()):
             return None
-        return next((p for p, (want, have) in self.phases.items() if want != have), None)
+        return next((p for p in makers if self.phases[p][0] != self.phases[p][1]), None)
 
     @property
     def is_fine(self) -> bool:
