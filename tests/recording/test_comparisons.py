@@ -18,7 +18,7 @@ class Described:
 
 
 def _allclose(one: Any, other: Any, *, rtol: float = 0.0) -> bool:
-    return abs(one - other) <= rtol
+    return bool(abs(one - other) <= rtol)
 
 
 def _assert_close(one: Any, other: Any, msg: str = "") -> None:
@@ -26,7 +26,7 @@ def _assert_close(one: Any, other: Any, msg: str = "") -> None:
         raise AssertionError(msg)
 
 
-COMPARING = {
+COMPARING: dict[str, dict[str, bool | None]] = {
     "standin": {"allclose": True}, "standin.Tensor": {"equal": True},
     "standin.testing": {"assert_close": None, "no_such": None}, "not.loaded": {"equal": True},
 }  # fmt: skip

@@ -92,8 +92,8 @@ class Checking:
         """The timed run, and what its certificate leaves open."""
         refused = too_many(self.simulation)
         if refused is not None:
-            nothing, covers = Run((), {}, Stats(0, 0)), f"every schedule of {self.extent}"
-            return self._report("failed", nothing, covers, (refused,))
+            nothing = extent.partial((), None, self.program.cluster_size)
+            return self._report("failed", nothing, f"every schedule of {self.extent}", (refused,))
         budget = self.search.limits.budget
         self.simulation.stop_at(self.timer.first_until(budget))
         tried, first = self.tried, self._first()
