@@ -325,7 +325,7 @@ class Orders:
     ``acquires``, ``releases``: it makes relaxed operations before or after it, of at least
     ``scope``, acquire or release (H3). ``near``: only what concerns shared memory, through
     operations on objects there (H18). ``inits``: of the thread's accesses, only what starts
-    mbarriers is handed over (D6)."""
+    mbarriers is handed over (D6). ``sc``: of such fences one comes before the other."""
 
     fence: str
     acquires: bool = False
@@ -333,6 +333,7 @@ class Orders:
     scope: Scope = "cta"
     near: bool = False
     inits: bool = False
+    sc: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,14 @@ def bounded_by(found: Exploration, limits: Limits) -> str:
 
 
 def why_stopped(found: Exploration, limits: Limits) -> tuple[str, ...]:
-    """Why exploring is no proof, as far as that is due to its limits."""
+    """Why exploring is no proof, as far as that is due to its limits, or to weak memory."""
+    weak = (found.explored.weak,) if found.explored.weak else ()
     if found.stopped:
         done = count(found.explored.schedules, "schedule")
-        return (f"exploration stopped after {done}: {found.stopped}",)
+        return (*weak, f"exploration stopped after {done}: {found.stopped}")
     if limits.preemptions is not None and found.frontier is None and not found.explored.exact:
-        return (f"exploration was bounded to {_at_most(limits.preemptions)} per schedule",)
-    return ()
+        return (f"exploration was bounded to {_at_most(limits.preemptions)} per schedule", *weak)
+    return weak
 
 
 def _at_most(preemptions: int) -> str:

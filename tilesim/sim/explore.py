@@ -24,6 +24,7 @@ from tilesim.sim.dependence import UNDEFINED, Sleep, awaken, depends, reversible
 from tilesim.sim.frontier import Explored, Frontier, Node, digest
 from tilesim.sim.machine.trace import Event, Key, Trace
 from tilesim.sim.schedule import ChoiceEnvironment, Move
+from tilesim.sim.weak import beyond_interleavings
 from tilesim.version import __version__
 from tilesim.words import count
 
@@ -64,8 +65,10 @@ class Exploration:
 
     @property
     def complete(self) -> bool:
-        """Whether every schedule that can differ was run, and none failed."""
-        return self.failure is None and self.frontier is None and self.explored.exact
+        """Whether every schedule that can differ was run, none failed, and PTX allows no others."""
+        explored = self.explored
+        done = self.failure is None and self.frontier is None
+        return done and explored.exact and not explored.weak
 
 
 def explore(
@@ -322,18 +325,20 @@ class _Search:
         Without ``stop``, every run that was not pruned; the search then covers what follows
         failures.
         """
-        env, run = self._run()
+        env, run, weak = self._run()
         place, before = self._place, self._place.explored
         if run is not None:
             exact = before.exact and not _cut_off(run) and not self._needs_others(run)
             before = Explored(
-                before.schedules + 1, before.instructions + run.stats.instructions, exact
-            )
+                before.schedules + 1, before.instructions + run.stats.instructions, exact,
+                before.weak,
+            )  # fmt: skip
             if not stop and any(outcome.undefined for outcome in run.outcomes):
                 for node in self._path:
                     node.backtrack.update(node.enabled)
                 self._path[-1].done[self._path[-1].chosen] = UNDEFINED
-        explored = replace(before, exact=before.exact and not env.tossed and not env.cut)
+        exact = before.exact and not (env.tossed or env.cut)
+        explored = replace(before, exact=exact, weak=before.weak or weak)
         if run is not None and run.findings and stop:
             self._place = replace(place, explored=explored)
             return run
@@ -347,8 +352,8 @@ class _Search:
             return False
         return any(outcome.waited for outcome in run.outcomes)
 
-    def _run(self) -> tuple[SearchEnvironment, Run | None]:
-        """Runs the next schedule; None if it was pruned."""
+    def _run(self) -> tuple[SearchEnvironment, Run | None, str]:
+        """Runs the next schedule, None if it was pruned; and what PTX would allow beside it."""
         place = self._place
         del self._path[place.depth :]
         if place.chosen is not None:
@@ -360,8 +365,8 @@ class _Search:
         assert env.trace is not None
         for node, step in zip(self._path, env.trace.steps, strict=False):
             node.done[node.chosen] = touches(step.events)
-        _find_races(env.trace, self._path, bounded=self._bound is not None)
-        return env, run
+        own = _find_races(env.trace, self._path, bounded=self._bound is not None)
+        return env, run, beyond_interleavings(env.trace, own)
 
     def _next(self, explored: Explored) -> _Place:
         """The deepest state with something left to try."""
@@ -383,9 +388,12 @@ def _cut_off(run: Run) -> bool:
     return any(outcome.cut_off or not outcome.explorable for outcome in run.outcomes)
 
 
-def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> None:
-    """For every reversible race, makes the earlier state try an agent that reverses it."""
+def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> list[int]:
+    """For every reversible race, makes the earlier state try an agent that reverses it.
+
+    By move, those before it, but for what it touches itself."""
     before: list[int] = []
+    own: list[int] = []
     last_of: dict[Key, int] = {}
     spawner: dict[Key, int] = {}
     touched: dict[object, list[tuple[int, Event]]] = {}
@@ -394,6 +402,7 @@ def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> None:
         start = last_of.get(step.agent, spawner.get(step.agent))
         if start is not None:
             past = before[start] | 1 << start
+        own.append(past)
         races: list[tuple[int, bool]] = []
         for event in step.events:
             for earlier, other in reversed(touched.get(event.object, ())):
@@ -415,6 +424,7 @@ def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> None:
             spawner[key] = index
         for event in step.events:
             touched.setdefault(event.object, []).append((index, event))
+    return own
 
 
 def _initials(trace: Trace, before: list[int], earlier: int, later: int, past: int) -> list[Key]:

@@ -16,7 +16,7 @@ from tilesim.errors import UsageError
 from tilesim.sim.dependence import Sleep, Touch
 from tilesim.sim.machine.trace import Key, Kind
 
-SCHEMA = 1
+SCHEMA = 2
 _FIELDS = frozenset({"schema", "program", "preemptions", "cluster", "explored", "path", "sleep"})
 T = TypeVar("T")
 
@@ -47,12 +47,13 @@ class Explored:
     """What an exploration has done: schedules run and the warp instructions they took.
 
     ``exact``: no run was cut off, no try_wait asked to give up, and no schedule left out because
-    of its preemptions.
+    of its preemptions. ``weak``: what PTX allows that no schedule shows, a sentence.
     """
 
     schedules: int = 0
     instructions: int = 0
     exact: bool = True
+    weak: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Frontier:
             "program": self.program,
             "preemptions": self.preemptions,
             "cluster": self.cluster,
-            "explored": [done.schedules, done.instructions, done.exact],
+            "explored": [done.schedules, done.instructions, done.exact, done.weak],
             "path": [_node_json(node) for node in self.path],
             "sleep": _sleep_json(self.sleep),
         }
@@ -139,13 +140,18 @@ def _plain(touched: Hashable) -> object:
 
 
 def _parsed(body: Mapping[str, Any]) -> Frontier:
-    schedules, instructions, exact = _list(body["explored"])
+    schedules, instructions, exact, weak = _list(body["explored"])
     preemptions = body["preemptions"]
     return Frontier(
         _is(str, body["program"]),
         None if preemptions is None else _count(preemptions),
         _count(body["cluster"]),
-        Explored(_count(schedules), _count(instructions), _is(bool, exact)),
+        Explored(
+            _count(schedules),
+            _count(instructions),
+            _is(bool, exact),
+            _is(str, weak),
+        ),
         tuple(map(_node, _list(body["path"]))),
         _sleep(body["sleep"]),
     )

@@ -63,6 +63,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
     code.fence_inits = frozenset(w for n, e in orders if e.inits for w in warps[n])
     code.named_barriers = _named_barriers(mir)
+    code.fences_sc = any(e.sc for _, e in mir.all_of(fx.Orders))
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))

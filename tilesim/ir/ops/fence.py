@@ -94,8 +94,8 @@ class Fence(Op):
     scope: Scope = "cta"
 
     def effects(self) -> tuple[Effect, ...]:
-        acquires = self.sem != "release"
-        return (Orders(self.mnemonic, acquires, self.sem != "acquire", self.scope),)
+        acquires, releases = self.sem != "release", self.sem != "acquire"
+        return (Orders(self.mnemonic, acquires, releases, self.scope, sc=self.sem == "sc"),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,5 +94,7 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
         if releases:
             w.fences.release(scope, w.clock)
             w.advance()
+        if effect.sc and w.machine.views is not None:
+            w.machine.views.fence(w, scope)
 
     return Act(lambda w: _by_observers(w, step, acquires=acquires))

@@ -53,6 +53,17 @@ def _note(
         trace.note(kind, (memory.label, address), form, w, op, text)
 
 
+def _strong(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, reads: bool, writes: bool
+) -> None:
+    """Strong accesses: what they need not have seen is noted, before they learn of it."""
+    views = w.machine.views
+    if views is None:
+        return
+    for address in sorted(set(addresses.tolist())):
+        views.access(w, (memory.label, address), reads=reads, writes=writes)
+
+
 def _take_turns(
     w: Warp, footprint: Footprint, addresses: NDArray[np.int64],
     element: elements.Element | None = None,
@@ -142,6 +153,7 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
         if allocates and memory.overlaid is not None:
             _require_address(w, op, name, memory.overlaid.others(footprint))
         if strong:
+            _strong(w, memory, addresses, reads=True, writes=False)
             _note(w, op, memory, addresses, "read")
         loaded, waits, ends = value(w, memory, addresses), False, True
         if poll is not None and w.machine.timed:
@@ -225,6 +237,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             if memory.marks is not None:
                 memory.marks.set_at(addresses, dtype.bytes, None)
         if strong:
+            _strong(w, memory, addresses, reads=False, writes=True)
             _note(w, op, memory, addresses, "write")
             where = addresses.tolist()
             publish_value(w, memory, where, word.scope, releases=releases, chain=False, clock=clock)
@@ -343,6 +356,14 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 written.append(address)
         return old, written
 
+    def changes(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> bool:
+        """Whether the word is written: where lanes compare it, by some of them."""
+        if only_reads or compare is None or not real or lost(w, memory, addresses) is not None:
+            return not only_reads
+        cells = memory.typed(dtype)
+        expected = _cells(per_lane(w, compare(w)), cells.dtype)
+        return bool((cells[addresses // dtype.bytes] == expected).any())
+
     def draw(w: Warp) -> bool | None:
         """One lane adds to a counter and uses what it finds; open is only who comes first."""
         memory, footprint, addresses = view.lane_footprint(w)
@@ -397,6 +418,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if _by_lanes(w, addresses, tells=tells, step=change if first is None else step):
             return
         alone = _take_turns(w, footprint, addresses)
+        if w.machine.views is not None:
+            _strong(w, memory, addresses, reads=True, writes=changes(w, memory, addresses))
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"
             w.machine.nondeterministic(what, op, explorable=alone)

@@ -186,6 +186,8 @@ def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = Fa
     if w.machine.trace is not None:
         phase = barrier.base + barrier.phase
         w.machine.trace.note("block", barrier.component, phase, w, op, text)
+    if w.machine.views is not None:
+        w.machine.views.looks(w, barrier.component, passes=False, answers=False)
     return w.machine.block(w, barrier, text, op, polling=polling)
 
 
@@ -259,6 +261,8 @@ def poll_result(
         text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
         phase = barrier.base + barrier.phase
         w.machine.trace.note("poll", barrier.component, phase, w, op, text)
+    if w.machine.views is not None:
+        w.machine.views.looks(w, barrier.component, passes=done, answers=not peeks)
     if done:
         acquire(barrier, w, op, effect)
     return int(done)

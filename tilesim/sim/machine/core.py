@@ -23,6 +23,7 @@ from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.trace import Trace
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.views import Views
 from tilesim.sim.machine.who import Who
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
@@ -50,6 +51,10 @@ class Core:
         self.components = Components(
             own=program.cluster_size if plan.fences_own else 0, near=plan.fences_near
         )
+        #: what strong accesses need not have seen, where schedules are chosen
+        self.views: Views | None = None
+        if not self.timed and (self.trace is not None or plan.fences_sc):
+            self.views = Views(self.components, self.trace, ordered=plan.fences_sc)
         #: knows that the grids this one depends on have completed (griddepcontrol.wait)
         self.dependency: int | None = None
         self.outcome = Outcome()

@@ -139,6 +139,8 @@ class Facts:
     losing: frozenset[int] = frozenset()
     #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
     fences_own: bool = False
+    #: fences that have one order
+    fences_sc: bool = False
     #: shared allocations that overlap, where the contents of one of them may steer
     overlaid: frozenset[str] = frozenset()
     #: tensors of which every thread has a part of its own

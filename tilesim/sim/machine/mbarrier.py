@@ -196,6 +196,8 @@ class Mbarrier(MbarrierState):
         machine = self.machine
         if machine.trace is not None:
             self.note_credit(machine.trace, credit)
+        if machine.views is not None:
+            machine.views.counts(credit.warp, self.component, clock)
         size = machine.components.size
         join(self.joined[:size], clock[:size])
         if visible:
@@ -354,6 +356,8 @@ class Mbarrier(MbarrierState):
         self._check_missed(last, clock)
         self._check_whole()
         self.completed = clock
+        if self.machine.views is not None:
+            self.machine.views.ends(self.component, done, last, clock)
         self.remote, self.joined_remote = self.joined_remote, None
         self._complete_own(clock)
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
@@ -473,6 +477,8 @@ class Mbarrier(MbarrierState):
         if clock.item(self.component) < self.base + phase:
             self._check_pass(warp, op, clock, warp.common)
         self.waited = True
+        if self.machine.views is not None:
+            self.machine.views.looks(warp, self.component, passes=True, answers=False)
         if self.tail is not None:
             self.tail.hidden = False
         if self.machine.trace is not None:

@@ -39,6 +39,21 @@ class Event:
     loose: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Strong:
+    """A strong access to ``place``, or a look at an mbarrier.
+
+    ``unseen``: moves with writes there that it need not come after in memory. ``loose``: moves with
+    reads there by others that it need not come after if it writes: they might find what it leaves.
+    """
+
+    place: Hashable
+    reads: bool
+    writes: bool
+    unseen: tuple[int, ...]
+    loose: tuple[int, ...]
+
+
 #: an agent, stable over schedules: (warp, 0), or (warp, n) for the n-th asynchronous operation
 Key = tuple[int, int]
 
@@ -51,6 +66,8 @@ class Step:
     enabled: tuple[Key, ...]
     events: list[Event] = field(default_factory=list)
     spawned: list[Key] = field(default_factory=list)
+    #: its strong accesses, with what of other moves they need not come after
+    accesses: list[Strong] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +104,11 @@ class Trace:
     ) -> None:
         """Adds an event to the current move."""
         self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
+
+    def strong(self, access: Strong) -> None:
+        """Adds a strong access to the current move."""
+        if self.steps:
+            self.steps[-1].accesses.append(access)
 
     def spawn(self, operation: InFlight) -> None:
         """The current move started an asynchronous operation."""

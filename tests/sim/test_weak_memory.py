@@ -1,0 +1,129 @@
+"""What PTX allows beside interleavings is no reason to say `exhausted`.
+
+What a shape may come to is its classical name's answer under PTX's axioms: `fence.acq_rel`, or
+releases and acquires, order messages; stores before loads, and what two observers see, only
+`fence.sc` does; relaxed loads and later stores, anything between.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.sim.weak_shapes import (
+    Fence,
+    Shape,
+    chain,
+    coherent_reads,
+    exchanges,
+    independent_reads,
+    load_buffering,
+    message,
+    reads_and_writes,
+    store_buffering,
+    stores_and_loads,
+    translate,
+)
+from tilesim import Builder, Program, s32
+from tilesim.checker import check
+from tilesim.ir.program import Strict
+
+SC, AR = Fence("sc"), Fence("acq_rel")
+
+#: what one fence, or one order, more makes right
+RIGHT = {
+    "SB sc": store_buffering(SC),
+    "SB sc, grid": store_buffering(SC, grid=True),
+    "SB by exchanges, sc": exchanges(SC),
+    "IRIW sc": independent_reads(SC),
+    "LB acquire, release": load_buffering(acquires=True, releases=True),
+    "LB acq_rel": load_buffering(AR),
+    "MP release, acquire": message(releases=True, acquires=True),
+    "MP acq_rel": message(releases=False, acquires=False, fence=AR),
+    "CoRR": coherent_reads(),
+    "ISA2 acq_rel": chain(AR),
+    "S acq_rel": stores_and_loads(AR),
+    "R sc": reads_and_writes(SC),
+}
+#: what no interleaving comes to, and PTX allows
+WEAK = {
+    "SB": store_buffering(),
+    "SB acq_rel": store_buffering(AR),
+    "SB acq_rel, grid": store_buffering(AR, grid=True),
+    "SB release, acquire": store_buffering(strong=True),
+    "SB sc of one side": Shape((store_buffering(SC).threads[0], store_buffering(AR).threads[1])),
+    "SB sc, narrow": store_buffering(Fence("sc", "cta"), grid=True),
+    "SB by exchanges, acq_rel": exchanges(AR),
+    "IRIW release, acquire": independent_reads(strong=True),
+    "IRIW acq_rel": independent_reads(AR),
+    "LB": load_buffering(),
+    "LB acquire": load_buffering(acquires=True),
+    "LB release": load_buffering(releases=True),
+    "MP release": message(releases=True, acquires=False),
+    "MP acquire": message(releases=False, acquires=True),
+    "ISA2": chain(),
+    "S": stores_and_loads(),
+    "R acq_rel": reads_and_writes(AR),
+}
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_fences_order_is_exhausted(name: str, strict: Strict) -> None:
+    report = check(translate(RIGHT[name]), strict=strict)
+    assert (report.verdict, report.findings) == ("exhausted", ())
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("name", WEAK)
+def test_what_no_interleaving_shows_is_not_exhausted(name: str, strict: Strict) -> None:
+    report = check(translate(WEAK[name]), strict=strict, schedules=2)
+    assert report.verdict == "bounded"
+    assert any(reason.startswith("weak memory: ") for reason in report.reasons)
+
+
+def test_the_reason_names_both_accesses_and_their_lines() -> None:
+    *_, reason = check(translate(store_buffering()), schedules=0).reasons
+    assert reason.startswith("weak memory: ld at ")
+    assert " may find what was there before st at " in reason
+    assert reason.count("weak_shapes.py:") == 2
+
+
+def two_barriers(form: Literal["SB", "IRIW"], fence: str) -> Program:
+    """The same with arrivals on two mbarriers and looks at them."""
+    k = Builder("two_barriers", warps=2 if form == "SB" else 4)
+    a, b = k.mbarriers("a"), k.mbarriers("b")
+    data = k.shared("data", s32, (1,))
+    with k.one_thread():
+        k.mbarrier.init(a, 1)
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    if form == "IRIW":
+        for warp, mine in enumerate((a, b)):
+            with k.role(f"T{warp}", warp), k.one_thread(warp):
+                k.mbarrier.arrive(mine)
+    first = 0 if form == "SB" else 2
+    for warp, (one, two) in enumerate(((a, b), (b, a)), first):
+        seen, then = k.var(f"seen{warp}", 1), k.var(f"then{warp}", 0)
+        with k.role(f"T{warp}", warp), k.one_thread(warp):
+            if form == "SB":
+                k.mbarrier.arrive(one)
+            else:
+                k.mbarrier.test_wait(seen, one, 0)
+            if fence:
+                k.fence.memory("sc" if fence == "sc" else "acq_rel")
+            k.mbarrier.test_wait(then, two, 0)
+            with k.if_(seen.eq(1) & then.eq(0)):
+                k.mem.store(data[0], warp)
+    return k.finish()
+
+
+@pytest.mark.parametrize("form", ["SB", "IRIW"])
+def test_looks_at_two_mbarriers(form: Literal["SB", "IRIW"]) -> None:
+    """Arrivals release and looks acquire: both may answer that the phase is not over."""
+    for fence in ("", "acq_rel"):
+        report = check(two_barriers(form, fence), schedules=2)
+        assert report.verdict == "bounded"
+        assert any("mbarrier.test_wait" in r for r in report.reasons if "weak memory" in r)
+    assert check(two_barriers(form, "sc")).verdict == "exhausted"
