@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilesim.checker import Report, check
+from tilesim.errors import TilesimError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.loader import load
@@ -716,3 +721,48 @@ def test_parts_that_are_no_views_of_one_tensor_are_refused() -> None:
     ):
         with pytest.raises(LaunchError, match=why):
             report("ret;", params=params, values=(TILE, other))
+
+
+#: statements of all kinds, one a line
+STATEMENTS = (
+    INIT
+    + LOAD.format(nbytes=1024)
+    + WAIT
+    + ARRIVE
+    + "ld.shared.v2.u32 {%r9, %r10}, [%r1+16]; st.shared::cta.u16 [%r1+40], 7;\n"
+    "setp.lt.and.s32 %p2, %r2, 3, %p0; selp.b32 %r3, %r1, %r2, %p2; mov.b64 {%r4, %r5}, %rd1;\n"
+    "shfl.sync.idx.b32 %r6, %r2, 0, 31, -1; vote.sync.any.pred %p3, %p2, -1;\n"
+    "cvt.u64.u32 %rd3, %r2; lop3.b32 %r3, 1, 2, 3, 4;\n"
+    "atom.shared.add.u32 %r7, [%r1+48], 1; red.shared.max.s32 [%r1+52], %r2; fence.proxy.async;\n"
+    "bar.sync 0; barrier.sync 1, 32; fence.acq_rel.gpu; cp.async.wait_all;\n"
+)
+WORDS = ("u8", "s16", "b32", "u64", "f32", "b128", "pred", "global", "shared::cluster", "local",
+         "v4", "relaxed", "sys", "sync", "bulk", "async", "wide", "0", "-1", "%r1", "%rd1", "%p1",
+         "_", "4294967296", "0f3F800000", "[%rd1]", "{%r1, %r2}", "smem", "%tid.x", "!%p1")  # fmt: skip
+
+
+def test_the_statements_that_are_changed_are_read() -> None:
+    loaded = program(STATEMENTS, params=(".param .align 64 .b8 a[128]",), values=(TILE,))
+    assert check(loaded, schedules=0, budget=0).verdict != "unsupported"
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data())
+def test_no_change_of_a_statement_is_an_error_of_ours(data: st.DataObject) -> None:
+    """Whatever a text says, it is read, or refused with its line."""
+    parts = re.split(r"([.,;\s])", STATEMENTS)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(parts) - 1))
+        new = data.draw(st.sampled_from(("", *WORDS, *parts)))
+        match data.draw(st.integers(0, 2)):
+            case 0:
+                parts[place] = new
+            case 1:
+                parts.insert(place, new)
+            case _:
+                parts[place : place + 2] = []
+    with suppress(TilesimError):
+        check(
+            program("".join(parts), params=(".param .align 64 .b8 a[128]",), values=(TILE,)),
+            schedules=0, budget=0,
+        )  # fmt: skip
