@@ -738,7 +738,7 @@ STATEMENTS = (
 )
 WORDS = ("u8", "s16", "b32", "u64", "f32", "b128", "pred", "global", "shared::cluster", "local",
          "v4", "relaxed", "sys", "sync", "bulk", "async", "wide", "0", "-1", "%r1", "%rd1", "%p1",
-         "_", "4294967296", "0f3F800000", "[%rd1]", "{%r1, %r2}", "smem", "%tid.x", "!%p1")  # fmt: skip
+         "_", "4294967296", "0f3F800000", "[%rd1]", "smem", "%tid.x", "!%p1")  # fmt: skip
 
 
 def test_the_statements_that_are_changed_are_read() -> None:
