@@ -258,7 +258,7 @@ def test_the_group_of_ctas_of_a_copy_may_stand_before_the_state_spaces(nbytes: i
     ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %envreg3;",
      "vsub.s32.s32.s32 %r1, %r2, %r3;", "st.bulk.weak.shared::cta [%r1], 64, 0;",
      "mbarrier.init.frob.shared.b64 [%r1], 1;",
-     "bar.sync 0, %r1;", "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],
+     "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],
 )  # fmt: skip
 def test_what_is_not_modelled_is_refused_with_its_line(body: str) -> None:
     with pytest.raises(Unsupported) as caught:
