@@ -22,7 +22,7 @@ def test_lanes_that_exchange_without_meeting() -> None:
     """No schedule of the machine's moves shows in which order lanes go: some are run, not all."""
     found = verdict(REDUCTION, threads=128)
     assert found.verdict == "bounded"
-    assert "unordered strong accesses to one location" in found.reasons[0]
+    assert "unordered strong accesses of lanes of one warp to one location" in found.reasons[0]
     assert 4 < found.stats.schedules < 16
 
 

@@ -119,9 +119,11 @@ def _silent(*starts: str) -> Patch:
     """Condition D without what begins like this."""
     note = Machine.nondeterministic
 
-    def partly(self: Machine, what: str, where: Op, *, explorable: bool = True) -> None:
+    def partly(
+        self: Machine, what: str, where: Op, *, explorable: bool = True, contended: bool = True
+    ) -> None:
         if not what.startswith(starts):
-            note(self, what, where, explorable=explorable)
+            note(self, what, where, explorable=explorable, contended=contended)
 
     return lambda patch: patch.setattr(Machine, "nondeterministic", partly)
 

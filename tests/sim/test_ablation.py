@@ -266,7 +266,7 @@ def test_exploration_claims_nothing_that_lanes_may_do() -> None:
         (Arrive(0), Wait(0, 1), Read(0)), (Wait(0, 0), Write(0), Arrive(0)), counts=(32,)
     )
     assert "race" in explore(small).failures
-    assert opinion(small).verdict == "bounded"
+    assert "race" in opinion(small).rules
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Outcome, "explorable", property(lambda self: True, lambda self, new: None))
         assert opinion(small).verdict == "exhausted"

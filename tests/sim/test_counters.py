@@ -106,9 +106,13 @@ def _always(owner: object, name: str, result: object = True) -> Patch:
 
 def _learns_all(patch: pytest.MonkeyPatch) -> None:
     """A wait learns what has been released, not what always is."""
-    patch.setattr(
-        Counter, "_learned", lambda self, place, past: self._released(len(self._life.increments))
-    )
+
+    def all_of_it(
+        self: Counter, warp: Warp, place: int, past: Clock, *, some: bool = False
+    ) -> Released:
+        return self._released(len(self._life.increments))
+
+    patch.setattr(Counter, "_learned", all_of_it)
 
 
 def _forgets(*names: str) -> Patch:
@@ -307,6 +311,8 @@ def wide(k: Builder, *, goal: int = 32, value: int = 1, type: DType = s32) -> No
 
 def test_lanes_count_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict(wide.build()) == "proved"
+    assert verdict(wide.build(goal=31)) == "failed"
+    monkeypatch.setattr(Counter, "_any_lanes", lambda *args: False)
     assert verdict(wide.build(goal=31)) == "bounded"
     monkeypatch.setattr(Counter, "_just", lambda *args: True)
     assert verdict(wide.build(goal=31)) == "proved"

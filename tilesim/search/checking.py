@@ -203,9 +203,11 @@ class Checking:
             why += extent.why_stopped(found, self.search.limits)
             if found.interrupted:
                 raise KeyboardInterrupt
-            apart = lagging(
-                self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
-            )
+            apart = None
+            if found.unspanned or not all(one.explorable for one in first.outcomes):
+                apart = lagging(
+                    self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
+                )
             if apart is not None:
                 return self._failed(apart.run, first, doubts, other=apart)
             with self.simulation.shortly(longest(first)):

@@ -24,7 +24,9 @@ _LANES = (1, 0x7FFFFFFF, 0xFFFF, 0xFF, 0xFFFFFF)
 #: what may be tried: warps, warp instructions for one choice of lanes, and schedules of it
 _WARPS, _EACH, _SCHEDULES = 4, 4_000, 200
 #: what can come of it. Races of lanes are found without: each is asked what it knows
-_RULES = frozenset({"deadlock", "over-arrival", "tx-mismatch", "phase-alias", "barrier-lifetime"})
+_RULES = frozenset(
+    {"deadlock", "over-arrival", "tx-mismatch", "phase-alias", "barrier-lifetime", "race"}
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def lagging(
 
     ``first`` is the timed run, which has left ``doubts``.
     """
-    if all(outcome.explorable for outcome in first.outcomes) or len(clusters) > 1:
+    if len(clusters) > 1:
         return None
     budget = _EACH if isinstance(limits.budget, timedelta) else min(_EACH, limits.budget)
     if 8 * first.stats.instructions > budget:

@@ -54,7 +54,7 @@ from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped, spared
-from tilesim.sim.spin import counters, polls_memory, spins
+from tilesim.sim.spin import counters, counting_words, polls_memory, spins
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
 from tilesim.sim.ways import region
@@ -97,6 +97,7 @@ class Compiler:
         #: by number: polls that only wait for a word of memory
         self.spins = spins(graph)
         self.code.counters = counters(mir, self.spins)
+        self.code.counting = counting_words(mir, self.spins, self.code.counters)
         self.code.somebody_looks = somebody_looks(mir)
 
     # ------------------------------------------------------------------ operands, for rules

@@ -260,6 +260,7 @@ def report_exit(machine: Machine) -> None:
         _open_barriers(machine)
         machine.peers.report_exits()
         machine.races.report_unwritten()
+        machine.races.words.settle(machine.counters)
     except Stop:
         return
 

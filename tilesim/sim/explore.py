@@ -54,7 +54,8 @@ class Limits:
 class Exploration:
     """What `explore` did: the failure if there is one, else what stopped it and what is left.
 
-    ``stopped`` says which limit was reached; ``interrupted``: the user stopped it.
+    ``stopped`` says which limit was reached; ``interrupted``: the user stopped it; ``unspanned``:
+    a schedule came to something whose outcomes the moves do not span.
     """
 
     explored: Explored
@@ -62,6 +63,7 @@ class Exploration:
     stopped: str = ""
     interrupted: bool = False
     frontier: Frontier | None = None
+    unspanned: bool = False
 
     @property
     def complete(self) -> bool:
@@ -96,7 +98,9 @@ def explore(
     for cluster in todo:
         bound, explored = limits.preemptions, result.explored
         search = _Search(simulation, cluster, inputs, bound, explored, frontier)
+        unspanned = result.unspanned
         result = _finish(search, meter, program, progress)
+        result = replace(result, unspanned=unspanned or search.unspanned)
         if result.failure is not None or result.frontier is not None:
             break
         frontier = None
@@ -298,6 +302,8 @@ class _Search:
         chosen = self._path[-1].chosen if self._path else None
         sleep = frontier.sleep if frontier else {}
         self._place = _Place(len(self._path), chosen, sleep, explored)
+        #: a schedule came to something whose outcomes the moves do not span
+        self.unspanned = False
 
     @property
     def pending(self) -> bool:
@@ -329,6 +335,7 @@ class _Search:
         place, before = self._place, self._place.explored
         if run is not None:
             exact = before.exact and not _cut_off(run) and not self._needs_others(run)
+            self.unspanned |= any(not outcome.explorable for outcome in run.outcomes)
             before = Explored(
                 before.schedules + 1, before.instructions + run.stats.instructions, exact,
                 before.weak,

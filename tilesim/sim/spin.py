@@ -109,6 +109,39 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     return frozenset(names)
 
 
+def counting_words(mir: Mir, found: Mapping[int, Spin], whole: frozenset[str]) -> frozenset[int]:
+    """Instructions that count at words of the CTA's own shared memory, of which other words hold
+    other things: waits, additions and exchanges whose result is not used, scalar stores.
+
+    Of tensors whose words all count (``whole``) `counters` says more. Empty if nobody waits for
+    such a word, or allocations overlap.
+    """
+    if any(True for _ in aliases(mir.kernel)):
+        return frozenset()
+
+    def counted(access: WordAccess | None) -> bool:
+        return (
+            access is not None
+            and access.element is None
+            and access.view.space == "shared"
+            and not access.view.remote
+            and access.view.dtype.kind in _INTEGERS
+            and access.view.tensor.name not in whole
+        )
+
+    polls = {number for number, spin in found.items() if counted(spin.poll)}
+    if not polls:
+        return frozenset()
+    written = (
+        number
+        for number, access in enumerate(map(word_access, mir.effects))
+        if access is not None
+        and counted(access)
+        and (access.stores or (access.combine in ("add", "exch") and access.result is None))
+    )
+    return frozenset(polls.union(written))
+
+
 def polls_memory(instruction: Instruction) -> bool:
     """Whether an instruction reads a word of global memory that others may change."""
     what = instruction.what

@@ -17,6 +17,7 @@ from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.word_order import UNORDERED
 from tilesim.sim.spin import Spin, only_drawn
 
 if TYPE_CHECKING:
@@ -36,13 +37,28 @@ Addresses = NDArray[np.int64]
 Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
 
 
-def touch(w: Warp, memory: Memory, address: int, dtype: DType) -> Counter:
+def touch(w: Warp, op: Op, memory: Memory, address: int, dtype: DType) -> Counter:
     """The counter at an address; it starts with what is there now."""
     key = (id(memory), address)
     found = w.machine.counters.get(key)
     if found is None:
-        found = w.machine.counters[key] = Counter(_there(memory, address, dtype), dtype.bits)
+        beside = op.number in w.machine.plan.counting
+        found = Counter(_there(memory, address, dtype), dtype.bits, open=beside)
+        w.machine.counters[key] = found
     return found
+
+
+def lose(w: Warp, op: Op, memory: Memory, addresses: Addresses, why: Unknown, dtype: DType) -> None:
+    """Nobody knows what counts at these addresses from now on.
+
+    Raises:
+        UnknownSteers: somebody has waited for one of them.
+    """
+    for address in {*addresses.tolist()}:
+        counter = touch(w, op, memory, address, dtype)
+        if not counter.open:
+            raise UnknownSteers(why)
+        counter.holds = False
 
 
 def _there(memory: Memory, address: int, dtype: DType) -> int:
@@ -65,21 +81,25 @@ def by_address(addresses: Addresses, values: NDArray[Any], dtype: DType) -> dict
 
 def doubtful(w: Warp, op: Op, counter: Counter) -> None:
     """Notes that the order of accesses may matter if a condition of the counter has failed."""
-    if not counter.holds and not w.machine.tickets.alike:
-        w.machine.nondeterministic(
-            "unordered strong accesses to one location", op, explorable=not counter.crowded
-        )
+    if not counter.holds and not counter.open and not w.machine.tickets.alike:
+        w.machine.nondeterministic(UNORDERED, op, explorable=not counter.crowded)
 
 
-def counts(c: Operands, view: View) -> bool:
-    """Whether the words of a view are counters."""
-    return view.tensor.name in c.code.counters
+def counts(c: Operands, op: Op, view: View) -> bool:
+    """Whether the words that an instruction accesses through a view are counters."""
+    return view.tensor.name in c.code.counters or op.number in c.code.counting
+
+
+def already(w: Warp, memory: Memory, addresses: Addresses) -> list[bool]:
+    """By lane, whether its word has counted so far: of memory with other words beside it."""
+    known, place = w.machine.counters, id(memory)
+    return [(place, address) in known for address in addresses.tolist()]
 
 
 def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
     spin = c.spins.get(op.number)
-    if spin is None or not counts(c, access.view):
+    if spin is None or not counts(c, op, access.view):
         return None
     passing, dtype = spin.passing, access.view.dtype
     leaves_of = [c.expr(leaf) for leaf in passing.leaves]
@@ -104,7 +124,8 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
         def poll(key: tuple[int, tuple[int, ...]]) -> None:
             nonlocal least, ends
             address, compared = key
-            counter = touch(w, memory, address, dtype)
+            counter = touch(w, op, memory, address, dtype)
+            counter.open = False
             value = _there(memory, address, dtype)
             wanted = passing.of_word(passing.spans(compared), dtype)
             if spin.first or spin.kept:
@@ -122,7 +143,9 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
                 near = memory.mbarriers is not None
-                observe(released, w, scope, acquires=acquires, near=near)
+                observe(
+                    released, w, scope, acquires=acquires, near=near, settles=counter.holds
+                )  # fmt: skip
 
         in_groups(w, keys, poll)
         return ends, least
@@ -132,19 +155,28 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
 
 def added(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, how: str, amounts: NDArray[Any],
-    own: Released, dtype: DType,
+    own: Released, dtype: DType, *, releases: bool,
 ) -> None:  # fmt: skip
     """Lanes are about to add, or to increase up to a limit, of which no order is known."""
+    each = _of_each(w, own, releases=releases)
     words = by_address(addresses, amounts, dtype)
     w.apart = int(len(words) > 1)
     for address, values in words.items():
-        counter = touch(w, memory, address, dtype)
+        counter = touch(w, op, memory, address, dtype)
         counter.writes(w, len(values))
         counter.holds = counter.holds and how == "add"
         if counter.holds:
-            counter.add(w, values, own)
+            counter.add(w, values, own, each)
         doubtful(w, op, counter)
     w.apart = 0
+
+
+def _of_each(w: Warp, own: Released, *, releases: bool) -> Released | None:
+    """What each of the active lanes publishes where all publish ``own``: nothing of what others
+    did since they met. None if fences have a part in it, which each lane has for itself."""
+    if not releases and w.fences:
+        return None
+    return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
 
 
 def draws_in_turns(c: Operands, view: View) -> Callable[[int], int | None] | None:
@@ -181,7 +213,7 @@ def drawn_in_turns(
     own: Released, dtype: DType, scope: FenceScope, *, acquires: bool,
 ) -> None:  # fmt: skip
     """A lane is about to add to a word and to use in which range what it finds is."""
-    counter = touch(w, memory, address, dtype)
+    counter = touch(w, op, memory, address, dtype)
     released, start = None, first(counter.value)
     counter.holds = counter.holds and start is not None
     if counter.holds and start is not None:
@@ -201,7 +233,7 @@ def drawn(
 ) -> None:  # fmt: skip
     """A lane is about to add to a word, or to increase it up to a limit, and to use what it finds
     there."""
-    counter = touch(w, memory, address, dtype)
+    counter = touch(w, op, memory, address, dtype)
     if counter.holds:
         draw = counter.draw_up_to if how == "inc" else counter.draw
         draw(w, before, amount, own)
@@ -210,18 +242,25 @@ def drawn(
 
 def stored(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
-    own: dict[int, Released] | None, dtype: DType, *, element: bool,
+    own: dict[int, Released] | None, dtype: DType, *, element: bool, releases: bool,
 ) -> None:  # fmt: skip
     """A scalar store is about to be made; ``own``, by address, is None if it is weak. ``element``:
     of a vector, whose others come in no order with it."""
     words = by_address(addresses, values, dtype)
     w.apart = int(len(words) > 1 and own is not None)
     for address, lanes in words.items():
-        counter = touch(w, memory, address, dtype)
+        counter = touch(w, op, memory, address, dtype)
         counter.writes(w, len(lanes))
         counter.crowded |= element
         if counter.holds:
-            counter.store(w, lanes, None if own is None else own[address])
+            handed = None if own is None else own[address]
+            if handed is not None and len(lanes) > 1:
+                # of lanes that store the same, one stays, and hands on what it has released
+                handed = _of_each(w, handed, releases=releases)
+                counter.holds = handed is not None and len({*lanes}) == 1
+                lanes = lanes[:1]
+            if counter.holds:
+                counter.store(w, lanes, handed)
         doubtful(w, op, counter)
     w.apart = 0
 
@@ -237,7 +276,7 @@ def replaced(
         handed[address] = {key: clock.copy() for key, clock in own.items()}
         for key, clock in w.machine.released.get((id(memory), address), {}).items():
             add(handed[address], key, clock)
-    stored(w, op, memory, addresses, values, handed, dtype, element=False)
+    stored(w, op, memory, addresses, values, handed, dtype, element=False, releases=False)
 
 
 def _past(w: Warp, spin: Spin) -> Clock:

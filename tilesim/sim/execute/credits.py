@@ -252,6 +252,9 @@ def _token(barrier: Mbarrier, w: Warp, op: Op, *, counted: bool = False) -> Any:
     one phase (A32)."""
     phase, pending = barrier.base + barrier.phase, barrier.pending
     barrier.by_count = False
+    if counted and w.lanes > 1:
+        # each lane is told another count, and no move of the machine shows which
+        w.machine.outcome.explorable = False
     return w.machine.tokens.issue(Token(barrier, phase, pending, counted, Side(w, op)))
 
 

@@ -87,8 +87,9 @@ def _standing(w: Warp, slot: int) -> list[Look]:
 
 def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
     """Notes that nobody checks which of the waits after it a peek lets out."""
-    name = look.op.mnemonic
-    w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", look.op)
+    name, alone = look.op.mnemonic, look.lanes & (look.lanes - 1) == 0
+    what = f"whether {name} lets the wait on {barrier.name} out"
+    w.machine.nondeterministic(what, look.op, explorable=alone)
 
 
 def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) -> Step:

@@ -15,11 +15,13 @@ from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.counting import (
     added,
+    already,
     counts,
     drawn,
     drawn_in_turns,
     draws_in_turns,
     look,
+    lose,
     replaced,
     stored,
 )
@@ -75,8 +77,18 @@ def _take_turns(
     not claim to have seen what they or others read there.
     """
     if w.lanes > 1 or element is not None:
-        w.machine.races.crowded.add(footprint.tensor)
+        w.machine.races.words.crowded.add(footprint.tensor)
     return len(set(addresses.tolist())) == len(addresses)
+
+
+def _contended(w: Warp, footprint: Footprint) -> bool:
+    """Whether an atomic may come before an access to its words that was made."""
+    size, known = w.machine.components.size, w.clock.item
+    return any(
+        known(size + record.component) < record.tick
+        for other in footprint.overlaps
+        for record in (*other.writes, *other.reads.values())
+    )
 
 
 def _several(w: Warp, addresses: NDArray[np.int64]) -> bool:
@@ -194,8 +206,16 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     view, value = c.view(word.view), c.expr(word.value)
     strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
     scope, releases = word.scope if strong else None, word.releases
-    counting, told = counts(c, word.view), not strong and c.told(op, word.value)
+    counting, told = counts(c, op, word.view), not strong and c.told(op, word.value)
     element = word.element
+    # beside words that count, a weak store to one that has not begun to is one of data
+    beside = counting and word.view.tensor.name not in c.code.counters
+
+    def counted(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """The active lanes that store to a word which counts; None if all do."""
+        if not beside or strong:
+            return None
+        return np.array(already(w, memory, addresses), dtype=bool)
 
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
@@ -218,7 +238,10 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             at_one_place(access, footprint, addresses, _of_lanes(w, new))
         w.machine.races.write(memory, footprint, access, w.clock)
         if type(new) is Unknown:
-            if counting:
+            if beside:
+                some = counted(w, memory, addresses)
+                lose(w, op, memory, addresses if some is None else addresses[some], new, dtype)
+            elif counting:
                 raise UnknownSteers(new)
             if real:
                 memory.forget_at(addresses, dtype.bytes, new)
@@ -232,7 +255,16 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
                     if strong
                     else None
                 )
-                stored(w, op, memory, addresses, values, own, dtype, element=element is not None)
+                some = counted(w, memory, addresses)
+                words, left = addresses, values
+                if some is not None:
+                    words, left = addresses[some], values[some]
+                if w.perhaps is not None and beside:
+                    lose(w, op, memory, words, w.perhaps, dtype)
+                stored(
+                    w, op, memory, words, left, own, dtype, element=element is not None,
+                    releases=releases,
+                )  # fmt: skip
             memory.typed(dtype)[addresses // dtype.bytes] = values
             if memory.marks is not None:
                 memory.marks.set_at(addresses, dtype.bytes, None)
@@ -316,7 +348,9 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
 
     def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
         """What nobody knows is left there, and so is what was there before."""
-        if counting or poll is not None:
+        if beside and poll is None:
+            lose(w, op, memory, addresses, new, dtype)
+        elif counting or poll is not None:
             raise UnknownSteers(new)
         memory.forget_at(addresses, dtype.bytes, new)
         _note(w, op, memory, addresses, touch, form or 0)
@@ -327,7 +361,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if slot is not None:
             assign(w, slot, new)
 
-    counting, poll = counts(c, word.view), look(c, op, word)
+    counting, poll = counts(c, op, word.view), look(c, op, word)
+    beside = counting and word.view.tensor.name not in c.code.counters
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
     draws = counting and slot is not None and poll is None and not word.view.remote
@@ -422,7 +457,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             _strong(w, memory, addresses, reads=True, writes=changes(w, memory, addresses))
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"
-            w.machine.nondeterministic(what, op, explorable=alone)
+            contended = w.machine.lane_order is not None and _contended(w, footprint)
+            w.machine.nondeterministic(what, op, explorable=alone, contended=contended)
             observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         if goes_on:
@@ -438,12 +474,14 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             leave(w, memory, addresses, unknown)
             return
         if counting and timed and not waits:
+            if w.perhaps is not None and beside:
+                lose(w, op, memory, addresses, w.perhaps, dtype)
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
             if how == "exch":
                 replaced(w, op, memory, addresses, new, own, dtype)
             else:
-                added(w, op, memory, addresses, how, new, own, dtype)
+                added(w, op, memory, addresses, how, new, own, dtype, releases=releases)
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())

@@ -250,13 +250,12 @@ def surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
 def poll_result(
     w: Warp, barrier: Mbarrier, parity: int, op: Op, effect: fx.Waits, *, peeks: bool = False
 ) -> int:
-    """What all lanes are told. A whole warp agrees on the answer. Some of its lanes look one by one
-    and need not get the same; that is immaterial where it only spares a wait (``peeks``)."""
+    """What all lanes are told. They look one by one and need not get the same answer, which no move
+    of the machine shows; that is immaterial where it only spares a wait (``peeks``)."""
     done = barrier.has_completed(parity)
     if not surely(w, barrier, parity):
         what = f"the answer of {op.mnemonic} on {barrier.name}"
-        whole = w.lanes == 1 or w.mask == w.live_mask
-        w.machine.nondeterministic(what, op, explorable=peeks or whole)
+        w.machine.nondeterministic(what, op, explorable=peeks or w.lanes == 1)
     if w.machine.trace is not None:
         text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
         phase = barrier.base + barrier.phase

@@ -19,6 +19,7 @@ from tilesim.sim.findings import Finding, Participant, Rule, relabelled
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.facts import Facts
+from tilesim.sim.machine.lane_order import LaneOrder
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.trace import Trace
@@ -58,6 +59,10 @@ class Core:
         #: knows that the grids this one depends on have completed (griddepcontrol.wait)
         self.dependency: int | None = None
         self.outcome = Outcome()
+        #: where schedules are explored
+        self.lane_order: LaneOrder | None = None
+        if self.trace is not None and not self.timed:
+            self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0
@@ -156,6 +161,8 @@ class Core:
 
     def doubt(self, doubt: Doubt, barrier: object) -> None:
         """Records a determinacy condition that failed."""
+        if self.lane_order is not None:
+            self.lane_order.contend()
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
     def lean(self, switch: str, *ops: Op) -> None:
@@ -163,11 +170,16 @@ class Core:
         and whether it does is looked at afterwards (`tilesim.search.leaning`)."""
         self.outcome.leaned.add((switch, tuple(op.number for op in ops)))
 
-    def nondeterministic(self, what: str, where: Op | Loc, *, explorable: bool = True) -> None:
+    def nondeterministic(
+        self, what: str, where: Op | Loc, *, explorable: bool = True, contended: bool = True
+    ) -> None:
         """Records that the outcome of something may depend on the schedule.
 
         Not ``explorable``: even all interleavings of the machine's moves do not show all outcomes.
+        Not ``contended``: if an order decides it, that of accesses which is noted besides.
         """
         loc = where if isinstance(where, Loc) else where.loc
+        if contended and self.lane_order is not None:
+            self.lane_order.contend()
         self.outcome.nondeterminism.setdefault(what, loc)
         self.outcome.explorable = self.outcome.explorable and explorable

@@ -12,6 +12,10 @@ the run. In every schedule the wait passes when all of ``G`` are made and not be
 A word holds the sum modulo two to the power of its bits. So the values with which a wait passes
 come again and again; it waits for the first of them that is not below what its past has made.
 
+The lanes of one instruction add one by one, in no order. Where any one of them may be left out of
+the last step of ``G``, a wait passes when enough of them are made; all else holds as it is. It is
+unknown which of them it has seen, so it learns of that step what each of its lanes releases.
+
 Then the wait learns what ``G`` released, and what the increments released that were in its past
 anyway; not what others may have released before it in this run. A wait whose past reaches the value
 by itself passes at once. A store comes after all increments before it and is in the past of all
@@ -26,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilesim.sim.machine.lane_order import comes_after
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.passing import Spans, next_run
 
@@ -38,8 +43,9 @@ if TYPE_CHECKING:
 class Increment:
     """A step of a counter: who made it when, and how many of those before it were in its past.
 
-    ``least`` is the smallest amount that one lane adds; ``own`` what the step publishes, after
-    a ``store`` alone, else besides what was published before.
+    ``least`` and ``most`` are the smallest and the largest amount that one lane adds; ``own`` what
+    the step publishes, after a ``store`` alone, else besides what was published before; ``each``
+    what each of its lanes does, None if that is not known.
     """
 
     component: int
@@ -48,6 +54,8 @@ class Increment:
     least: int
     own: Released
     store: bool
+    most: int = 0
+    each: Released | None = None
 
 
 @dataclass(slots=True)
@@ -76,6 +84,8 @@ class _Life:
     lossy: int = 0
     #: by component: the last wait; and those that some greater sum would keep from passing
     waits: dict[int, int] = field(default_factory=dict)
+    #: by warp and component: the tick of its last increment there, and the lanes that made it
+    made: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     stops: dict[int, list[_Stop]] = field(default_factory=dict)
     joined: tuple[int, Released] | None = None
 
@@ -85,10 +95,12 @@ class Counter:
 
     ``bits`` is how many it has; values are unsigned. ``crowded``: several lanes of one instruction
     wrote it, or some write while others wait, in turns that no move of the machine shows.
+    ``open``: it lies beside words that do something else, and nobody has waited for it so far.
     """
 
-    def __init__(self, value: int, bits: int) -> None:
+    def __init__(self, value: int, bits: int, *, open: bool = False) -> None:
         self.crowded = False
+        self.open = open
         #: the least value that the last wait finds in any schedule
         self.seen = value
         self.holds = True
@@ -117,8 +129,10 @@ class Counter:
 
     # ------------------------------------------------------------------ writes
 
-    def add(self, warp: Agent, amounts: Sequence[int], own: Released) -> None:
-        """Each lane of ``warp`` adds its amount."""
+    def add(
+        self, warp: Agent, amounts: Sequence[int], own: Released, each: Released | None = None
+    ) -> None:
+        """Each lane of ``warp`` adds its amount; all publish ``own``, and each of them ``each``."""
         known, after = self._known(warp, warp.clock), self._life.sums[-1] + sum(amounts)
         self.holds = (
             self._drawn is not True
@@ -127,9 +141,11 @@ class Counter:
             and self._after_groups(known)
             and self._after_waits(warp, after, sum(amounts))
         )
-        self._append(
-            Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
-        )
+        step = Increment(
+            warp.component, _tick(warp), known, min(amounts), own, store=False, most=max(amounts),
+            each=each,
+        )  # fmt: skip
+        self._append(warp, step, after)
         self._drawn = False
 
     def draw(self, warp: Agent, before: Clock, amount: int, own: Released) -> None:
@@ -142,13 +158,14 @@ class Counter:
         self.holds = (
             self._drawn is not False
             and self._since_store(before)
+            and self._after_lanes(warp, before)
             and self._grows((amount,))
             and after < self._size // 2
             and self._after_groups(known)
             and self._after_waits(warp, after, amount)
         )
         step = Increment(warp.component, warp.tick, known, amount, own, store=False)
-        self._append(step, after)
+        self._append(warp, step, after)
         self._drawn = True
 
     def draw_up_to(self, warp: Agent, before: Clock, limit: int, own: Released) -> None:
@@ -160,6 +177,7 @@ class Counter:
         self.holds = (
             self._drawn is not False
             and self._since_store(before)
+            and self._after_lanes(warp, before)
             and self._last(self._known(warp, warp.clock))
             and _knows(warp, life.waits)
         )
@@ -179,7 +197,7 @@ class Counter:
         self.holds = known >= place and (sums[place] == first or not place)
         if not self.holds:
             return None
-        released = self._learned(place, past)
+        released = self._learned(warp, place, past)
         self.add(warp, (amount,), own)
         return released if self.holds else None
 
@@ -197,7 +215,7 @@ class Counter:
             self.holds = self._after_waits(warp, after, amount)
             before = self._released(known)
             step = Increment(warp.component, _tick(warp), known, amount, own, store=True)
-            self._append(step, after)
+            self._append(warp, step, after)
             life.needed = len(life.increments)
             if not _covers(own, before):
                 life.lossy = life.needed
@@ -209,6 +227,15 @@ class Counter:
         if not steps:
             return self._alive(clock)
         return not steps[-1].store or bool(clock[steps[-1].component] >= steps[-1].tick)
+
+    def _after_lanes(self, warp: Agent, before: Clock) -> bool:
+        """Whether a draw comes after those by other lanes of its warp, without what they tell it:
+        the orders that are tried are orders of warps."""
+        made = self._life.made.get(warp.index, {})
+        return all(
+            comes_after(warp, warp.component, before, component, tick, lanes)
+            for component, (tick, lanes) in made.items()
+        )
 
     def _grows(self, amounts: Sequence[int]) -> bool:
         return all(a > 0 for a in amounts)
@@ -238,8 +265,9 @@ class Counter:
                     return False
         return True
 
-    def _append(self, step: Increment, after: int) -> None:
+    def _append(self, warp: Agent, step: Increment, after: int) -> None:
         life = self._life
+        life.made.setdefault(warp.index, {})[step.component] = step.tick, warp.mask
         ticks, places = life.ticks.setdefault(step.component, ([], []))
         ticks.append(step.tick)
         places.append(len(life.increments))
@@ -257,7 +285,7 @@ class Counter:
         the last time is one of them. Returns what it learns of in every schedule; None if that
         depends on the schedule.
         """
-        life, place = self._life, self._known(warp, past)
+        life, place, some = self._life, self._known(warp, past), False
         least = life.sums[place]
         run = next_run(passing, least, self._size)
         self.holds = run is not None and self._alive(past) and value == self.value
@@ -266,7 +294,8 @@ class Counter:
         goal, stop = run
         if least < goal:
             place = bisect_left(life.sums, goal)
-            self.holds = place < len(life.sums) and self._just(place, goal)
+            some = place < len(life.sums) and self._any_lanes(place, goal)
+            self.holds = place < len(life.sums) and (some or self._just(place, goal))
             self.holds = self.holds and self._before_others(place)
             life.needed = max(life.needed, place)
         rises = not kept or life.sums[-1] < stop
@@ -275,7 +304,7 @@ class Counter:
             return None
         self._note_wait(warp, stop)
         self.seen = life.sums[place] % self._size
-        return self._learned(place, past)
+        return self._learned(warp, place, past, some=some)
 
     def _note_wait(self, warp: Agent, stop: int) -> None:
         life = self._life
@@ -292,14 +321,32 @@ class Counter:
         least = last.least if last.known == place - 1 else min(step.least for step in group)
         return self._life.sums[place] - least < goal
 
+    def _any_lanes(self, place: int, goal: int) -> bool:
+        """Whether the last of so many increments, which comes after the others, reaches ``goal``
+        without any one of its lanes, so that nobody knows which of them a wait has seen."""
+        last = self._life.increments[place - 1]
+        enough = self._life.sums[place] - last.most >= goal
+        return enough and last.known == place - 1 and last.each is not None
+
     def _before_others(self, place: int) -> bool:
         """Condition A for increments before the wait."""
         return all(step.known >= place for step in self._life.increments[place:])
 
-    def _learned(self, place: int, past: Clock) -> Released:
-        """What ``place`` increments released, and those that were in the past of the wait."""
-        released = self._released(place)
-        extra = [s for s in self._life.increments[place:] if past[s.component] >= s.tick]
+    def _learned(
+        self, warp: Agent, place: int, past: Clock, *, some: bool = False
+    ) -> Released:  # fmt: skip
+        """What ``place`` increments released, ``some`` lanes only of the last one, and those that
+        were in the past of the wait."""
+        released = self._released(place - some)
+        if some:
+            released = {key: clock.copy() for key, clock in released.items()}
+            _merge(released, self._life.increments[place - 1].each or {})
+        extra = [
+            step
+            for step in self._life.increments[place:]
+            if past[step.component] >= step.tick
+            and (step.component != warp.component or warp.common >= step.tick)
+        ]
         if not extra:
             return released
         result = {key: clock.copy() for key, clock in released.items()}

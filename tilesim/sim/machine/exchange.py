@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.storage import Memory
+    from tilesim.sim.machine.word_order import WordOrder
 
 
 class LaneExchange:
@@ -31,8 +32,9 @@ class LaneExchange:
     others what is settled (see `Part`). ``raced`` are footprints in races, which it extends.
     """
 
-    def __init__(self, machine: Core, raced: set[Footprint]) -> None:
+    def __init__(self, machine: Core, words: WordOrder, raced: set[Footprint]) -> None:
         self._machine = machine
+        self._words = words
         self._raced = raced
         #: by both footprints and their lanes: two lanes that share a byte
         self._known: dict[tuple[object, ...], _Pair] = {}
@@ -83,7 +85,8 @@ class LaneExchange:
         self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
         record: Access, lanes: int = EVERY,
     ) -> None:  # fmt: skip
-        if morally_strong(access, record) and footprint.same_elements(other):
+        strong = morally_strong(access, record) and footprint.same_elements(other)
+        if strong and self._words.immaterial(footprint, access, record):
             return
         if same_value(memory, access, record) or by_the_same(footprint, access, other, record):
             return
@@ -94,6 +97,9 @@ class LaneExchange:
             self._known[key] = _shared(by_lane(other, made, *before), by_lane(footprint, *now))
         pair = self._known[key]
         if pair is None:
+            return
+        if strong:
+            self._words.note(memory, footprint, access, other, record)
             return
         perhaps = first_of(access.perhaps, record.perhaps)
         if perhaps is None:

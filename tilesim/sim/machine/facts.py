@@ -167,6 +167,8 @@ class Facts:
     parts: dict[int, int] = field(default_factory=dict)
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
+    #: instructions that count at words of shared memory whose other words do something else
+    counting: frozenset[int] = frozenset()
     #: by number, what stores that would race store, where that is looked at
     named: dict[int, tuple[Operand, ...]] = field(default_factory=dict)
     #: by number, what those instructions make registers of that it comes from

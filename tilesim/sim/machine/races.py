@@ -41,7 +41,6 @@ from tilesim.sim.machine.race_text import (
     side_of,
     without_proxy_fence,
 )
-from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import (
     accepted_unfenced,
@@ -53,6 +52,7 @@ from tilesim.sim.machine.strength import (
 )
 from tilesim.sim.machine.unknown import first_of
 from tilesim.sim.machine.unwritten import Unwritten
+from tilesim.sim.machine.word_order import WordOrder
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.agent import Agent
@@ -99,12 +99,11 @@ class RaceDetector:
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
         self.maps = MapProxy(machine)
-        #: tensors with a word that several lanes of a strong write took turns at
-        self.crowded: set[str] = set()
+        self.words = WordOrder(machine)
         self.unwritten = Unwritten(machine)
         self._losing = machine.plan.losing
         self._raced: set[Footprint] = set()
-        self._lanes = LaneExchange(machine, self._raced)
+        self._lanes = LaneExchange(machine, self.words, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
         self._after: dict[FootprintTable, tuple[dict[tuple[bool, bool], int], int]] = {}
         #: those of them that are worth it
@@ -469,22 +468,9 @@ class RaceDetector:
         if self._lanes.check_waited(memory, footprint, access, other, record):
             return False
         if morally_strong(access, record) and footprint.same_elements(other):
-            if footprint.tensor in machine.plan.counters:
-                return False  # the conditions on counters say whether their order matters
             if access.perhaps is not None and record.perhaps is not None:
                 return False  # nobody knows what they leave, or find, in whichever order
-            same = alike(access.op, record.op)
-            if same and footprint.tensor not in machine.plan.flow.steering:
-                machine.outcome.rounds |= not exact(access.op)
-            elif not (same and exact(access.op)):
-                # exploration branches on the order of scalar accesses only
-                explorable = same or not (access.asynchronous or record.asynchronous)
-                explorable = explorable and self.crowded.isdisjoint(
-                    (footprint.tensor, other.tensor)
-                )
-                machine.nondeterministic(
-                    "unordered strong accesses to one location", access.op, explorable=explorable
-                )
+            self.words.note(memory, footprint, access, other, record)
             return False
         perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine

@@ -49,11 +49,13 @@ def morally_strong(access: Access, record: Access) -> bool:
 
 
 def observe(
-    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False
-) -> None:
+    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False,
+    settles: bool = False,
+) -> None:  # fmt: skip
     """A strong read of what is ``released`` at an address: an acquire learns of it.
 
-    ``near``: the address lies in shared memory.
+    ``near``: the address lies in shared memory. ``settles``: each lane that reads has waited for
+    all of that in every schedule, so of what its own lanes released, each of them knows.
 
     Whatever the scopes, the read comes after the write in time; data is ordered only where the
     two are morally strong.
@@ -64,7 +66,9 @@ def observe(
         join(warp.clock[:size], clock[:size])
         if not mutual(scope, warp.cta, sent, cta):
             continue
-        if acquires:
+        if acquires and settles:
+            warp.learns(clock)
+        elif acquires:
             join(warp.clock, clock)
         else:
             warp.fences.saw(cta, clock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -81,11 +81,26 @@ class InFlight:
     component: None = None
 
 
+class ByLanes(Protocol):
+    """Keeps account of which lanes of a warp have made events."""
+
+    def acts(self, warp: Any) -> None:
+        """The active lanes of ``warp`` do what others can see."""
+        ...
+
+
+#: what waits for all lanes of a warp, or for others: only what comes after it can be seen
+_NO_EFFECT = frozenset({"join", "leave", "block"})
+
+
 class Trace:
-    """The steps of one run."""
+    """The steps of one run. ``lanes`` is told which lanes act, where schedules are explored."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self.lanes: ByLanes | None = None
+        #: what happens is the effect of an asynchronous operation, and not of lanes
+        self._effect_lands = False
 
     def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
         """The next move."""
@@ -103,6 +118,8 @@ class Trace:
         loose: bool = False,
     ) -> None:
         """Adds an event to the current move."""
+        if self.lanes is not None and not self._effect_lands and kind not in _NO_EFFECT:
+            self.lanes.acts(warp)
         self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
 
     def strong(self, access: Strong) -> None:
@@ -112,13 +129,17 @@ class Trace:
 
     def spawn(self, operation: InFlight) -> None:
         """The current move started an asynchronous operation."""
+        if self.lanes is not None and not self._effect_lands:
+            self.lanes.acts(operation.warp)
         self.steps[-1].spawned.append(operation.key)
 
     def lands(self, operation: InFlight) -> None:
         """An asynchronous operation is about to take effect."""
+        self._effect_lands = True
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
+        self._effect_lands = False
 
     def again(self, finding: Finding) -> None:
         """What has been found has been found before, of other warps or bytes, at the same lines."""
