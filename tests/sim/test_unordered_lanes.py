@@ -123,6 +123,26 @@ def test_all_lanes_are_in(where: str, strict: Strict) -> None:
     assert check(some_are_in.build(goal=32, where=where), strict=strict).verdict == "proved"
 
 
+@kernel(warps=2)
+def asks_again(k: Builder, *, rounds: int = 2) -> None:
+    """The reader waits for 16 lanes, then for all, unless it has seen as many before."""
+    words, count = k.shared("words", s32, (32,)), k.tensor("count", s32, (1,))
+    seen, value = k.var("seen", 0), k.var("value", 0)
+    with k.role("writer", 0):
+        k.mem.store(words[k.lane_id], 1)
+        k.mem.atomic(count[0], "add", 1, sem="release", scope="gpu")
+    with k.role("reader", 1):
+        with k.loop(rounds) as turn, k.while_(seen < 16 * (turn + 1)):
+            k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+        k.mem.load(value, words[k.lane_id])
+
+
+def test_what_is_seen_of_some_lanes_is_as_little_as_can_be(strict: Strict) -> None:
+    assert check(asks_again.build(), strict=strict).verdict == "proved"
+    race = found(check(asks_again.build(rounds=1), strict=strict), "race")
+    assert ("reader", at(asks_again, "k.mem.load(value, words")) in sites(race)
+
+
 @kernel(warps=1)
 def meets_by_counting(k: Builder, *, goal: int = 32) -> None:
     """Lanes that wait until all have released what they wrote have met."""

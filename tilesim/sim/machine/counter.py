@@ -303,7 +303,8 @@ class Counter:
         if not self.holds:
             return None
         self._note_wait(warp, stop)
-        self.seen = life.sums[place] % self._size
+        # of lanes that add one by one, as few as are needed
+        self.seen = (goal if some else life.sums[place]) % self._size
         return self._learned(warp, place, past, some=some)
 
     def _note_wait(self, warp: Agent, stop: int) -> None:
