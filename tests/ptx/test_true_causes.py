@@ -60,7 +60,7 @@ RING = r"""extern "C" __global__ void __launch_bounds__(160) f(const float *x, f
   if (t >= 128) {
     if (t == 128) {
       int g = 0;
-      for (int tile = 0; tile < 3; ++tile) {
+      for (int tile = 0; tile < n; ++tile) {
         (void)0;  // producer
         #pragma unroll 4
         for (int i = 0; i < n; ++i, ++g) {
@@ -72,7 +72,7 @@ RING = r"""extern "C" __global__ void __launch_bounds__(160) f(const float *x, f
     }
   } else {
     int g = 0;
-    for (int tile = 0; tile < 3; ++tile) {
+    for (int tile = 0; tile < n; ++tile) {
       float sum = 0;
       (void)0;  // consumer
       #pragma unroll 4
@@ -203,6 +203,9 @@ def test_a_counter_that_is_reset_per_tile(role: str, barriers: str) -> None:
     assert finding.rule == "deadlock"
     assert "never executed" not in finding.cause
     assert finding.diagnosis == "parity_of_a_wait"
+    reset = next(n for n, text in enumerate(wrong.splitlines()) if text.strip() == "g = 0;")
+    loop = max(n for n, text in enumerate(wrong.splitlines()[:reset], 1) if "tile < n" in text)
+    assert f"its parity starts over in each turn of the loop at k.cu:{loop}" in finding.cause
     mine = "wait(&empty" if role == "producer" else "wait(&full"
     assert named(wrong, finding)[0].startswith(mine)
     for note in finding.notes:  # nobody would arrive on a barrier by what names another one
@@ -263,8 +266,10 @@ def test_a_commit_behind_the_barrier_is_a_commit() -> None:
     finding = finding_of(wrong, verdict(wrong, 1, 128))
     assert "not committed" not in finding.cause
     assert finding.cause == (
-        "f (warp 0) waits for cp.async.bulk.store, and nothing makes f (warp 3) wait for that"
+        "this barrier.sync hands on what cp.async.bulk.store still uses: f (warp 0) waits for that "
+        "only afterwards"
     )
+    assert named(wrong, finding)[0] == "__syncthreads();"
     assert "commit(), drain();" in named(wrong, finding)[1]
 
 
@@ -326,3 +331,12 @@ def test_a_helper_and_its_call_are_both_named(linkage: str) -> None:
     assert "k.cu:2 (called at k.cu:6)" in findings_text(report.findings)
     (place,) = (p for p in finding_json(finding, None)["locations"] if p["line"] == 6)
     assert place["behind"]["line"] == 2
+
+
+@needs.compiler
+def test_a_parity_that_does_not_start_over_is_not_said_to() -> None:
+    """The wrong parity is that of a counter which goes on through all tiles."""
+    source = RING.replace("BARRIERS", APART)
+    wrong = source.replace("wait(&full[g % 2], (g / 2) & 1);", "wait(&full[g % 2], g & 1);")
+    finding = finding_of(wrong, verdict(wrong))
+    assert "starts over" not in finding.cause

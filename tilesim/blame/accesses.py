@@ -340,7 +340,10 @@ def completed_before(case: Case) -> Cause | None:
             if any(isinstance(e, fx.Arrives) and e.bytes is None for e in op.effects())
         }  # fmt: skip
         if mine and max(mine) < first.op.number and link.wait.phase >= 0:
-            arrival = next(iter(history.credits(link.on, first.warp)), None)
+            made = [c for c in history.credits(link.on, first.warp) if c.phase == link.wait.phase]
+            if any(c.issued > first.at for c in made):
+                continue  # it has arrived after its access, in an earlier place of the code
+            arrival = next(iter(made), None)
             sides = [] if arrival is None else [case.of(arrival, "arrives before it has written")]
             return Cause(
                 f"{link.on.label} is completed before {first.warp} has written what is read",

@@ -53,7 +53,7 @@ def never_handed_on(case: Case) -> Cause | None:
             continue
         if not ops:
             continue  # another warp speaks for it
-        where = branch_past(history.machine.loaded.mir, ops[0])
+        where = history.condition_past(warp, ops[0])
         sides = [case.who(warp, ops[0], f"is not executed by {warp}")]
         if where is not None:
             sides.append(case.who(warp, where, f"keeps {warp} from arriving"))
@@ -514,6 +514,9 @@ def gap(case: Case) -> Cause | None:
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number < later.op.number and behind:
         sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
+    elif before.op.number < later.op.number and later.op.loc.behind is not None:
+        # compilers move instructions: what is the last thing before may be far from the gap
+        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a wait"))
     if before.op.number > later.op.number:
         own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)

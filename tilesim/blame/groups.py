@@ -193,6 +193,10 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     alone = _waited_alone(case, side, group, end)
     if alone is not None:
         return alone
+    hands = next((d for d in history.between(warp, side.at, 1 << 62) if d.at >= end), None)
+    if group == "cp.async" and release is None and hands is not None:
+        # what is missing stands before it: the copy may be far up, before a loop
+        return Cause(what, (case.who(warp, hands, "hands on what it uses"), own, commit))
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
 
 
@@ -271,6 +275,23 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
     other = case.sides[0]
     if meet(case, side.warp, waited.at, other.warp, other.at):
         return None
+    if meet(case, side.warp, side.at, other.warp, other.at):
+        joined = (
+            d for d in case.history.between(side.warp, side.at, waited.at)
+            if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())
+        )  # fmt: skip
+        hands = next(joined, None)
+        if hands is not None:
+            return Cause(
+                f"this {hands.op.mnemonic} hands on what {side.op.mnemonic} still uses: "
+                f"{side.warp} waits for that only afterwards",
+                (case.who(side.warp, hands, f"comes before {waited.op.mnemonic}"),
+                 case.who(side.warp, waited, "comes only afterwards"),
+                 case.who(side.warp, side.done or side.op, "is still under way")),
+                f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or a barrier of "
+                f"threads behind this {waited.op.mnemonic}",
+                "spoken_for",
+            )  # fmt: skip
     return Cause(
         f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
         (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),

@@ -107,8 +107,8 @@ class History(Watcher):
         self._now: Done | None = None
         self._turns: Turns
         self.now = 0
-        #: the instructions to which warps have come
-        self._reached: set[tuple[Agent, int]] = set()
+        #: how often warps have come to instructions
+        self._reached: dict[tuple[Agent, int], int] = defaultdict(int)
         #: by instruction that somebody still comes to: what it acts on
         self._ahead: dict[int, set[object]] = {}
         self._done: dict[tuple[Agent, int], list[Done]] = defaultdict(list)
@@ -148,7 +148,7 @@ class History(Watcher):
         reached = self._reached
 
         def reaching(w: Warp) -> bool | None:
-            reached.add((w.origin, number))
+            reached[w.origin, number] += 1
             if count is not None:
                 count(w)
             return step(w)
@@ -160,7 +160,7 @@ class History(Watcher):
 
         def run(w: Warp) -> bool | None:
             self.now = now = self.now + 1
-            self._reached.add((w.origin, op.number))
+            self._reached[w.origin, op.number] += 1
             tick = w.clock.item(w.component)
             if count is not None:
                 count(w)
@@ -470,6 +470,10 @@ class History(Watcher):
     def reached(self, warp: Agent, number: int) -> bool:
         """Whether a warp has come to an instruction, control flow included."""
         return (warp, number) in self._reached
+
+    def times(self, warp: Agent, number: int) -> int:
+        """How often a warp has come to an instruction; a wait counts each time it is looked at."""
+        return self._reached.get((warp, number), 0)
 
     def condition_past(self, warp: Agent, op: Op) -> Loc | None:
         """Where the condition is written that has led a warp past an instruction: of those around

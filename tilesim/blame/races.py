@@ -14,11 +14,13 @@ from typing import NamedTuple
 from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Touch
-from tilesim.blame.places import loop_range
+from tilesim.blame.places import loop_range, only_polls
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers
+from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -171,10 +173,21 @@ def stale_wait(case: Case) -> Cause | None:
             before = last.get(key)
             if before is not None and before.phase == wait.phase and _worked(case, before, wait):
                 seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
+                anew = starts_over(case, warp, wait.op)
                 steps = [
                     case.who(warp, loc, "steps the slot, and nothing the parity")
                     for loc in _steps_slot_only(case, wait)
                 ]
+                if anew is not None and not steps:
+                    again = case.of(wait, f"passes {wait.on.label} again on the phase it has seen")
+                    return Cause(
+                        f"this wait passes a second time on {wait.on.label} with {seen} completed: "
+                        "its parity does not follow the uses of the barrier, it starts over in "
+                        f"each turn of the loop at {anew.short}",
+                        (again, case.who(warp, anew, "lets the parity start over")),
+                        f"let what the parity of {wait.on.label} follows go on counting through "
+                        f"the loop at {anew.short}, instead of starting over in each turn",
+                    )
                 return Cause(
                     f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
                     "parity does not follow the uses of the barrier",
@@ -186,6 +199,62 @@ def stale_wait(case: Case) -> Cause | None:
                 )
             last[key] = wait
     return None
+
+
+def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
+    """Where a loop ends in each turn of which the parity of a wait starts over: none of the
+    registers that it is made of is carried from one turn to the next; only if the warp has made
+    several turns, in which it waits for several phases.
+    """
+    mir, effect = case.history.machine.loaded.mir, waits(op)
+    if effect is None or not isinstance(effect.phase, Expr):
+        return None
+    for first, last in _loops_around(mir, op):
+        turns = case.history.times(warp, last)
+        if turns == 0 or case.history.times(warp, op.number) <= turns:
+            continue
+        if not _carried(case, warp, effect.phase, first, last):
+            return mir.code[last].loc
+    return None
+
+
+def _loops_around(mir: Mir, op: Op) -> list[tuple[int, int]]:
+    """The loops around an instruction, by their first and last one, the innermost first."""
+    return sorted(
+        (
+            (what.target, number) for number, instruction in enumerate(mir.code)
+            if isinstance(what := instruction.what, Branch) and what.target <= op.number <= number
+            and not (what.polls and only_polls(mir, what.target, number))
+        ), key=lambda loop: loop[1] - loop[0],
+    )  # fmt: skip
+
+
+def _carried(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:
+    """Whether a value may depend on what an earlier turn of a loop has left in a register.
+
+    A register is not carried that the loop sets in every turn, before anything there uses it.
+    """
+    mir, turns = case.history.machine.loaded.mir, case.history.times(warp, last)
+    said = mentions(mir)
+    todo, seen = [p.name for p in walk(expr) if isinstance(p, Var)], set[str]()
+    while todo:
+        name = todo.pop()
+        inside = [n for n in mir.setters.get(name, ()) if first <= n <= last]
+        if name in seen or not inside:
+            continue  # what nothing in the loop sets is the same in all turns
+        seen.add(name)
+        begin = inside[0]
+        if any(name in said[n].used or name in said[n].tested for n in range(first, begin + 1)):
+            return True
+        if mir.code[begin].guard is not None or case.history.times(warp, begin) < turns:
+            return True
+        for number in inside:
+            for effect in mir.effects[number]:
+                if isinstance(effect, fx.Defines) and effect.var.name == name:
+                    if not isinstance(effect.value, Expr):
+                        return True
+                    todo += [p.name for p in walk(effect.value) if isinstance(p, Var)]
+    return False
 
 
 def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:

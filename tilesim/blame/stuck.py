@@ -8,6 +8,7 @@ from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, diagnosis, waits
 from tilesim.blame.history import Done, Stuck, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
+from tilesim.blame.races import starts_over
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Var, walk
@@ -53,6 +54,16 @@ def parity_of_a_wait(case: Case) -> Cause | None:
             if not steps and not seen:
                 steps = _steps_of_parity(case, stuck)
             sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
+            anew = None if sides else starts_over(case, stuck.warp, op)
+            if anew is not None:
+                return Cause(
+                    f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited "
+                    f"for phase {want}: its parity starts over in each turn of the loop at "
+                    f"{anew.short}",
+                    (own, case.who(stuck.warp, anew, "lets the parity start over")),
+                    f"let what the parity of {on.label} follows go on counting through the loop at "
+                    f"{anew.short}, instead of starting over in each turn",
+                )
             return Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "
                 f"phase {want}",
@@ -94,9 +105,11 @@ def parity_of_a_wait(case: Case) -> Cause | None:
             once = f", or let {warp} arrive once before its loop" if loop is not None else ""
             if loop is not None:
                 sides.append(case.who(warp, loop, "has made no arrival before this loop"))
+            filled = _has_filled(case, stuck)
+            what = "what goes with it" if filled else "anything"
             return Cause(
                 f"{stuck.warp} waits for the first arrival on {_name(stuck.on)} before it has "
-                "filled anything: who fills starts with parity 1",
+                f"filled {what}: who fills starts with parity 1",
                 tuple(sides),
                 f"start with parity 1 on {_name(stuck.on)}: the phase before the first is over"
                 + once,
@@ -181,6 +194,14 @@ def _steps_of_parity(case: Case, stuck: Stuck) -> list[Loc]:
     names = {p.name for p in walk(wait.phase) if isinstance(p, Var)}
     steps = [n for name in names for n in _steps(mir, name, loop)]
     return [mir.code[n].loc for n in steps[:1] if not mir.code[n].counts]
+
+
+def _has_filled(case: Case, stuck: Stuck) -> bool:
+    """Whether a warp has issued a copy or a product."""
+    return any(
+        isinstance(e, fx.Completes | fx.Issues) or (isinstance(e, fx.UsesTmem) and e.write)
+        for done in case.history.between(stuck.warp, 0, 1 << 62) for e in done.op.effects()
+    )  # fmt: skip
 
 
 def _copies(case: Case, stuck: Stuck) -> bool:
