@@ -1,9 +1,9 @@
 """``python -m benchmarks.finder_mutants``: whether wrong programs expose mutants of tilesim.
 
 ``collect FOLDER [PYTEST ARGUMENTS]`` runs tests and keeps each program that they check;
-``run FOLDER`` draws mutants of the code on which proofs rest, and checks under each the programs
-that execute its line: the wrong ones, and if none of them exposes it, the right ones. The latest
-figures are in benchmarks/finder_mutants/README.md.
+``draw FOLDER`` adds programs that are drawn; ``run FOLDER`` draws mutants of the code on which
+proofs rest, and checks under each the programs that execute its line: the wrong ones, and if none
+of them exposes it, the right ones. Figures are in benchmarks/finder_mutants/README.md.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from dataclasses import asdict
 from datetime import date
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import click
 
-from benchmarks.finder_mutants.corpus import SUFFIX
+from benchmarks.finder_mutants.corpus import FOLDER, SUFFIX
 from benchmarks.finder_mutants.judge import Executed, Outcome, execute, judge
 from benchmarks.finder_mutants.mutate import Mutant, drawn, mutants
 
@@ -74,11 +75,29 @@ def main() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def collect(folder: Path, arguments: tuple[str, ...]) -> None:
     """Keeps in FOLDER what the tests check that pytest runs with ARGUMENTS."""
-    environment = os.environ | {"FINDER_CORPUS": str(folder.resolve())}
+    environment = os.environ | {FOLDER: str(folder.resolve())}
     plugin = ("-p", "benchmarks.finder_mutants.collect")
     command = (sys.executable, "-m", "pytest", "-q", *plugin, *arguments)
     subprocess.run(command, env=environment, check=False)
     print(f"{len(list(folder.glob(f'*{SUFFIX}')))} checks in {folder}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--cases", default=2000, show_default=True, help="Programs to draw.")
+@click.option("--seed", default=0, show_default=True, help="Number of the first one.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
+def draw(folder: Path, cases: int, seed: int, jobs: int) -> None:
+    """Keeps in FOLDER programs that are drawn."""
+    os.environ[FOLDER] = str(folder.resolve())
+    with ProcessPoolExecutor(jobs) as pool:
+        list(pool.map(_draw, range(seed, seed + cases), chunksize=4))
+    print(f"{len(list(folder.glob(f'*{SUFFIX}')))} checks in {folder}")
+
+
+def _draw(number: int) -> None:
+    """In a process of its own: what is drawn imports the checker."""
+    import_module("benchmarks.finder_mutants.draw").draw(number)
 
 
 @main.command()

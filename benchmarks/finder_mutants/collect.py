@@ -6,7 +6,6 @@ that ``FINDER_CORPUS`` names: a file for each different check, named by its dige
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 from collections.abc import Mapping
@@ -16,15 +15,14 @@ from typing import Any
 import tilesim.checker
 import tilesim.ptx.program
 import tilesim.ptx.reader
-from benchmarks.finder_mutants.corpus import SUFFIX, Check, PtxSource
+from benchmarks.finder_mutants.corpus import FOLDER, Check, PtxSource, said, write
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.syntax import Function, Module
 from tilesim.verdict import Report
 
-FOLDER = "FINDER_CORPUS"
 #: a check that takes more warp instructions than this is too slow to be made under each mutant
-MAX_INSTRUCTIONS = 20_000
+MAX_INSTRUCTIONS = 50_000
 #: arguments of `check` that change no verdict
 INDIFFERENT = ("progress", "suggest", "jobs")
 
@@ -75,16 +73,10 @@ class Collector:
         if (known := self._sources.get(id(program))) is not None:
             _, program = known
         wanted = {name: v for name, v in arguments.items() if name not in INDIFFERENT}
-        rules = tuple(sorted({finding.rule for finding in report.findings}))
         try:
-            data = pickle.dumps(Check(program, wanted, report.verdict, rules))
+            write(Check(program, wanted, *said(report)), self._folder)
         except (pickle.PicklingError, AttributeError, TypeError, RecursionError):
-            return  # a function inside of a test: no other process can call it
-        target = self._folder / f"{hashlib.sha256(data).hexdigest()[:24]}{SUFFIX}"
-        if not target.exists():
-            scratch = target.with_suffix(f".{os.getpid()}")
-            scratch.write_bytes(data)
-            scratch.rename(target)
+            return  # it holds what cannot be kept: an open file, a module's attribute that is gone
 
 
 _collector: Collector | None = None

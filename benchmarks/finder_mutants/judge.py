@@ -12,7 +12,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from benchmarks.finder_mutants.corpus import SUFFIX, read
+from benchmarks.finder_mutants.corpus import SUFFIX, is_wrong, read
 from benchmarks.finder_mutants.mutate import Finder, Mutant, file_of
 
 #: seconds of a processor that a program may take under a mutant, beside thirty times its own
@@ -148,7 +148,11 @@ def judge(
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         if verdict != check.verdict:
-            kind = "false proof" if wrong and verdict in CLAIMS else "other verdict"
+            kind = (
+                "false proof"
+                if wrong and not is_wrong(verdict) and verdict.startswith(CLAIMS)
+                else "other verdict"
+            )
             return outcome(kind, tried, program.name, verdict)
         if rules != check.rules:
             return outcome("other rule", tried, program.name, ", ".join(rules))
