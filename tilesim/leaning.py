@@ -50,6 +50,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "cluster-size": "the device launches clusters of more CTAs than are portable",
     "device-size": "the GPU holds all CTAs of a cooperative launch at once",
     "dependents": "grids that start before this one has completed read nothing that it writes",
+    "aliases": "memory with two addresses, one of multimem, has fence.proxy.alias between accesses",
     "launch-control": "what launch control grants",
 }
 #: denies all of them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import INIT, WAIT, lines, report
+from tests.ptx.test_check import FIRST, INIT, WAIT, lines, report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Pointer
 
@@ -100,3 +100,21 @@ def test_the_launch_says_that_a_multicast_address_is_one_of_a_buffer() -> None:
     two = (Pointer("m", 4096), Pointer("a", 4096))
     apart = report(body.replace("BARRIER", ""), params=params, values=two, warps=2)
     assert apart.verdict == "proved"
+
+
+MULTIMEM = "multimem.red.relaxed.sys.global.add.u32 [%rd4], 1;\n"
+
+
+def test_memory_with_two_addresses_is_an_assumption() -> None:
+    report = run(MULTIMEM + "st.global.u32 [%rd4+4], 7;\n")
+    (found,) = (one for one in report.leanings if one.name == "aliases")
+    assert (report.verdict, found.kind) == ("proved", "assumption")
+    assert [loc.line - FIRST for loc in found.locs] == [2, 3]
+    assert found.text in report.covers
+
+
+@pytest.mark.parametrize("body", [MULTIMEM, "st.global.u32 [%rd4+4], 7;\n"])
+def test_one_kind_of_address_is_none(body: str) -> None:
+    report = run(body)
+    assert report.verdict == "proved"
+    assert all(one.name != "aliases" for one in report.leanings)

@@ -17,6 +17,7 @@ from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
 from tilesim.parallel import NotData
 from tilesim.search import extent, leaving
+from tilesim.search.aliases import aliases
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.dependents import early_dependents
 from tilesim.search.electing import FirstLane, first_lane
@@ -409,7 +410,8 @@ class Checking:
         if certain:
             order = program_order(extent.begin(self.simulation.code.mir))
             covers += f"; assumes that {order.text}"
-            around = device_size(self.simulation), early_dependents(self.simulation.code.graph)
+            code = self.simulation.code
+            around = device_size(self.simulation), early_dependents(code.graph), aliases(code.mir)
             taken += tuple(one for one in around if one is not None)
             leanings = (order, *filter(None, self._whatever.values()), *taken)
             leanings += self._practice(verdict)
