@@ -11,9 +11,13 @@ from typing import Literal
 
 import pytest
 
+from tests.sim.weak_campaign import compare
+from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import (
     Fence,
     Shape,
+    Swap,
+    Thread,
     chain,
     coherent_reads,
     exchanges,
@@ -29,6 +33,17 @@ from tilesim import Builder, Program, s32
 from tilesim.checker import check
 from tilesim.ir.program import Strict
 
+_PAIRS = (("x", "y"), ("y", "x"))
+
+
+def swaps(sem: Literal["relaxed", "acq_rel"], *, adds: bool = False, grid: bool = False) -> Shape:
+    """Two threads exchange both words, in opposite order: each may find what the other leaves."""
+    pairs = [
+        (Swap("r", mine, 1, sem, adds), Swap("s", other, 1, sem, adds)) for mine, other in _PAIRS
+    ]
+    return Shape(tuple(Thread(pair, (("r", 1),)) for pair in pairs), grid)
+
+
 SC, AR = Fence("sc"), Fence("acq_rel")
 
 #: what one fence, or one order, more makes right
@@ -39,6 +54,7 @@ RIGHT = {
     "IRIW sc": independent_reads(SC),
     "LB acquire, release": load_buffering(acquires=True, releases=True),
     "LB acq_rel": load_buffering(AR),
+    "LB by exchanges, acq_rel": swaps("acq_rel"),
     "MP release, acquire": message(releases=True, acquires=True),
     "MP acq_rel": message(releases=False, acquires=False, fence=AR),
     "CoRR": coherent_reads(),
@@ -58,6 +74,7 @@ WEAK = {
     "IRIW release, acquire": independent_reads(strong=True),
     "IRIW acq_rel": independent_reads(AR),
     "LB": load_buffering(),
+    "LB by exchanges": swaps("relaxed"),
     "LB acquire": load_buffering(acquires=True),
     "LB release": load_buffering(releases=True),
     "MP release": message(releases=True, acquires=False),
@@ -83,11 +100,63 @@ def test_what_no_interleaving_shows_is_not_exhausted(name: str, strict: Strict) 
     assert any(reason.startswith("weak memory: ") for reason in report.reasons)
 
 
+@pytest.mark.parametrize("name", [*RIGHT, *WEAK])
+def test_the_axioms_say_the_same(name: str) -> None:
+    """By all candidate executions: those of PTX's memory model, which others have no part in."""
+    shape = RIGHT.get(name) or WEAK[name]
+    assert Reference(shape).wrong() == (name in WEAK)
+
+
+def test_random_shapes_agree_with_the_axioms() -> None:
+    seen, contradictions = compare(range(24))
+    assert not contradictions
+    assert seen["exhausted", False] > 4
+    assert seen["bounded", True] > 4
+
+
 def test_the_reason_names_both_accesses_and_their_lines() -> None:
     *_, reason = check(translate(store_buffering()), schedules=0).reasons
     assert reason.startswith("weak memory: ld at ")
     assert " may find what was there before st at " in reason
     assert reason.count("weak_shapes.py:") == 2
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_tickets_of_two_counters(strict: Strict) -> None:
+    """Relaxed draws in opposite order: each first one may find what the other's second leaves."""
+    right, wrong = swaps("acq_rel", adds=True, grid=True), swaps("relaxed", adds=True, grid=True)
+    assert (Reference(right).wrong(), Reference(wrong).wrong()) == (False, True)
+    assert check(translate(right), strict=strict).verdict == "proved"
+    assert check(translate(wrong), strict=strict, schedules=2).verdict == "bounded"
+
+
+def draw_and_flag(*, releases: bool) -> Program:
+    """A CTA draws and then sets a flag; another one waits for that before it draws: it is last."""
+    k = Builder("draw_and_flag", warps=1)
+    k.launch(grid=2, cooperative=True)
+    counter, flag = k.tensor("counter", s32, (1,)), k.tensor("flag", s32, (1,))
+    data = k.tensor("data", s32, (1,))
+    mine, seen = k.var("mine", 0), k.var("seen", 0)
+    with k.if_(k.cta_x.eq(0)), k.one_thread():
+        k.mem.atomic(counter[0], "add", 1, result=mine, sem="relaxed", scope="gpu")
+        k.mem.store(flag[0], 1, sem="release" if releases else "relaxed", scope="gpu")
+        with k.if_(mine.eq(1)):
+            k.mem.store(data[0], 0)
+    with k.if_(k.cta_x.eq(1)), k.one_thread():
+        with k.while_(seen < 1):
+            k.mem.load(seen, flag[0], sem="acquire" if releases else "relaxed", scope="gpu")
+        k.mem.atomic(counter[0], "add", 1, result=mine, sem="relaxed", scope="gpu")
+        with k.if_(mine.eq(0)):
+            k.mem.store(data[0], 1)
+    return k.finish()
+
+
+def test_a_relaxed_flag_does_not_order_draws() -> None:
+    """The first CTA's store need not come after its draw, which may find the second one's."""
+    assert check(draw_and_flag(releases=True)).verdict == "proved"
+    report = check(draw_and_flag(releases=False), schedules=2)
+    assert report.verdict == "bounded"
+    assert "whether a relaxed draw from counter finds a later one" in report.reasons[0]
 
 
 def two_barriers(form: Literal["SB", "IRIW"], fence: str) -> Program:

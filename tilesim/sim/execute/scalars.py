@@ -413,6 +413,9 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         before = w.clock.copy()
         amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
         if first is None:
+            if tickets.led_to(w, place):
+                what = f"whether a relaxed draw from {memory.label} finds a later one"
+                w.machine.nondeterministic(what, op)
             observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.unwritten.note(memory, footprint, access)

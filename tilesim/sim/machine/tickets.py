@@ -33,6 +33,9 @@ class Tickets:
         self._last: Counter[Word] = Counter()
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
+        #: by word, who has drawn, at which position; and up to which of them a warp has come after
+        self._draws: dict[Word, list[tuple[Agent, int, int, int]]] = {}
+        self._seen: dict[tuple[Word, int], int] = {}
 
     def holds_up(self, warp: Agent, word: Word) -> bool:
         """Whether ``warp`` has to wait before it draws from ``word``."""
@@ -72,6 +75,26 @@ class Tickets:
             self._last[word] -= 1
         self.drawn.append(Draw(warp.index, tensor, word, value))
         return value
+
+    def led_to(self, warp: Agent, word: Word) -> bool:
+        """Whether a draw from ``word`` that ``warp`` makes now comes because of an earlier one by
+        another warp, and yet need not come after that one in memory: by PTX the earlier one may
+        then find what it leaves ("load buffering"). A warp that has drawn behind that one before
+        comes after it, as the word is coherent."""
+        before, size = self._draws.setdefault(word, []), warp.machine.components.size
+        for drawer, component, tick, lanes in before[self._seen.get((word, warp.index), 0) :]:
+            known = warp.clock.item(component) >= tick
+            ordered = warp.clock.item(size + component) >= tick
+            if drawer.parts is not None:
+                known = known or drawer.parts.lanes_known(warp.clock, 0, component, tick, lanes)
+                ordered = ordered or drawer.parts.lanes_known(
+                    warp.clock, size, component, tick, lanes
+                )
+            if drawer is not warp and known and not ordered:
+                return True
+        before.append((warp, warp.component, warp.tick, warp.mask))
+        self._seen[word, warp.index] = len(before)
+        return False
 
     def apart(self, one: Agent, other: Agent) -> bool:
         """Whether the two are told what they cannot both be told."""

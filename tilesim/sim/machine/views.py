@@ -176,13 +176,13 @@ class Views:
     def access(self, w: Thread, place: Hashable, *, reads: bool, writes: bool) -> None:
         """Lanes of ``w`` are about to access a word strongly; an RMW reads and writes."""
         word, here = self._words.setdefault(place, _Word()), self._point(w)
-        first = self._known(word, w)
+        first = known = self._known(word, w)
         if writes:
             # a read-modify-write follows at once what it reads: nothing comes in between
             while first < len(word.writes) and word.writes[first].chained:
                 first += 1
         unseen = tuple(write.at.move for write in word.writes[first:])
-        loose = self._loose(word, w, w.clock, first) if writes else ()
+        loose = self._loose(word, w, w.clock, known) if writes else ()
         self._note(Strong(place, reads, writes, unseen, loose))
         if writes:
             word.writes.append(_Write(here, chained=reads))
