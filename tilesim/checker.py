@@ -119,7 +119,8 @@ def check(
         return report
     witness = Witness.from_dict(report.witness or {})
     again = None if witness.altered else partial(repeat, witness=witness, inputs=checked)
-    found = repair(program, report.findings, prove, wanted, strict, checked, again)
+    cost = report.stats.instructions
+    found = repair(program, report.findings, prove, wanted, strict, checked, again, cost)
     return replace(report, repairs=found)
 
 

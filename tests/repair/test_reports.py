@@ -136,10 +136,10 @@ def diffed(*options: str) -> tuple[str, str]:
 
 def test_a_diff_is_all_that_is_written_and_mends_the_file(file: str) -> None:
     diff, said = diffed(file)
-    assert diff.splitlines()[:2] == ["--- pair.py", "+++ pair.py"]
+    assert diff.splitlines()[:2] == ["--- a/pair.py", "+++ b/pair.py"]
     assert [line for line in diff.splitlines()[2:] if line[0] in "+-"] == [f"-{LINE}", f"+{FIXED}"]
     assert "pair.py::pair: count 1 instead of 2 in mbarrier.init (proved)\n" in said
-    subprocess.run(["patch", "-p0"], input=diff, text=True, check=True, capture_output=True)
+    subprocess.run(["patch", "-p1"], input=diff, text=True, check=True, capture_output=True)
     result = CliRunner().invoke(main, ["check", "--diff", file])
     assert (result.exit_code, result.stdout) == (0, "")
     assert "proved" in result.stderr
@@ -152,7 +152,7 @@ def test_kernels_of_one_file_are_mended_by_one_diff(file: str) -> None:
     assert diff == ""
     assert said.count("(proved)\n") == 2
     text = Path("fix.diff").read_text()
-    assert text.count("--- pair.py\n") == 1
+    assert text.count("--- a/pair.py\n") == 1
     assert text.count(f"\n+{FIXED}\n") == 2
 
 

@@ -105,7 +105,7 @@ def _file_option(name: str, text: str) -> Decorator:
 @suggest_option
 @click.option(
     "--diff", is_flag=True,
-    help="Write the repairs as a unified diff, for `patch -p0`, and nothing else to stdout; they "
+    help="Write the repairs as a unified diff, for `patch -p1`, and nothing else to stdout; they "
     "are looked for as with --suggest.",
 )  # fmt: skip
 @skip_option

@@ -9,11 +9,13 @@ from typing import Any
 from tilesim.ir.edits import Instead, edited
 from tilesim.ir.expr import Var
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Control, Mir
+from tilesim.ir.mir import Control, Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt
+from tilesim.ir.renumber import renumbered
 from tilesim.repair.facts import Facts, Place
 from tilesim.repair.focus import Focus
+from tilesim.repair.source import Patch
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,17 @@ class Edit:
     lines: tuple[Loc, ...]
     #: registers that are new
     variables: tuple[Var, ...] = ()
+    #: of a program that was compiled from a source at hand: the lines of that which change
+    patches: tuple[Patch, ...] = ()
+    #: of machine code, what stands where with its guards; ``instead`` has the same without
+    code: Mapping[int, tuple[Instruction, ...]] | None = None
 
     def of(self, program: Program | Mir) -> Program | Mir:
         """The program with the change."""
         if self.variables and isinstance(program, Program):
             program = replace(program, variables=(*program.variables, *self.variables))
+        if self.code is not None and isinstance(program, Mir):
+            return renumbered(program, self.code)
         return edited(program, self.instead)
 
     @property

@@ -21,7 +21,9 @@ from tilesim.ir.text.statement import statement_lines, statement_text
 from tilesim.repair.edit import Edit
 from tilesim.repair.ptx import Lines
 from tilesim.repair.search import CERTAIN, Found, Search, Trial
+from tilesim.repair.seen import Seen
 from tilesim.repair.source import Patch, counters_of, patched
+from tilesim.repair.sunk import sunk
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
@@ -34,6 +36,11 @@ DEFAULT_TIME = timedelta(seconds=10)
 _CLUSTERS = 2
 #: seconds that a check begun in time has at least
 _LEAST = 0.05
+#: the part of the time that one edit has: of others, too, is asked
+_PART = 4
+#: scheduling points of a run of one edit, and how often the instructions of the program's own run
+#: more, unless that does not end by itself: edits that need more are tried again behind the others
+_POINTS, _TIMES = 6_000, 2
 #: seconds more, for texts that are read again
 _AGAIN = 5.0
 #: checks a program (or what was compiled of one), on as many schedules as the user wants or on none
@@ -158,13 +165,19 @@ def suggest(
     strict: Strict,
     inputs: Arrays,
     again: Callable[[Simulation], Run] | None = None,
+    cost: int = 0,
 ) -> Repairs:
     """Repairs of a program with these findings (or diagnostics), the first one the headline.
 
     ``inputs`` are those of its control flow, which fit its tensors. ``again`` runs the schedule in
-    which this one fails, if that is a special one.
+    which this one fails, if that is a special one; ``cost`` is how many warp instructions its run
+    took.
     """
+    findings = tuple(findings)
     until = monotonic() + wanted.time.total_seconds()
+    part = wanted.time.total_seconds() / _PART
+    stuck = any(finding.rule == "deadlock" for finding in findings)
+    points = _POINTS + (0 if stuck else _TIMES * cost)
     again_until = until + _AGAIN if wanted.read is not None else until
 
     def tried(edited: Program | Mir, thorough: bool) -> Trial:
@@ -175,12 +188,16 @@ def suggest(
         if not thorough:
             simulation.stop_at(end)
             first = list(range(simulation.groups))[:_CLUSTERS]
-            run = simulation.run(inputs, lambda cluster: None, first)
+            with simulation.shortly(points):
+                run = simulation.run(inputs, lambda cluster: None, first)
+            if not run.findings and any(outcome.cut_off for outcome in run.outcomes):
+                return Trial("bounded", (), run.stats.instructions)
             if not run.findings and again is not None:
                 run = again(simulation)
             if run.findings:
                 return Trial("failed", run.findings, run.stats.instructions)
-        return prove(simulation, thorough, max(_LEAST, end - monotonic()))
+        left = end - monotonic()
+        return prove(simulation, thorough, max(_LEAST, left if thorough else min(left, part)))
 
     def explain(edited: Program | Mir, said: Trial) -> Trial:
         """The findings of the first schedule with their causes, if it is there that it fails."""
@@ -200,9 +217,11 @@ def suggest(
 
         return replace(said, findings=explained(found, repeat, said.instructions))
 
+    program, trial = _as_written(program, Trial("failed", findings), tried, explain)
     work = Work(program, strict, inputs, wanted.numbers, wanted.same)
-    search = Search(tried, work.kept, explain, until, wanted.progress)
-    search.run(program, Trial("failed", tuple(findings)))
+    seen = Seen(program, trial.findings, strict, inputs)
+    search = Search(tried, work.kept, seen.turned, explain, until, wanted.progress)
+    search.run(program, trial)
 
     def right(text: str, one: Found) -> bool:
         """Whether a PTX text is proved and does the work."""
@@ -217,8 +236,24 @@ def suggest(
 
     reads = wanted.read is not None
     found = tuple(_repair(f, _in_text(f, right) if reads else {}) for f in search.found)
+    found = tuple({(r.what, r.changes): r for r in found}.values())
     seconds = wanted.time.total_seconds()
     return Repairs(found, search.tried, seconds, search.ended, search.interrupted)
+
+
+def _as_written(
+    program: Program | Mir, trial: Trial, tried: Callable[[Program | Mir, bool], Trial],
+    explain: Callable[[Program | Mir, Trial], Trial],
+) -> tuple[Program | Mir, Trial]:  # fmt: skip
+    """The program to repair, with what is found in it: that in which reads are where the source
+    has them, if it fails as well."""
+    if not isinstance(program, Mir):
+        return program, trial
+    own = sunk(program, trial.findings)
+    if own is program:
+        return program, trial
+    said = explain(own, tried(own, False))
+    return (own, said) if said.verdict == "failed" else (program, trial)
 
 
 def _in_text(found: Found, right: Callable[[str, Found], bool]) -> dict[int, Patch]:
@@ -227,6 +262,8 @@ def _in_text(found: Found, right: Callable[[str, Found], bool]) -> dict[int, Pat
     files = set()
     for edit, program in zip(found.edits, found.programs, strict=False):
         before = statements(program)
+        if edit.patches or any(before[n].loc.behind is not None for n in edit.numbers):
+            return {}  # it was compiled: the text is not the user's
         for number in edit.numbers:
             place = before[number].loc.innermost
             files.add(place.file)
@@ -247,14 +284,25 @@ def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
         for edit, before, after in zip(
             found.edits, found.programs, found.programs[1:], strict=False
         )
-        for change in _changes(edit, before, after)
+        for change in dict.fromkeys(_changes(edit, before, after))
     )
     verdict: Verdict = "proved" if found.verdict == "proved" else "exhausted"
-    return Repair("; ".join(e.what for e in found.edits), verdict, changes, found.programs[-1])
+    what = "; ".join([*(e.what for e in found.edits), *filter(None, [found.turned])])
+    return Repair(what, verdict, changes, found.programs[-1])
 
 
 def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Iterable[Change]:
-    """What an edit changes, instructions of one line and of equal text once."""
+    """What an edit changes, instructions of one line and of equal text once; of compiled programs
+    the lines of the source, which are named if it cannot be said what becomes of them."""
+    if edit.patches:
+        for patch in edit.patches:
+            yield Change(Loc(patch.file, patch.first), patch.old, patch.new, patch)
+        return
+    if isinstance(program, Mir) and any(program.code[n].loc.behind for n in edit.numbers):
+        places = dict.fromkeys(Loc(at.file, at.line) for n in edit.numbers
+                               if (at := program.code[n].loc).line)  # fmt: skip
+        yield from (Change(place, (), ()) for place in places)
+        return
     kernel, after = kernel_of(program), kernel_of(mended)
     before = statements(program)
     counters = counters_of(before)

@@ -19,6 +19,7 @@ from tilesim.repair.edit import Edit
 from tilesim.repair.facts import Facts, names
 from tilesim.repair.focus import Focus
 from tilesim.repair.order import MENDED, candidates
+from tilesim.repair.written import Written
 from tilesim.sim.findings import Finding
 
 #: repairs that are shown
@@ -31,6 +32,8 @@ _ALONE = 60
 _FIRST, _SECOND, _ROW = 16, 60, 4
 
 CERTAIN = ("proved", "exhausted")
+#: edits of registers, which are nothing that the source of a compiled program has
+_OF_REGISTERS = frozenset({"missing step", "step too many", "number"})
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ Explain = Callable[[Program | Mir, Trial], Trial]
 _Failed = tuple[Edit, Program | Mir, Trial]
 #: whether a program that is proved, by edits of some families, does the work of the one to repair
 Keeps = Callable[[Program | Mir, frozenset[str]], bool]
+#: what reads see in a program that they do not in the order of the source
+Turned = Callable[[Program | Mir], str]
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Found:
     #: of all edits, and the distance of the nearest one
     size: int
     distance: int
+    #: what reads see with them that they do not see in the order of the source; empty: nothing
+    turned: str = ""
 
 
 @dataclass
@@ -70,6 +77,7 @@ class Search:
 
     check: Check
     keeps: Keeps
+    turned: Turned
     explain: Explain
     #: a time of `time.monotonic`
     until: float
@@ -80,8 +88,12 @@ class Search:
     interrupted: bool = False
     _left: int | None = None
     _findings: tuple[Finding | Diagnostic, ...] = ()
+    #: what is neither proved nor failed within its share of the work
+    _open: list[tuple[Edit, Program | Mir]] = field(default_factory=list)
     #: those that only make a wait pass, which are shown if there are no others
     _idle: list[Found] = field(default_factory=list)
+    #: those after which reads see something else, which are shown if there are no others at all
+    _turned: list[Found] = field(default_factory=list)
 
     def run(self, program: Program | Mir, trial: Trial) -> None:
         """Looks for repairs until time is up, the user interrupts, or it ends."""
@@ -90,16 +102,17 @@ class Search:
             self.ended = self._run(program, trial)
         except KeyboardInterrupt:
             self.interrupted = monotonic() < self.until
-        self.found = self.found or self._idle[:MOST]
+        self.found = self.found or self._idle[:MOST] or self._turned[:1]
         self.found.sort(
             key=lambda f: (CERTAIN.index(f.verdict), f.size - self._likely(f), f.distance)
         )
 
     def _run(self, program: Program | Mir, trial: Trial) -> bool:
-        open_: list[tuple[Edit, Program | Mir]] = []
         failed: list[_Failed] = []
         pairs: Iterator[None] | None = None
         for number, edit in enumerate(self._edits(program, trial)):
+            if number == _ALONE and not self._again(program):
+                return self._enough()
             if number >= _ALONE and not self.found and not self._idle:
                 pairs = pairs or self._pairs(program, trial, list(failed))
                 next(pairs, None)
@@ -112,24 +125,50 @@ class Search:
             if said.verdict in CERTAIN:
                 self._keep((edit,), (program, mended), said.verdict)
             elif said.verdict in ("bounded", "unsupported"):
-                open_.append((edit, mended))
+                self._open.append((edit, mended))
             else:
                 failed.append((edit, mended, said))
-        for edit, mended in open_:
-            if self._over():
-                return self._enough()
-            said = self.check(mended, True)
-            if said.verdict in CERTAIN:
-                self._keep((edit,), (program, mended), said.verdict)
+        if not self._again(program):
+            return self._enough()
         if not self.found and not self._idle:
             for _ in pairs or self._pairs(program, trial, failed):
                 if self._over():
                     return self._enough()
         return True
 
+    def _again(self, program: Program | Mir) -> bool:
+        """Checks what has been left undecided with all that the user has asked for; False: there is
+        no time left, or no need."""
+        while self._open:
+            if self._over():
+                return False
+            edit, mended = self._open.pop(0)
+            said = self.check(mended, True)
+            if said.verdict in CERTAIN:
+                self._keep((edit,), (program, mended), said.verdict)
+        return True
+
     def _edits(self, program: Program | Mir, trial: Trial) -> Iterator[Edit]:
+        """The edits to try; of a program that was compiled from a source at hand those of the
+        source first, then what is no edit of lines."""
         facts = Facts(program)
-        return candidates(facts, Focus(facts, trial.findings))
+        edits = candidates(facts, Focus(facts, trial.findings))
+        written = Written.of(program)
+        if written is None:
+            yield from edits
+            return
+        others: list[Edit] = []
+        seen: set[object] = set()
+        for edit in edits:
+            found = list(written.edits(edit))
+            for one in found:
+                key = tuple(sorted((n, repr(w)) for n, w in one.instead.items()))
+                if key not in seen:
+                    seen.add(key)
+                    yield one
+            if not found and edit.family not in _OF_REGISTERS:
+                others.append(edit)
+        yield from others
 
     def _pairs(self, program: Program | Mir, trial: Trial, failed: list[_Failed]) -> Iterator[None]:
         """Tries second edits where a first one has changed what is found first, one at each step:
@@ -168,9 +207,13 @@ class Search:
         mended = programs[-1]
         if not self.keeps(mended, frozenset(e.family for e in edits)):
             return
+        turned = self.turned(mended)
         places = zip(edits, programs, strict=False)
         near = min(Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places)
-        found = Found(edits, programs, verdict, sum(e.size for e in edits), near)
+        found = Found(edits, programs, verdict, sum(e.size for e in edits), near, turned)
+        if turned:
+            self._turned.append(found)
+            return
         idle = self._is_idle(edits[-1], programs[-2], mended)
         (self._idle if idle else self.found).append(found)
         if self._left is None:

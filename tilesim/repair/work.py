@@ -37,6 +37,8 @@ _CLUSTERS = 4
 _FILLS = ((0, False), (0, True), (1, False))
 #: edits that change how often work is done, if only it is done and what is stored stays
 _REPEATS = frozenset({"trips", "condition"})
+#: what a run goes on behind as if it were not so
+_UNORDERED = frozenset({"race", "proxy-fence", "async-at-exit"})
 #: effects of instructions that say who does which work
 _STEERS = (fx.Cancels, fx.Queries)
 #: scheduling points of a run without waits: a loop that nobody ends may go on for ever
@@ -51,8 +53,8 @@ class Work:
 
     ``same`` says whether what a program computes from ``numbers`` is right, if there is a
     reference. Without one, the work is what it stores to, every element of global memory that it
-    would write if nobody waited for anything; and how often each warp executes the instructions
-    that move data. ``inputs`` are those that its control flow depends on.
+    writes (if it does not come to its end: would write if nobody waited for anything); and how
+    often each warp executes the instructions that move data. ``inputs`` are those that its control flow depends on.
     """
 
     program: Program | Mir
@@ -70,11 +72,14 @@ class Work:
         if self.same is not None and self.numbers is not None:
             simulation = self._simulation(mended)
             return simulation is not None and self.same(_run(simulation, self.numbers).outputs)
-        if not self._stored.issubset(self._stores(mended, self._stored)):
+        stored = self._stores(mended, self._stored)
+        if not (self._stored.any() if self._steers_itself else self._stored).issubset(stored):
             return False
         now = self._executed(mended)
         if self._shares:
             return {key[1:] for key in self._executions} <= {key[1:] for key in now}
+        if self._steers_itself:
+            return self._executions.keys() <= now.keys()
         least = 1 if families & _REPEATS else None
         return all(
             now[key] >= (count if least is None or key[-1] else least)
@@ -89,7 +94,31 @@ class Work:
         return any(isinstance(e, fx.Cancels) for e in effects)
 
     @cached_property
+    def _comes_to_its_end(self) -> bool:
+        """Whether its own run shows all of its work: it is only that accesses are not ordered."""
+        simulation = self._simulation(self.program, numbers=False)
+        if simulation is None:
+            return False
+        run = _run(simulation, self.inputs, _CLUSTERS)
+        return all(finding.rule in _UNORDERED for finding in run.findings) and not any(
+            outcome.cut_off or outcome.undefined for outcome in run.outcomes
+        )
+
+    @cached_property
+    def _steers_itself(self) -> bool:
+        """Whether what it has written decides what it executes: accesses that are not ordered may
+        decide otherwise than they should, so nobody knows how often."""
+        simulation = self._simulation(self.program, numbers=False)
+        if simulation is None or not self._comes_to_its_end:
+            return False
+        own = {s.name for s in kernel_of(self.program).shared}
+        own |= {n for op in _ops(self.program) for e in op.effects() for n in tensors_written(e)}
+        return not own.isdisjoint(simulation.code.flow.steering)
+
+    @cached_property
     def _executions(self) -> Counter[_Key]:
+        if self._comes_to_its_end:
+            return self._executed(self.program)
         return self._executed(without_waits(self.program), steps=_STEPS)
 
     def _executed(self, program: Program | Mir, steps: int | None = None) -> Counter[_Key]:
@@ -132,8 +161,10 @@ class Work:
     @cached_property
     def _stored(self) -> Stores:
         """The bytes that it stores to, also where it fails before it comes to it."""
-        unblocked = self._stores(without_waits(self.program), steps=_STEPS)
-        return self._stores(self.program) | unblocked
+        own = self._stores(self.program)
+        if self._comes_to_its_end:
+            return own
+        return own | self._stores(without_waits(self.program), steps=_STEPS)
 
     def _stores(
         self, program: Program | Mir, wanted: Stores | None = None, steps: int | None = None
@@ -158,9 +189,11 @@ class Work:
                 break
         return found
 
-    def _simulation(self, program: Program | Mir, steps: int | None = None) -> Simulation | None:
+    def _simulation(
+        self, program: Program | Mir, steps: int | None = None, *, numbers: bool = True
+    ) -> Simulation | None:
         try:
-            simulation = Simulation(program, numbers=True, strict=self.strict)
+            simulation = Simulation(program, numbers=numbers, strict=self.strict)
         except InvalidProgram:
             return None
         if steps is not None:
@@ -186,6 +219,13 @@ class Stores:
         for name, mask in other.elements.items():
             both[name] = both[name] | mask if name in both else mask
         return Stores(both)
+
+    def any(self) -> Stores:
+        """One element of each tensor that is stored to, the first one."""
+        first = {n: np.zeros(mask.shape, bool) for n, mask in self.elements.items()}
+        for name, mask in self.elements.items():
+            first[name].flat[np.flatnonzero(mask)[:1]] = True
+        return Stores(first)
 
     def issubset(self, other: Stores) -> bool:
         """Whether ``other`` has all of these elements."""

@@ -32,7 +32,7 @@ class Diff:
         return diff
 
     def text(self) -> str:
-        """The diff, for ``patch -p0``; empty if nothing is to be changed."""
+        """The diff, for ``patch -p1`` or ``git apply``; empty if nothing is to be changed."""
         lines = (line for file, own in self._patches.items() for line in _unified(file, own))
         return "".join(f"{line}\n" for line in lines)
 
@@ -78,6 +78,9 @@ def _unified(file: str, patches: Sequence[Patch]) -> Iterator[str]:
     new = list(old)
     for patch in sorted(patches, key=lambda patch: -patch.first):
         new[patch.first - 1 : patch.last] = patch.new
-    name = printable(file, "")
-    lines = unified_diff(old, new, name, name, lineterm="")
+    if old and not old[-1]:  # behind the end of the last line
+        del new[-1]
+        old = old[:-1]
+    name = printable(file, "").lstrip("/")
+    lines = unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="")
     return (printable(line, "\t") for line in lines)

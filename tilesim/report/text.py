@@ -364,7 +364,9 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
     for number, repair in enumerate(repairs.found, 1):
         yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
         for change in repair.changes:
-            yield f"{' ' * _COLUMN}{printable(str(change.place), '')}"
+            words = "" if change.old or change.new else line_of(change.place)
+            said = f"{' ' * _COLUMN}{printable(str(change.place), '')}"
+            yield f"{said}: {words}" if words else said
             for mark, lines in (("-", change.old), ("+", change.new)):
                 room = max(style.width - _COLUMN - 4, 20)
                 for line in (printable(line, "\t") for line in lines):

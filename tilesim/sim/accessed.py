@@ -13,6 +13,7 @@ from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
 from tilesim.ir.near import Range, parts_of_shared, told_apart
 from tilesim.ir.op import Op
+from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.storage import Memory
@@ -45,8 +46,9 @@ class Accessed:
         self._seen.clear()
         machine.races.witness = self
 
-    def note(self, memory: Memory, footprint: Footprint, op: Op) -> None:
-        """``op`` accesses ``footprint``."""
+    def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """``access`` to ``footprint`` is made."""
+        op = access.op
         key = op.number, footprint
         if key in self._seen:
             return

@@ -66,13 +66,15 @@ def free_id(facts: Facts) -> int:
 def _hand_over(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """A named barrier between two roles: one arrives behind its access, the other waits before its
     own; or both wait."""
-    sides = [p for p in facts.ops if focus.distance(p) == 0 and not p.one]
-    for first in sides:
-        for second in sides:
+    close = [p for p in facts.ops if focus.distance(p) == 0 and not p.one]
+    if isinstance(facts.program, Mir):  # copies of one line stand for each other
+        close = [*{(p.loc, type(p.what), p.warps): p for p in reversed(close)}.values()][::-1]
+    number = Const(free_id(facts))
+    for first in close:
+        for second in close:
             if set(first.warps) & set(second.warps) or not first.warps or not second.warps:
                 continue
             threads = Const(32 * (len(first.warps) + len(second.warps)))
-            number = Const(free_id(facts))
             wait = BarSync(id=number, threads=threads, aligned=False)
             for early in (BarArrive(id=number, threads=threads, aligned=False), wait):
                 for behind in _ends(facts, first):

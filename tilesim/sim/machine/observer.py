@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.storage import Memory
@@ -22,6 +21,6 @@ class Observer(Protocol):
 class Witness(Protocol):
     """Is shown every access to memory of which places are noted."""
 
-    def note(self, memory: Memory, footprint: Footprint, op: Op) -> None:
-        """``op`` accesses ``footprint``."""
+    def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """``access`` to ``footprint`` is about to be checked and recorded."""
         ...

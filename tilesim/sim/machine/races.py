@@ -150,7 +150,7 @@ class RaceDetector:
         ``again``: that is done for another warp, which takes part in the same operation.
         """
         if self.witness is not None:
-            self.witness.note(memory, footprint, access.op)
+            self.witness.note(memory, footprint, access)
         if not memory.tracked:
             return
         warp = access.warp
@@ -226,7 +226,7 @@ class RaceDetector:
         that is ordered after this write is ordered after those too.
         """
         if self.witness is not None:
-            self.witness.note(memory, footprint, access.op)
+            self.witness.note(memory, footprint, access)
         if not memory.tracked:
             return
         warp = access.warp

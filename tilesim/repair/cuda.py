@@ -1,0 +1,494 @@
+"""The statements of a CUDA source file: what a patch of one puts in, takes out, or stands beside.
+
+Nothing is compiled: braces, brackets and keywords say where statements begin and end, which is all
+that a patch of whole lines needs. What cannot be told apart so (a statement that a macro begins, two
+statements in a line) is no place for a patch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+from tilesim.files import source_lines
+from tilesim.ir.expr import Const, constant
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarSync, SyncWarp
+from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
+from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
+from tilesim.ir.ops.fence import Fence
+from tilesim.ir.spelling import Slot, opcode, spelling
+
+#: files of CUDA and C++
+ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")
+#: how far quoted includes are followed for helpers
+_DEPTH = 3
+_FULL = 0xFFFFFFFF
+
+_NOISE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
+    re.DOTALL | re.MULTILINE,
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_LABEL = re.compile(r"(?:case\b[^:;{}]*|default|[A-Za-z_]\w*)\s*:(?!:)")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
+_CONSTRAINT = re.compile(r'"[+=&]*[a-z]"\s*\(')
+_OPENS = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(eq=False)
+class Statement:
+    """A statement: its lines (from 1), where it begins and ends in the text, the block around it.
+
+    ``kind``: ``simple``, ``block``, or the keyword that it begins with. ``around`` is the block
+    that it stands in, None if it is the one statement of an ``if`` or a loop without braces.
+    """
+
+    kind: str
+    begin: int
+    end: int
+    first: int
+    last: int
+    around: Block | None
+    above: Statement | None
+    inner: list[Statement] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Block:
+    """Statements in braces; ``first`` and ``last`` are the lines of the braces."""
+
+    first: int
+    last: int
+    statements: list[Statement]
+
+
+@dataclass(eq=False)
+class Function:
+    """A function with a body. ``head`` is the text before it, from the end of what precedes."""
+
+    name: str
+    head: str
+    begin: int
+    first: int
+    last: int
+    body: Block
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        inner = self.head[self.head.find("(", self.head.find(self.name)) + 1 : self.head.rfind(")")]
+        names = (_WORD.findall(part.partition("=")[0]) for part in _parted(inner))
+        return tuple(found[-1] for found in names if found)
+
+    @property
+    def template(self) -> tuple[str, ...]:
+        """The names of its template's parameters."""
+        found = re.search(r"\btemplate\s*<([^<>]*)>", self.head)
+        names = (_WORD.findall(part) for part in _parted(found[1])) if found else ()
+        return tuple(own[-1] for own in names if own)
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A function that is nothing but inline PTX: its instructions, and what their operands are.
+
+    ``operands``: by number, the name of a parameter (of the template: ``templated``), or None.
+    """
+
+    name: str
+    instructions: tuple[str, ...]
+    operands: tuple[str | None, ...]
+    parameters: tuple[str, ...]
+    template: tuple[str, ...]
+
+    def call(self, wanted: Sequence[tuple[str, tuple[int, ...]]]) -> str | None:
+        """The call that executes just these instructions, with these numbers; None: there is none.
+        """
+        if len(wanted) != len(self.instructions):
+            return None
+        given: dict[str, int] = {}
+        for (code, numbers), text in zip(wanted, self.instructions, strict=True):
+            own, _, rest = text.partition(" ")
+            tokens = [t.strip() for t in rest.split(",") if t.strip()]
+            if _plain(own) != _plain(code) or len(tokens) != len(numbers):
+                return None
+            for token, number in zip(tokens, numbers, strict=True):
+                if token.lstrip("-").isdigit():
+                    if int(token) != number:
+                        return None
+                elif re.fullmatch(r"%\d+", token) and int(token[1:]) < len(self.operands):
+                    name = self.operands[int(token[1:])]
+                    if name is None or given.setdefault(name, number) != number:
+                        return None
+                else:
+                    return None
+        if set(given) != {*self.parameters, *self.template}:
+            return None
+        typed = ", ".join(str(given[n]) for n in self.template)
+        passed = ", ".join(str(given[n]) for n in self.parameters)
+        return f"{self.name}{f'<{typed}>' if typed else ''}({passed});"
+
+
+class Source:
+    """A file of CUDA C++: its lines, and its functions with their statements."""
+
+    def __init__(self, file: str, lines: Sequence[str]) -> None:
+        self.file = file
+        self.lines = tuple(lines)
+        self.text = "\n".join(lines)
+        #: the same with blanks for comments, texts and directives
+        self._bare = _NOISE.sub(_blank, self.text)
+        self._starts = [0]
+        for line in lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self.functions: list[Function] = []
+        try:
+            self._outside(0, len(self._bare))
+        except _Unreadable:
+            self.functions = []
+
+    # ------------------------------------------------------------------ what a line is
+
+    def function(self, line: int) -> Function | None:
+        """The function whose body has a line."""
+        return next((f for f in self.functions if f.first <= line <= f.last), None)
+
+    def statements(self, line: int) -> Iterator[Statement]:
+        """The statements that have a line, the outermost first."""
+        function = self.function(line)
+        inside = function.body.statements if function else []
+        while inside:
+            found = next((s for s in inside if s.first <= line <= s.last), None)
+            if found is None:
+                return
+            yield found
+            inside = found.inner
+
+    def whole(self, line: int) -> list[Statement]:
+        """Those of them that take whole lines, and beside which others may stand."""
+        return [s for s in self.statements(line) if s.around is not None and self._alone(s)]
+
+    def _alone(self, statement: Statement) -> bool:
+        before = self._bare[self._starts[statement.first - 1] : statement.begin]
+        after = self._bare[statement.end : self._starts[statement.last] - 1]
+        return not before.strip() and not after.strip()
+
+    def source(self, statement: Statement) -> str:
+        """The text of a statement."""
+        return self.text[statement.begin : statement.end]
+
+    def indent(self, statement: Statement) -> str:
+        """What its first line begins with."""
+        line = self.lines[statement.first - 1]
+        return line[: len(line) - len(line.lstrip())]
+
+    # ------------------------------------------------------------------ how something is written
+
+    @cached_property
+    def helpers(self) -> tuple[Helper, ...]:
+        """The functions of the file, and of those that it includes from its folder, that are
+        nothing but inline PTX."""
+        found = [h for f in self.functions if (h := self._helper(f)) is not None]
+        for path in self._included(_DEPTH):
+            source = of_file(path)
+            if source is not None:
+                found += [h for f in source.functions if (h := source._helper(f)) is not None]
+        return tuple(found)
+
+    def _included(self, depth: int) -> Iterator[str]:
+        for name in _INCLUDE.findall(self.text) if depth else ():
+            path = os.path.join(os.path.dirname(self.file), name)
+            source = of_file(path)
+            if source is not None:
+                yield path
+                yield from source._included(depth - 1)
+
+    def _helper(self, function: Function) -> Helper | None:
+        body = function.body.statements
+        if len(body) != 1 or "__global__" in function.head:
+            return None
+        text = self.source(body[0])
+        found = re.match(r"\s*(?:asm|__asm__)\b\s*(?:volatile|__volatile__)?\s*\(", text)
+        if found is None:
+            return None
+        inner = text[found.end() : text.rfind(")")]
+        code, *rest = _sections(inner)
+        template = "".join(_STRING.findall(code)).replace("\\n", " ").replace("\\t", " ")
+        instructions = tuple(
+            " ".join(part.split()) for part in template.replace("%%", "%").split(";")
+            if part.strip()
+        )  # fmt: skip
+        known = {*function.parameters, *function.template}
+        operands = []
+        for section in rest[:2]:
+            for part in _parted(section):
+                constraint = _CONSTRAINT.match(part.strip())
+                name = part.strip()[constraint.end() : -1].strip() if constraint else ""
+                operands.append(name if name in known else None)
+        return Helper(
+            function.name, instructions, tuple(operands), function.parameters, function.template
+        )
+
+    def spelled(self, ops: Sequence[Op]) -> tuple[str, ...] | None:
+        """Statements that execute instructions of the whole, one after another: CUDA's functions,
+        helpers of the file, else inline PTX; None if they need registers of the kernel's."""
+        found: list[str] = []
+        rest = list(ops)
+        while rest:
+            both = self._pair(rest)
+            if both is not None:
+                found.append(both)
+                del rest[:2]
+                continue
+            text = self._one(rest.pop(0))
+            if text is None:
+                return None
+            found.append(text)
+        return tuple(found)
+
+    def _pair(self, ops: Sequence[Op]) -> str | None:
+        """One call for an arrival at the barrier of the cluster and the wait."""
+        if len(ops) < 2 or not isinstance(ops[0], ClusterArrive) or not isinstance(
+            ops[1], ClusterWait
+        ):  # fmt: skip
+            return None
+        wanted = [w for op in ops[:2] if (w := _wanted(op)) is not None]
+        for helper in self.helpers:
+            call = helper.call(wanted)
+            if call is not None:
+                return call
+        if "cooperative_groups.h" in self.text:
+            alias = re.search(r"\bnamespace\s+(\w+)\s*=\s*cooperative_groups\s*;", self.text)
+            return f"{alias[1] if alias else 'cooperative_groups'}::this_cluster().sync();"
+        return None
+
+    def _one(self, op: Op) -> str | None:
+        match op:
+            case BarSync(id=Const(0), threads=None):
+                return "__syncthreads();"
+            case SyncWarp(mask=mask) if constant(mask) == _FULL:
+                return "__syncwarp();"
+            case Fence(sem="acq_rel", scope="gpu"):
+                return "__threadfence();"
+            case _:
+                pass
+        wanted = _wanted(op)
+        if wanted is None:
+            return None
+        for helper in self.helpers:
+            call = helper.call([wanted])
+            if call is not None:
+                return call
+        if "cuda_pipeline" in self.text:
+            match op:
+                case CpAsyncCommitGroup():
+                    return "__pipeline_commit();"
+                case CpAsyncWaitGroup(pending=n):
+                    return f"__pipeline_wait_prior({n});"
+                case _:
+                    pass
+        code, numbers = wanted
+        operands = ", ".join(map(str, numbers))
+        return f'asm volatile("{code}{" " if operands else ""}{operands};" ::: "memory");'
+
+    # ------------------------------------------------------------------ reading
+
+    def _line(self, place: int) -> int:
+        low, high = 0, len(self._starts) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._starts[middle] <= place else (low, middle - 1)
+        return low + 1
+
+    def _matching(self, place: int) -> int:
+        """The bracket that closes the one here."""
+        stack = [_OPENS[self._bare[place]]]
+        for at in range(place + 1, len(self._bare)):
+            char = self._bare[at]
+            if char in _OPENS:
+                stack.append(_OPENS[char])
+            elif char in ")]}":
+                if stack.pop() != char:
+                    raise _Unreadable
+                if not stack:
+                    return at
+        raise _Unreadable
+
+    def _outside(self, place: int, end: int) -> None:
+        """Looks for functions between two places."""
+        begin = place
+        while place < end:
+            char = self._bare[place]
+            if char in ";}":
+                begin = place + 1
+            elif char == "(":
+                place = self._matching(place)
+            elif char == "{":
+                close = self._matching(place)
+                head = self._bare[begin:place]
+                last = re.sub(r"\b(?:const|noexcept|override|final)\b|->[^{}]*$", "", head).strip()
+                name = re.search(r"(\w+)\s*\(", re.sub(r"__\w+__\s*\([^()]*(?:\([^()]*\))*[^()]*\)",
+                                                       _blank, head))  # fmt: skip
+                if last.endswith(")") and name is not None and "=" not in head.split("(")[0]:
+                    body = Block(self._line(place), self._line(close), [])
+                    function = Function(
+                        name[1], head, place, self._line(place), self._line(close), body
+                    )
+                    self.functions.append(function)
+                    self._block(place + 1, close, body, None)
+                elif re.search(r"\b(?:namespace|extern|struct|class|union)\b", head):
+                    self._outside(place + 1, close)
+                place, begin = close, close + 1
+            place += 1
+
+    def _block(self, place: int, end: int, block: Block, above: Statement | None) -> None:
+        while (place := self._skip(place, end)) < end:
+            statement = self._statement(place, end, block, above)
+            block.statements.append(statement)
+            if above is not None:
+                above.inner.append(statement)
+            place = statement.end
+
+    def _skip(self, place: int, end: int) -> int:
+        while place < end:
+            if self._bare[place].isspace() or self._bare[place] == ";":
+                place += 1
+            elif (label := _LABEL.match(self._bare, place, end)) is not None:
+                place = label.end()
+            else:
+                break
+        return place
+
+    def _statement(
+        self, place: int, end: int, around: Block | None, above: Statement | None
+    ) -> Statement:
+        word = _WORD.match(self._bare, place, end)
+        kind = word[0] if word else ""
+        made = Statement("simple", place, place, self._line(place), 0, around, above)
+        if self._bare[place] == "{":
+            made.kind, made.end = "block", self._body(place, made)
+        elif kind in ("if", "for", "while", "switch"):
+            made.kind = kind
+            made.end = self._under(self._bare.index("(", place), end, made)
+            after = self._skip_space(made.end, end)
+            if kind == "if" and re.match(r"else\b", self._bare[after:end]):
+                made.end = self._sub(self._skip_space(after + len("else"), end), end, made)
+        elif kind in ("do", "else", "try", "catch"):
+            made.kind = kind
+            made.end = self._sub(self._skip_space(place + len(kind), end), end, made)
+            if kind == "do":
+                made.end = self._bare.index(";", made.end, end) + 1
+        else:
+            made.end = self._simple(place, end)
+        made.last = self._line(made.end - 1)
+        return made
+
+    def _under(self, bracket: int, end: int, made: Statement) -> int:
+        """The statement that a condition in brackets is for."""
+        return self._sub(self._skip_space(self._matching(bracket) + 1, end), end, made)
+
+    def _sub(self, place: int, end: int, made: Statement) -> int:
+        if place < end and self._bare[place] == "{":
+            return self._body(place, made)
+        if place < end and self._bare[place] == ";":
+            return place + 1
+        statement = self._statement(place, end, None, made)
+        made.inner.append(statement)
+        return statement.end
+
+    def _body(self, place: int, made: Statement) -> int:
+        close = self._matching(place)
+        block = Block(self._line(place), self._line(close), [])
+        self._block(place + 1, close, block, made)
+        return close + 1
+
+    def _skip_space(self, place: int, end: int) -> int:
+        while place < end and self._bare[place].isspace():
+            place += 1
+        return place
+
+    def _simple(self, place: int, end: int) -> int:
+        while place < end:
+            if self._bare[place] in _OPENS:
+                place = self._matching(place)
+            elif self._bare[place] == ";":
+                return place + 1
+            place += 1
+        return end
+
+
+class _Unreadable(Exception):
+    """Brackets do not match."""
+
+
+def of_file(file: str) -> Source | None:
+    """A CUDA source; None if it is none, cannot be read, or is not to be shown."""
+    if not file.endswith(ENDINGS):
+        return None
+    lines = source_lines(file)
+    return _parsed(file, lines) if lines else None
+
+
+@cache
+def _parsed(file: str, lines: tuple[str, ...]) -> Source:
+    return Source(file, lines)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0])
+
+
+def _parted(text: str) -> list[str]:
+    """What commas part that are in no brackets."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        if char == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part for part in parts if part.strip()]
+
+
+def _sections(text: str) -> list[str]:
+    """The sections of an asm statement: its text, results, sources, what it changes."""
+    parts, depth, quoted = [""], 0, False
+    for place, char in enumerate(text):
+        if char == '"' and text[place - 1] != "\\":
+            quoted = not quoted
+        depth += 0 if quoted else (char in "([{") - (char in ")]}")
+        if char == ":" and not quoted and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _plain(code: str) -> str:
+    """An opcode without what does not matter: ``bar`` is ``barrier`` with all lanes."""
+    words = code.split(".")
+    if words[0] == "bar" and words[1:2] != ["warp"]:
+        words = ["barrier", *words[1:]]
+    return ".".join(w for w in words if w not in ("aligned", "acquire", "release", "cta"))
+
+
+def _wanted(op: Op) -> tuple[str, tuple[int, ...]] | None:
+    """An instruction as its opcode and numbers; None if an operand is no number."""
+    if not op.ptx:
+        return None
+    numbers = []
+    for part in spelling(type(op)).operands:
+        if isinstance(part, Slot):
+            value = getattr(op, part.name)
+            if value is None and part.mark:
+                continue
+            number = constant(value) if not isinstance(value, int) else int(value)
+            if number is None:
+                return None
+            numbers.append(number)
+    return opcode(op), tuple(numbers)

@@ -1,0 +1,584 @@
+"""Edits of compiled CUDA as edits of the source: where a line of it is in machine code, every time.
+
+A compiler makes several copies of a statement (of the turns of a loop, of a function at each call),
+and moves what nothing holds. A statement that a patch puts between two others of a block stands in
+each copy of the block, behind all that the first of them does to memory and before what the second
+one does. So that is what is edited, and proved: not the one instruction that an edit was thought of
+for, and never a place that no line of the source is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import dropwhile
+
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const
+from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch
+from tilesim.ir.op import ANNOTATIONS, Op
+from tilesim.ir.ops.bar import BarSync
+from tilesim.ir.program import Stmt
+from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
+from tilesim.repair.edit import Edit
+from tilesim.repair.facts import DATA, SYNC
+from tilesim.repair.source import Patch
+
+#: how much larger an edit counts for each loop around it: it is executed in every turn
+_PER_TURN = 4
+#: a whole number as C++ writes it
+_NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)(?:[uUlL]*)(?![\w.])")
+#: what moves no data out of registers, and orders nothing
+_QUIET = (fx.Defines, fx.Reads)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A place of the source where a statement may be put: before the ``index``-th of a block.
+
+    ``beside``: the statement that it stands next to, which is compiled (others may be left out by
+    the preprocessor), behind it if it is ``late``.
+    """
+
+    function: Function
+    block: Block
+    index: int
+    beside: Statement
+    late: bool
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in machine code: before an instruction, behind it (``late``)."""
+
+    number: int
+    late: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program that was compiled from a CUDA file, and that file."""
+
+    mir: Mir
+    source: Source
+
+    @classmethod
+    def of(cls, program: object) -> Written | None:
+        """None if it is none, or the file is not at hand."""
+        if not isinstance(program, Mir):
+            return None
+        for file in dict.fromkeys(i.loc.file for i in program.code if i.loc.line):
+            source = of_file(file)
+            if source is not None and source.functions:
+                return cls(program, source)
+        return None
+
+    # ------------------------------------------------------------------ lines of instructions
+
+    @cached_property
+    def _lines(self) -> tuple[tuple[int, ...], ...]:
+        """By instruction, its lines in the file: in the kernel, then in a function called there."""
+        return tuple(
+            tuple(loc.line for loc in _chain(i.loc) if loc.file == self.source.file and loc.line)
+            for i in self.mir.code
+        )
+
+    def _line(self, number: int, function: Function) -> int | None:
+        """The line of an instruction in a function."""
+        lines = self._lines[number]
+        return next((n for n in lines if function.first <= n <= function.last), None)
+
+    @cached_property
+    def _anchors(self) -> tuple[int, ...]:
+        """The instructions that are not moved: by numbers, in order."""
+        return tuple(n for n, i in enumerate(self.mir.code) if is_anchor(i.what))
+
+    def _sibling(self, block: Block, line: int) -> int | None:
+        return next(
+            (n for n, s in enumerate(block.statements) if s.first <= line <= s.last), None
+        )
+
+    # ------------------------------------------------------------------ gaps
+
+    def gaps(self, number: int, *, late: bool) -> Iterator[Gap]:
+        """Where a patch would put what an edit has before (``late``: behind) an instruction: in the
+        kernel, then in a function that is called there."""
+        back = _goes_back(self.mir, number)
+        for line in self._lines[number]:
+            function = self.source.function(line)
+            whole = self.source.whole(line)
+            if function is None or not whole:
+                continue
+            statement = whole[-1]
+            if back and statement.kind in ("for", "while", "do"):
+                body = next((s.around for s in statement.inner if s.around is not None), None)
+                if body is not None and not late:
+                    last = self._last(body, function)
+                    if last is not None:
+                        yield Gap(function, body, len(body.statements), last, late=True)
+                    continue
+            assert statement.around is not None
+            here = statement.around.statements.index(statement)
+            yield Gap(function, statement.around, here + late, statement, late)
+
+    def _last(self, block: Block, function: Function) -> Statement | None:
+        """The last statement of a block that is compiled, if it takes whole lines."""
+        lines = {self._line(n, function) for n in range(len(self.mir.code))}
+        for statement in reversed(block.statements):
+            if any(line in lines for line in range(statement.first, statement.last + 1)):
+                return statement if statement in self.source.whole(statement.first) else None
+        return None
+
+    def spots(self, gap: Gap) -> tuple[Spot, ...] | None:
+        """The places of the machine code that a gap is, one in each copy; None: it is none."""
+        copies = self._copies(gap.function, gap.block)
+        siblings = {s for copy in copies for _, s in copy}
+        after = min((s for s in siblings if s >= gap.index), default=None)
+        last = max((s for s in siblings if s < gap.index), default=None)
+        found: dict[Spot, None] = {}
+        begin = last if after is None else after
+        does = any(self._does(n) for copy in copies for n, s in copy[:1] if s == begin)
+        for copy in copies:
+            if does:  # a copy that others begin with what they do is not begun by a test: that is
+                copy = [*dropwhile(lambda c: not self._does(c[0]), copy)]  # of the copies' number
+            # a turn may be in two parts, where the test of a loop was put at its end: it is the
+            # one with the statement itself that has the gap
+            own = [n for n, s in copy if s == begin]
+            if not own:
+                continue
+            spot = (
+                self._behind([(n, s) for n, s in copy if s < gap.index]) if after is None
+                else self._ahead(own[0], gap.block.statements[after], gap.function)
+            )  # fmt: skip
+            if spot is None:
+                return None
+            found[spot] = None
+        return tuple(found) or None
+
+    def _does(self, number: int) -> bool:
+        return isinstance(self.mir.code[number].what, Op)
+
+    def _copies(self, function: Function, block: Block) -> list[list[tuple[int, int]]]:
+        """The copies of a block: their anchors, each with the statement that it is of. A statement
+        that has none is held by its loads."""
+        own = [
+            (n, line, is_anchor(i.what))
+            for n, i in enumerate(self.mir.code)
+            if (is_anchor(i.what) or _loads(i.what))
+            and (line := self._line(n, function)) is not None
+        ]
+        there = [(n, self._sibling(block, line), hard) for n, line, hard in own]
+        held = {s for _, s, hard in there if hard and s is not None}
+        copies: list[list[tuple[int, int]]] = []
+        copy: list[tuple[int, int]] = []
+        turns: frozenset[int] = frozenset()
+        for number, sibling, hard in there:
+            if not hard and (sibling is None or sibling in held):
+                continue
+            before = turns
+            if sibling is not None:
+                turns = self._around(number, block.statements[sibling], function)
+            if sibling is None or (copy and (sibling < copy[-1][1] or turns != before)):
+                copies.append(copy)
+                copy = []
+            if sibling is not None:
+                copy.append((number, sibling))
+        copies.append(copy)
+        whole = [c for c in copies if any(isinstance(self.mir.code[n].what, Op) for n, _ in c)]
+        return whole or [c for c in copies if c]
+
+    def _inside(self, loop: frozenset[int], statement: Statement, function: Function) -> bool:
+        """Whether all that a loop does is of one statement."""
+        lines = (self._line(n, function) for n in loop if is_anchor(self.mir.code[n].what))
+        return all(n is None or statement.first <= n <= statement.last for n in lines)
+
+    @cached_property
+    def _bodies(self) -> dict[int, frozenset[int]]:
+        """By the first instruction of a loop, all of its instructions."""
+        graph = graph_of(self.mir)
+        found: dict[int, set[int]] = {}
+        for loop in graph.loops:
+            body = {n for b in loop.blocks for n in graph.blocks[b]}
+            found.setdefault(graph.blocks[loop.head].start, set()).update(body)
+        return {head: frozenset(body) for head, body in found.items()}
+
+    def _around(self, number: int, statement: Statement, function: Function) -> frozenset[int]:
+        """The loops of machine code that an instruction is in and its statement is not all of."""
+        return frozenset(
+            head for head, body in self._bodies.items()
+            if number in body and not self._inside(body, statement, function)
+        )  # fmt: skip
+
+    def _ahead(self, number: int, statement: Statement, function: Function) -> Spot | None:
+        """Before the first anchor of a statement; before the loop that is all in the statement."""
+        heads = [number, *(
+            head for head, body in self._bodies.items()
+            if number in body and self._inside(body, statement, function)
+        )]  # fmt: skip
+        first = min(heads)
+        if first == number:
+            return Spot(self._before_loads(number, statement, function), late=False)
+        if first and _falls_through(self.mir.code[first - 1].what):
+            return Spot(first - 1, late=True)
+        return None
+
+    def _before_loads(self, number: int, statement: Statement, function: Function) -> int:
+        """An anchor, or the first of the loads of its statement in front of it that have nothing of
+        another one behind them."""
+        first, block = number, graph_of(self.mir).block_of[number]
+        for n in range(number - 1, -1, -1):
+            what = self.mir.code[n].what
+            if graph_of(self.mir).block_of[n] != block or is_anchor(what):
+                break
+            line = self._line(n, function)
+            inside = line is not None and statement.first <= line <= statement.last
+            if _loads(what):
+                if not inside:
+                    break
+                first = n
+        return first
+
+    def _behind(self, copy: list[tuple[int, int]]) -> Spot | None:
+        """Behind the last anchor, where all who may have left out some of them come again; None if
+        others come there as well."""
+        last = copy[-1][0]
+        after = next((n for n in self._anchors if n > last), len(self.mir.code))
+        inside = {number for number, _ in copy}
+        ends = [t for n in inside for t in _targets(self.mir.code[n].what) if last < t <= after]
+        if not ends:
+            return Spot(last, late=True)
+        end = max(ends)
+        others = (n for n in self._anchors if n not in inside)
+        if end == len(self.mir.code) or any(
+            end in _targets(self.mir.code[n].what) for n in others
+        ):  # fmt: skip
+            return None
+        return Spot(end, late=isinstance(self.mir.code[end].what, Join))
+
+    def _hoisted(self, gap: Gap, spots: Sequence[Spot]) -> dict[int, int] | None:
+        """Loads that the compiler has put before a spot and the source has behind it, each with the
+        spot; None: one cannot be moved there, as its number is used before."""
+        moved: dict[int, int] = {}
+        ends = [copy[-1][0] for copy in self._copies(gap.function, gap.block)]
+        for place, spot in enumerate(spots):
+            begin = max((end + 1 for end in ends if end < spot.number), default=0)
+            for number in range(begin, spot.number):
+                what = self.mir.code[number].what
+                line = self._line(number, gap.function) if _loads(what) else None
+                sibling = None if line is None else self._sibling(gap.block, line)
+                if sibling is None or sibling < gap.index:
+                    continue
+                assert isinstance(what, Op)
+                if not self._crosses(number, spot.number):
+                    moved[number] = place
+                elif _shared(what):
+                    return None
+        return moved
+
+    def _crosses(self, number: int, end: int) -> bool:
+        """Whether an instruction cannot be executed before another one instead."""
+        code = self.mir.code
+        graph = graph_of(self.mir)
+        if graph.block_of[number] != graph.block_of[min(end, len(code) - 1)]:
+            return True
+        sets = {e.var.name for e in self.mir.effects[number] if isinstance(e, fx.Defines)}
+        return any(name in f"{code[n].what}{code[n].guard}" for n in range(number + 1, end)
+                   for name in sets)  # fmt: skip
+
+    # ------------------------------------------------------------------ edits
+
+    def edits(self, edit: Edit) -> Iterator[Edit]:
+        """An edit as those of the source that it may be: each with its patches, and done to every
+        copy of the statements; none if it is no edit of lines."""
+        new = edit.instead
+        before = {n: self.mir.code[n].what for n in new}
+        if all(any(w is before[n] for w in new[n]) for n in new):
+            yield from self._inserted(edit, before)
+        elif all(not new[n] for n in new):
+            yield from self._deleted(edit)
+        elif all(len(new[n]) == 1 for n in new):
+            yield from self._exchanged(edit, before)
+        else:
+            yield from self._moved(edit, before)
+
+    def _inserted(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
+        sides: list[tuple[int, bool, tuple[Op, ...]]] = []
+        for number, new in edit.instead.items():
+            here = next(k for k, what in enumerate(new) if what is before[number])
+            for late, part in ((False, new[:here]), (True, new[here + 1 :])):
+                if part:
+                    if not all(isinstance(what, Op) for what in part):
+                        return
+                    sides.append((number, late, tuple(w for w in part if isinstance(w, Op))))
+        for level in (0, 1):
+            wanted: dict[tuple[int, int, int], tuple[Gap, tuple[Op, ...]]] = {}
+            for number, late, ops in sides:
+                gaps = list(self.gaps(number, late=late))
+                if len(gaps) <= level:
+                    wanted = {}
+                    break
+                gap = gaps[level]
+                key = (id(gap.function), id(gap.block), gap.index)
+                wanted.setdefault(key, (gap, self._usual(ops)))
+            made = self._put(edit, list(wanted.values())) if wanted else None
+            if made is not None:
+                yield made
+
+    def _usual(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        """A barrier of all threads is ``__syncthreads``, by whatever number an edit has it."""
+        threads = self.mir.kernel.warps * 32
+        return tuple(
+            BarSync(id=Const(0), loc=op.loc)
+            if isinstance(op, BarSync) and op.threads in (None, threads) else op
+            for op in ops
+        )  # fmt: skip
+
+    def _put(
+        self, edit: Edit, wanted: Sequence[tuple[Gap, tuple[Op, ...]]],
+        texts: Sequence[tuple[str, ...]] = (), gone: Sequence[int] = (),
+        patches: Sequence[Patch] = (),
+    ) -> Edit | None:  # fmt: skip
+        """The edit that puts instructions into gaps, where their text can be said."""
+        code: dict[int, tuple[Instruction, ...]] = {n: () for n in gone}
+        found, said = list(patches), list[str]()
+        for place, (gap, ops) in enumerate(wanted):
+            spots = self.spots(gap)
+            text = texts[place] if texts else self.source.spelled(ops)
+            if spots is None or text is None:
+                return None
+            moved = self._hoisted(gap, spots)
+            if moved is None:
+                return None
+            for number in moved:
+                code[number] = ()
+            for here, spot in enumerate(spots):
+                old = code.get(spot.number, (self.mir.code[spot.number],))
+                new = tuple(Instruction(op, None, self._role(spot)) for op in ops)
+                new += tuple(self.mir.code[n] for n, to in moved.items() if to == here)
+                code[spot.number] = (*old, *new) if spot.late else (*new, *old)
+            found.append(self._patch(gap, text))
+            said.append(self._said(gap, text))
+        what = f"{', '.join(said)}{f', not at line {patches[0].first}' if patches else ''}"
+        longer = sum(len(p.new) - len(p.old) for p in found) - 1
+        turns = _PER_TURN * max(self._loops(gap) for gap, _ in wanted)
+        sized = replace(edit, size=edit.size + max(0, longer) + turns)
+        return self._made(sized, what, code, tuple(found))
+
+    def _loops(self, gap: Gap) -> int:
+        """How many loops are around a gap: what stands there costs something in each turn."""
+        above, found = gap.beside.above, 0
+        while above is not None:
+            found += above.kind in ("for", "while", "do")
+            above = above.above
+        return found
+
+    def _role(self, spot: Spot) -> str:
+        return self.mir.code[spot.number].role
+
+    def _patch(self, gap: Gap, text: tuple[str, ...]) -> Patch:
+        """Statements put into a gap, in lines of their own."""
+        line = gap.beside.last if gap.late else gap.beside.first
+        own = self.source.lines[line - 1]
+        further = tuple(f"{self.source.indent(gap.beside)}{t}" for t in text)
+        new = (own, *further) if gap.late else (*further, own)
+        return Patch(self.source.file, line, line, (own,), new)
+
+    def _said(self, gap: Gap, text: tuple[str, ...]) -> str:
+        line = gap.beside.last if gap.late else gap.beside.first
+        return f"{' '.join(text).rstrip(';')} {'after' if gap.late else 'before'} line {line}"
+
+    def _made(
+        self, edit: Edit, what: str, code: dict[int, tuple[Instruction, ...]], patches: tuple[Patch, ...]
+    ) -> Edit:
+        instead: dict[int, Instead] = {n: tuple(i.what for i in new) for n, new in code.items()}
+        return replace(edit, what=what, instead=instead, code=code, patches=patches)
+
+    def _statement(self, numbers: Sequence[int]) -> tuple[Statement, Function] | None:
+        """The statement of whole lines that some instructions are of."""
+        found: set[int] = set()
+        last: tuple[Statement, Function] | None = None
+        for number in numbers:
+            for line in self._lines[number][:1]:
+                function = self.source.function(line)
+                whole = self.source.whole(line)
+                if function is None or not whole:
+                    return None
+                last = (whole[-1], function)
+                found.add(id(whole[-1]))
+        return last if len(found) == 1 else None
+
+    def _all(self, statement: Statement, function: Function) -> tuple[int, ...]:
+        """The anchors that a statement has, in all copies."""
+        return tuple(
+            n for n in self._anchors
+            if (line := self._line(n, function)) is not None
+            and statement.first <= line <= statement.last
+        )  # fmt: skip
+
+    def _without(self, statement: Statement) -> Patch | None:
+        """The lines of a statement taken out."""
+        if statement.kind != "simple" or statement.around is None:
+            return None
+        old = self.source.lines[statement.first - 1 : statement.last]
+        return Patch(self.source.file, statement.first, statement.last, old, ())
+
+    def _taken_out(self, numbers: Sequence[int]) -> tuple[Statement, tuple[int, ...], Patch] | None:
+        """A statement that does nothing but synchronise, which some instructions are all of; its
+        anchors in every copy; and its lines, taken out."""
+        found = self._statement(numbers)
+        if found is None:
+            return None
+        statement, function = found
+        every = self._all(statement, function)
+        patch = self._without(statement)
+        kinds = {type(self.mir.code[n].what) for n in numbers}
+        if patch is None or any(
+            type(self.mir.code[n].what) not in kinds or not _synchronises(self.mir.code[n].what)
+            for n in every
+        ):
+            return None
+        return statement, every, patch
+
+    def _deleted(self, edit: Edit) -> Iterator[Edit]:
+        found = self._taken_out(edit.numbers)
+        if found is not None:
+            statement, every, patch = found
+            text = " ".join(self.source.source(statement).split()).rstrip(";")
+            what = f"without {text} at line {statement.first}"
+            yield self._made(edit, what, {n: () for n in every}, (patch,))
+
+    def _moved(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
+        """A statement that is taken out and put in elsewhere."""
+        gone = [n for n, new in edit.instead.items() if not new]
+        found = self._taken_out(gone) if gone else None
+        if found is None:
+            return
+        statement, every, patch = found
+        targets = [n for n in edit.instead if n not in gone]
+        wanted: dict[tuple[int, int], Gap] = {}
+        for number in targets:
+            new = edit.instead[number]
+            if not any(what is before[number] for what in new):
+                return
+            gap = next(self.gaps(number, late=new[0] is before[number]), None)
+            if gap is None:
+                return
+            wanted.setdefault((id(gap.block), gap.index), gap)
+        if len(wanted) != 1:
+            return
+        (gap,) = wanted.values()
+        first = targets[0]
+        ops = tuple(
+            w for w in edit.instead[first] if w is not before[first] and isinstance(w, Op)
+        )  # fmt: skip
+        text = tuple(line.strip() for line in self.source.source(statement).split("\n"))
+        made = self._put(edit, [(gap, ops)], [text], every, [patch])
+        if made is not None:
+            yield made
+
+    def _exchanged(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
+        """Another number in a line, wherever the line has made an instruction with the old one."""
+        lines = {self._lines[n][:1] for n in edit.instead}
+        if len(lines) != 1 or not next(iter(lines)):
+            return
+        ((line,),) = lines
+        pairs = {_changed(before[n], new[0]) for n, new in edit.instead.items()}
+        if len(pairs) != 1 or (pair := next(iter(pairs))) is None:
+            return
+        name, kind, was, worth = pair
+        same = [
+            n for n in range(len(self.mir.code))
+            if self._lines[n][:1] == (line,) and type(self.mir.code[n].what) is kind
+            and _number(getattr(self.mir.code[n].what, name)) == was
+        ]  # fmt: skip
+        if sorted(same) != sorted(edit.instead):
+            return
+        own = self.source.lines[line - 1]
+        code = own.partition("//")[0]
+        tokens = [t for t in _NUMBER.finditer(code) if int(t[1], 0) == was]
+        if len(tokens) != 1:
+            return
+        (token,) = tokens
+        new = f"{own[: token.start(1)]}{worth}{own[token.end(1) :]}"
+        patch = Patch(self.source.file, line, line, (own,), (new,))
+        yield replace(edit, patches=(patch,))
+
+
+def is_anchor(what: Stmt | Control) -> bool:
+    """Whether an instruction stays where the source has it: all but arithmetic and weak loads."""
+    if isinstance(what, Branch | Switch):
+        return True
+    if not isinstance(what, Op):
+        return False
+    quiet = all(isinstance(e, _QUIET) for e in what.effects())
+    return not quiet or bool(getattr(what, "synchronises", False))
+
+
+def _loads(what: Stmt | Control) -> bool:
+    return (
+        isinstance(what, Op) and not is_anchor(what)
+        and any(isinstance(e, fx.Reads) for e in what.effects())
+    )  # fmt: skip
+
+
+def _shared(op: Op) -> bool:
+    return any(isinstance(e, fx.Reads) and e.view.space == "shared" for e in op.effects())
+
+
+def _synchronises(what: Stmt | Control) -> bool:
+    if not isinstance(what, Op):
+        return False
+    effects = what.effects()
+    return any(isinstance(e, SYNC) for e in effects) and not any(isinstance(e, DATA)
+                                                                 for e in effects)  # fmt: skip
+
+
+def _chain(loc: Loc) -> Iterator[Loc]:
+    at: Loc | None = loc
+    while at is not None:
+        yield at
+        at = at.behind
+
+
+def _goes_back(mir: Mir, number: int) -> bool:
+    what = mir.code[number].what
+    return isinstance(what, Branch) and what.target <= number
+
+
+def _targets(what: Op | Control) -> tuple[int, ...]:
+    match what:
+        case Branch(target=target):
+            return (target,)
+        case Switch(targets=targets):
+            return targets
+        case _:
+            return ()
+
+
+def _falls_through(what: Op | Control) -> bool:
+    return not isinstance(what, Switch) and not (isinstance(what, Branch) and what.cond is None)
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, Const):
+        return int(value.value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _changed(old: Stmt | Control, new: Stmt | Control) -> tuple[str, type, int, int] | None:
+    """The one operand in which two instructions of a class differ, both numbers."""
+    if type(old) is not type(new) or not isinstance(old, Op):
+        return None
+    apart = [
+        n for n in type(old).__dataclass_fields__
+        if n not in ANNOTATIONS and repr(getattr(old, n)) != repr(getattr(new, n))
+    ]  # fmt: skip
+    if len(apart) != 1:
+        return None
+    was, worth = (_number(getattr(op, apart[0])) for op in (old, new))
+    return None if was is None or worth is None else (apart[0], type(old), was, worth)
