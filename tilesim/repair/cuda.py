@@ -1,8 +1,8 @@
 """The statements of a CUDA source file: what a patch of one puts in, takes out, or stands beside.
 
 Nothing is compiled: braces, brackets and keywords say where statements begin and end, which is all
-that a patch of whole lines needs. What cannot be told apart so (a statement that a macro begins, two
-statements in a line) is no place for a patch.
+that a patch of whole lines needs. What cannot be told apart so (a statement that a macro begins,
+two statements in a line) is no place for a patch.
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ class Helper:
     template: tuple[str, ...]
 
     def call(self, wanted: Sequence[tuple[str, tuple[int, ...]]]) -> str | None:
-        """The call that executes just these instructions, with these numbers; None: there is none.
-        """
+        """The call that executes just these instructions, with these numbers; None: it does not."""
         if len(wanted) != len(self.instructions):
             return None
         given: dict[str, int] = {}
@@ -487,7 +486,7 @@ def _wanted(op: Op) -> tuple[str, tuple[int, ...]] | None:
             value = getattr(op, part.name)
             if value is None and part.mark:
                 continue
-            number = constant(value) if not isinstance(value, int) else int(value)
+            number = int(value) if isinstance(value, int) else constant(value)
             if number is None:
                 return None
             numbers.append(number)

@@ -295,8 +295,8 @@ def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Itera
     """What an edit changes, instructions of one line and of equal text once; of compiled programs
     the lines of the source, which are named if it cannot be said what becomes of them."""
     if edit.patches:
-        for patch in edit.patches:
-            yield Change(Loc(patch.file, patch.first), patch.old, patch.new, patch)
+        for own in edit.patches:
+            yield Change(Loc(own.file, own.first), own.old, own.new, own)
         return
     if isinstance(program, Mir) and any(program.code[n].loc.behind for n in edit.numbers):
         places = dict.fromkeys(Loc(at.file, at.line) for n in edit.numbers

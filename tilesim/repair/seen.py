@@ -166,8 +166,8 @@ class _Watch(Watcher):
         for first, (alone, _) in machine.plan.fused.items():
             steps[first] = alone
         for number in self.notes.numbers | self.notes.heads:
-            step, *how = steps[number]
-            steps[number] = (self._shown(machine, number, step), *how)
+            step, sync, cycles = steps[number]
+            steps[number] = (self._shown(machine, number, step), sync, cycles)
         return steps
 
     def _shown(self, machine: Machine, number: int, step: Step) -> Step:
@@ -311,7 +311,10 @@ def uses_of(mir: Mir, number: int) -> list[int]:
 def read_by(mir: Mir, number: int) -> frozenset[str]:
     """The registers that an instruction reads."""
     what, cond = mir.code[number].what, condition(mir.code[number])
-    exprs = [*(operands(what) if isinstance(what, Op) else ()), *([cond] if cond is not None else ())]
+    exprs = [
+        *(operands(what) if isinstance(what, Op) else ()),
+        *([cond] if cond is not None else ()),
+    ]
     return frozenset(v.name for e in exprs for v in walk(e) if isinstance(v, Var))
 
 
@@ -344,9 +347,7 @@ def loop_around(mir: Mir, one: int, other: int) -> int | None:
     return None if inner is None else graph.blocks[inner.head].start
 
 
-def races_of(
-    findings: Sequence[Finding | Diagnostic], mir: Mir
-) -> Iterator[tuple[int, int]]:
+def races_of(findings: Sequence[Finding | Diagnostic], mir: Mir) -> Iterator[tuple[int, int]]:
     """The pairs of a write and a read of these races, which the same threads come to."""
     for race in findings:
         if isinstance(race, Finding) and race.rule == "race":

@@ -1,4 +1,4 @@
-"""Reads where the source has them: loads that a compiler has made early, at the lines that use them.
+"""Reads where the source has them: loads that a compiler made early, at the lines that use them.
 
 Where nothing holds a read, a compiler makes it before a write of another thread that the source has
 first, and one of several lines that read the same. A barrier that is put between the lines would

@@ -54,7 +54,8 @@ class Work:
     ``same`` says whether what a program computes from ``numbers`` is right, if there is a
     reference. Without one, the work is what it stores to, every element of global memory that it
     writes (if it does not come to its end: would write if nobody waited for anything); and how
-    often each warp executes the instructions that move data. ``inputs`` are those that its control flow depends on.
+    often each warp executes the instructions that move data. ``inputs`` are those that its control
+    flow depends on.
     """
 
     program: Program | Mir
@@ -185,6 +186,8 @@ class Work:
             given = {n: a for n, a in before.items() if n in numbers or n in self.inputs}
             run = _run(simulation, given, _CLUSTERS)
             found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
+            # stores by addresses name no tensor
+            written |= {name for name, mask in found.elements.items() if mask.any()}
             if wanted is not None and wanted.issubset(found):
                 break
         return found

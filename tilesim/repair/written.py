@@ -17,7 +17,7 @@ from itertools import dropwhile
 
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const
+from tilesim.ir.expr import Const, constant
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch
@@ -99,9 +99,7 @@ class Written:
         return tuple(n for n, i in enumerate(self.mir.code) if is_anchor(i.what))
 
     def _sibling(self, block: Block, line: int) -> int | None:
-        return next(
-            (n for n, s in enumerate(block.statements) if s.first <= line <= s.last), None
-        )
+        return next((n for n, s in enumerate(block.statements) if s.first <= line <= s.last), None)
 
     # ------------------------------------------------------------------ gaps
 
@@ -248,7 +246,7 @@ class Written:
         others come there as well."""
         last = copy[-1][0]
         after = next((n for n in self._anchors if n > last), len(self.mir.code))
-        inside = {number for number, _ in copy}
+        inside = {number for number, sibling in copy if sibling == copy[-1][1]}
         ends = [t for n in inside for t in _targets(self.mir.code[n].what) if last < t <= after]
         if not ends:
             return Spot(last, late=True)
@@ -334,7 +332,8 @@ class Written:
         threads = self.mir.kernel.warps * 32
         return tuple(
             BarSync(id=Const(0), loc=op.loc)
-            if isinstance(op, BarSync) and op.threads in (None, threads) else op
+            if isinstance(op, BarSync)
+            and (op.threads is None or constant(op.threads) == threads) else op
             for op in ops
         )  # fmt: skip
 
@@ -344,7 +343,7 @@ class Written:
         patches: Sequence[Patch] = (),
     ) -> Edit | None:  # fmt: skip
         """The edit that puts instructions into gaps, where their text can be said."""
-        code: dict[int, tuple[Instruction, ...]] = {n: () for n in gone}
+        code: dict[int, tuple[Instruction, ...]] = dict.fromkeys(gone, ())
         found, said = list(patches), list[str]()
         for place, (gap, ops) in enumerate(wanted):
             spots = self.spots(gap)
@@ -393,7 +392,11 @@ class Written:
         return f"{' '.join(text).rstrip(';')} {'after' if gap.late else 'before'} line {line}"
 
     def _made(
-        self, edit: Edit, what: str, code: dict[int, tuple[Instruction, ...]], patches: tuple[Patch, ...]
+        self,
+        edit: Edit,
+        what: str,
+        code: dict[int, tuple[Instruction, ...]],
+        patches: tuple[Patch, ...],
     ) -> Edit:
         instead: dict[int, Instead] = {n: tuple(i.what for i in new) for n, new in code.items()}
         return replace(edit, what=what, instead=instead, code=code, patches=patches)
@@ -450,7 +453,7 @@ class Written:
             statement, every, patch = found
             text = " ".join(self.source.source(statement).split()).rstrip(";")
             what = f"without {text} at line {statement.first}"
-            yield self._made(edit, what, {n: () for n in every}, (patch,))
+            yield self._made(edit, what, dict.fromkeys(every, ()), (patch,))
 
     def _moved(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
         """A statement that is taken out and put in elsewhere."""

@@ -106,9 +106,15 @@ def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for place in reversed(ends):
         here = tuple(at(op, place.loc) for op in both)
         what = "barrier.cluster.arrive and wait"
-        yield of_places("cluster barrier", f"{what} at the end" if place is ends[-1] else what,
-                        [(place, after(place, *here))], 2)  # fmt: skip
-    for place in ends[:2]:
+        last = place is ends[-1]
+        new = before(place, *here) if has(place, fx.Exits) else after(place, *here)
+        yield of_places("cluster barrier", f"{what} at the end" if last else what,
+                        [(place, new)], 2)  # fmt: skip
+    inits = [p for p in facts.ops if has(p, fx.InitsMbarrier)]
+    machine = isinstance(facts.program, Mir)
+    for place in [p for p in ends if p.number > inits[-1].number][:2] if machine and inits else (
+        ends[:2]
+    ):  # fmt: skip
         fence = at(FenceMbarrierInit(), place.loc)
         here = tuple(at(op, place.loc) for op in both)
         what = "fence.mbarrier_init, barrier.cluster.arrive and wait"
@@ -123,9 +129,10 @@ def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 def _top(facts: Facts) -> list[Place]:
     """The statements that all warps come to."""
-    if isinstance(facts.program, Mir):
+    if isinstance(facts.program, Mir):  # the first of each line, and where the warps end
         every = tuple(range(facts.kernel.warps))
-        return [p for p in facts.ops if p.warps == every and not p.one][-1:]
+        common = [p for p in facts.ops if p.warps == every and not p.one]
+        return [*{p.loc: p for p in reversed(common)}.values()][::-1]
     return [p for p in facts.places if not p.within]
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.ops.bulk import BulkCommitGroup, BulkWaitGroup
 from tilesim.ir.ops.cluster import GriddepWait
 from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
@@ -263,6 +265,13 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
         around = regions(facts, {p.number for p in issues})
         closes = [p for p in facts.ops if type(p.what) is type(commit)]
         yield from inserted(facts, "group", (commit,), issues, late=True)
+        everybody = [
+            p for p in near(facts, focus, 1)
+            if len(p.warps) == facts.kernel.warps and not p.one and not p.within
+        ]  # fmt: skip
+        meeting = BarSync(id=Const(0))
+        for wait in waits:  # before what all threads do: who has issued waits, the others for it
+            yield from inserted(facts, "group", (wait, meeting), everybody)
         for wait in waits:
             yield from inserted(facts, "group", (wait,), closes, late=True)
             yield from inserted(facts, "group", (commit, wait), issues, late=True)
