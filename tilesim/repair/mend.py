@@ -191,7 +191,7 @@ def suggest(
             with simulation.shortly(points):
                 run = simulation.run(inputs, lambda cluster: None, first)
             if not run.findings and any(outcome.cut_off for outcome in run.outcomes):
-                return Trial("bounded", (), run.stats.instructions)
+                return Trial("bounded", (), run.stats.instructions, cut_off=True)
             if not run.findings and again is not None:
                 run = again(simulation)
             if run.findings:

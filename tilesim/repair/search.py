@@ -43,6 +43,8 @@ class Trial:
     verdict: str
     findings: tuple[Finding | Diagnostic, ...] = ()
     instructions: int = 0
+    #: it was ended at its share of the work
+    cut_off: bool = False
 
 
 #: checks a program; ``thorough``: with all the schedules that the user has asked for
@@ -88,7 +90,8 @@ class Search:
     interrupted: bool = False
     _left: int | None = None
     _findings: tuple[Finding | Diagnostic, ...] = ()
-    #: what is neither proved nor failed within its share of the work
+    #: what was ended at its share of the work; what was neither proved nor failed
+    _cut_off: list[tuple[Edit, Program | Mir]] = field(default_factory=list)
     _open: list[tuple[Edit, Program | Mir]] = field(default_factory=list)
     #: those that only make a wait pass, which are shown if there are no others
     _idle: list[Found] = field(default_factory=list)
@@ -111,7 +114,7 @@ class Search:
         failed: list[_Failed] = []
         pairs: Iterator[None] | None = None
         for number, edit in enumerate(self._edits(program, trial)):
-            if number == _ALONE and not self._again(program):
+            if number == _ALONE and not self._again(program, self._cut_off):
                 return self._enough()
             if number >= _ALONE and not self.found and not self._idle:
                 pairs = pairs or self._pairs(program, trial, list(failed))
@@ -125,10 +128,10 @@ class Search:
             if said.verdict in CERTAIN:
                 self._keep((edit,), (program, mended), said.verdict)
             elif said.verdict in ("bounded", "unsupported"):
-                self._open.append((edit, mended))
+                (self._cut_off if said.cut_off else self._open).append((edit, mended))
             else:
                 failed.append((edit, mended, said))
-        if not self._again(program):
+        if not (self._again(program, self._cut_off) and self._again(program, self._open)):
             return self._enough()
         if not self.found and not self._idle:
             for _ in pairs or self._pairs(program, trial, failed):
@@ -136,13 +139,13 @@ class Search:
                     return self._enough()
         return True
 
-    def _again(self, program: Program | Mir) -> bool:
+    def _again(self, program: Program | Mir, left: list[tuple[Edit, Program | Mir]]) -> bool:
         """Checks what has been left undecided with all that the user has asked for; False: there is
         no time left, or no need."""
-        while self._open:
+        while left:
             if self._over():
                 return False
-            edit, mended = self._open.pop(0)
+            edit, mended = left.pop(0)
             said = self.check(mended, True)
             if said.verdict in CERTAIN:
                 self._keep((edit,), (program, mended), said.verdict)
