@@ -356,7 +356,8 @@ class Checker:
     def _record(self, report: Report) -> Path | None:
         """Puts the verdict into the test's properties (junit) and the witness into a file."""
         properties = {
-            "verdict": report.verdict,
+            "verdict": report.overall,
+            "said": "" if report.for_all is None else report.said,
             "covers": report.covers,
             "schedules": str(report.stats.schedules),
             "rules": " ".join(dict.fromkeys(f.rule for f in report.findings)),
@@ -378,9 +379,7 @@ class Checker:
 
 def _is_open(report: Report, accept: str) -> bool:
     """Whether a report leaves open what is asked."""
-    if report.verdict not in ("proved", "exhausted", accept):
-        return True
-    return report.for_all is not None and not report.for_all.proved and not accept
+    return report.overall not in ("proved", "exhausted", accept)
 
 
 def require(expect: str, accept: str) -> None:
@@ -414,7 +413,7 @@ def _name(subject: Kernel | Program, params: Mapping[str, Any]) -> str:
 
 
 def _hint(report: Report) -> str:
-    if report.verdict != "bounded":
+    if report.overall != "bounded":
         return ""
     return "not proved; accept='bounded' passes it, a larger budget may prove it\n"
 

@@ -113,8 +113,14 @@ def check(
             raise
         found = repair(program, error.diagnostics, prove, wanted, strict, checked)
         raise Mendable(error.diagnostics, found) from error
-    if report.verdict == "proved":
-        report = asked.added_to(report, partial(prove_alone, strict, inputs=checked), strict, timer)
+
+    def by_itself(other: Program | Mir) -> Report:
+        given = fitting(checked, other)
+        return whole(Checking(other, strict, given, search, None, timer).check())
+
+    report = asked.added_to(
+        report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
+    )
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})

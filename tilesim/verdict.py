@@ -35,7 +35,8 @@ class Report(Shown):
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
     ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
     ``covers`` has words as well; ``for_all`` is what is said of all values of parameters, if that
-    was asked. ``print`` shows it as ``tilesim check`` does, a notebook as a page.
+    was asked: ``verdict`` is about one of them, ``overall`` about all. ``print`` shows it as
+    ``tilesim check`` does, a notebook as a page.
     """
 
     kernel: str
@@ -65,9 +66,23 @@ class Report(Shown):
 
     @property
     def said(self) -> str:
-        """The verdict; of a conditional proof, what it leans on as well."""
+        """The verdict; of a conditional proof, what it leans on as well; and for which values of
+        parameters, if more than one was asked for."""
+        said = self.verdict if self.for_all is None else self.for_all.said
         given = ", ".join(self.conditions)
-        return f"{self.verdict}, leaning on {given}" if given else self.verdict
+        return f"{said}, leaning on {given}" if given else said
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the verdict is about all values of parameters that were asked for."""
+        return self.for_all is None or self.for_all.proved
+
+    @property
+    def overall(self) -> Verdict:
+        """The verdict on all values of parameters that were asked for: ``bounded`` if it is one on
+        some of them only."""
+        right = self.verdict in ("proved", "exhausted")
+        return "bounded" if right and not self.is_whole else self.verdict
 
 
 def whole(report: Report) -> Report:

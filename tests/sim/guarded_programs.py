@@ -133,7 +133,8 @@ class Guard:
 
     def holds(self, state: State) -> _Lanes:
         """In which threads it does."""
-        return state.of(self.predicate) != self.negated
+        held: _Lanes = state.of(self.predicate) != self.negated
+        return held
 
 
 @dataclass(frozen=True)
@@ -229,9 +230,9 @@ class Maker:
                 text = f"ld.shared.u32 {register}, [%r14];"
                 return Set(text, register, lambda s: s.of("box"), guard)
             case 11:
-                source, by = draw.choice([*_REGISTERS, "%i"]), draw.choice([1, 2, 16])
-                text = f"shfl.sync.bfly.b32 {register}, {source}, {by}, 31, -1;"
-                lanes = np.arange(64) ^ by
+                source, other = draw.choice([*_REGISTERS, "%i"]), draw.choice([1, 2, 16])
+                text = f"shfl.sync.bfly.b32 {register}, {source}, {other}, 31, -1;"
+                lanes = np.arange(64) ^ other
                 return Set(text, register, lambda s: s.of(source)[:, lanes[: s.active.shape[1]]])
             case _:
                 of = draw.choice([*_FIXED, *_PREDICATES])

@@ -19,7 +19,7 @@ from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
 from tilesim.search import asked, forall
 from tilesim.search.values import Values
-from tilesim.sim.forall.free import Free, Refused, Scope
+from tilesim.sim.forall.free import Free, Refused, Scope, scope_of
 from tilesim.sim.forall.rays import Demand, Ray
 
 Fault = Callable[[Expr, int], Expr]
@@ -408,7 +408,7 @@ def test_numbers_of_another_program_and_of_numpy() -> None:
     assert n != other
     assert n + np.int64(2) == 12
     assert n // np.int32(10) == 1
-    assert n.scope.modulus == 10
+    assert scope_of(n).modulus == 10
 
 
 def test_a_demand_holds_before_and_behind_what_is_skipped() -> None:

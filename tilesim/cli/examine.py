@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import wraps
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -23,6 +24,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
 from tilesim.loader.ptx import Scalars
+from tilesim.loader.python import identify
 from tilesim.ptx.names import short
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
@@ -104,7 +106,7 @@ class Examination:
                 suggest=wanted,
                 skip=self.skip,
                 for_all=self.for_all,
-                params=_arguments(target) if self.for_all else None,
+                params=self._given(target) if self.for_all else None,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:
@@ -127,10 +129,19 @@ class Examination:
             raise UsageError(f"--for-all needs a kernel with parameters, {target.id} has none")
         self._require_parameters(kernel.name, _arguments(target))
 
+        @wraps(kernel.function)
         def build(**params: Any) -> Program:
             return replace(target, params=params).build()
 
         return build
+
+    def _given(self, target: Target) -> dict[str, Any]:
+        """The parameters whose values do not follow from others: what the kernel passes by value
+        may be computed from the one of which all values are asked."""
+        if target.ptx is not None:
+            return _arguments(target)
+        known = target.arguments.keys() | self.for_all.keys()
+        return {n: v for n, v in _arguments(target).items() if n in known}
 
     def _require_parameters(self, name: str, params: Mapping[str, Any]) -> None:
         unknown = sorted(self.for_all.keys() - params.keys())
@@ -158,8 +169,8 @@ class Examination:
     def _result(self, target: Target, report: Report) -> Checked:
         """The report with what it shows of the failing schedule; its witness is written."""
         self.progress.show(f"reporting {target.id}")
-        program = target.form()
-        own = target.own_inputs(program, self.seed)
+        at, program = _failing(target, report)
+        own = at.own_inputs(program, self.seed)
         recording = _record(program, report.witness, own, self.strict, self.pictures)
         checked = _checked(target, program, report, recording, self.pictures)
         if self.witness_dir is None or report.witness is None:
@@ -167,8 +178,24 @@ class Examination:
         name = re.sub(r"[^A-Za-z0-9.=-]+", "_", target.id).strip("_")
         path = self.witness_dir / f"{name}.json"
         write_file(path, dumps(report.witness, indent=2) + "\n")
-        again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
+        if at.ptx is not None and at is not target:
+            return checked  # it takes another launch description
+        again = f"tilesim check {quote(at.id)} --replay {quote(str(path))}"
         return replace(checked, replay=again + (f" --seed {self.seed}" if self.seed else ""))
+
+
+def _failing(target: Target, report: Report) -> tuple[Target, Program | Mir]:
+    """The program that a report is about, and what makes it: that of other values of parameters if
+    all were asked for, and it fails for these."""
+    where = {} if report.for_all is None else dict(report.for_all.where)
+    if not where:
+        return target, target.form()
+    if target.ptx is not None:
+        return replace(target), Scalars(target.ptx)(**where)
+    at = replace(target, params={**target.params, **where})
+    if target.kernel is not None:
+        at = replace(at, id=identify(target.id.partition("[")[0], target.kernel, at.params))
+    return at, at.form()
 
 
 def _arguments(target: Target) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _from_cases(module: ModuleType, place: str, file: str, cases: object) -> Ite
         if not isinstance(kernel, Kernel) or not isinstance(params, Mapping):
             raise TargetError(f"{place}: {case!r} in CASES has no kernel and params")
         name = names.get(id(kernel), kernel.name)
-        yield Target(_identify(place, name, kernel, params), file, kernel, params=params)
+        yield Target(identify(f"{place}::{name}", kernel, params), file, kernel, params=params)
 
 
 def _exposed(module: ModuleType) -> dict[str, Kernel | Program]:
@@ -161,18 +161,18 @@ def _target(
         return Target(f"{place}::{name}", file, program=item)
     scalars = _scalars(file, item, params)
     values = {key: _value(item, scalars, key, text) for key, text in params.items()}
-    return Target(_identify(place, name, item, values), file, item, params=values)
+    return Target(identify(f"{place}::{name}", item, values), file, item, params=values)
 
 
-def _identify(place: str, name: str, kernel: Kernel, params: Mapping[str, Any]) -> str:
-    """``place::name`` with the parameters that differ from the defaults in brackets."""
+def identify(name: str, kernel: Kernel, params: Mapping[str, Any]) -> str:
+    """A name, ``place::kernel``, with the parameters that differ from the defaults in brackets."""
     defaults = kernel.params
     changed = [
         f"{key}={value}"
         for key, value in params.items()
         if key not in defaults or defaults[key] != value
     ]
-    return f"{place}::{name}" + (f"[{','.join(changed)}]" if changed else "")
+    return name + (f"[{','.join(changed)}]" if changed else "")
 
 
 def _scalars(file: str, kernel: Kernel, params: Mapping[str, str]) -> dict[str, int]:

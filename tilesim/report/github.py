@@ -85,9 +85,10 @@ def _annotations(result: Result) -> Iterator[Annotation]:
             for leaning in report.leanings:
                 if leaning.conditional or leaning in result.denied:
                     yield _of_leaning(result, leaning)
-            if report.verdict == "bounded":
+            if report.overall == "bounded":
                 why = "".join(f"\n{reason}" for reason in report.reasons)
-                title = f"not proved: {result.kernel}"
+                part = f" ({report.said})" if report.for_all is not None else ""
+                title = f"not proved{part}: {result.kernel}"
                 yield Annotation("warning", title, f"{report.covers}{why}")
         case Rejected(diagnostics=diagnostics):
             for d in diagnostics:
@@ -139,6 +140,8 @@ def step_summary(results: Iterable[Result]) -> str:
         if given:
             mark = "⚠️" if mark == "✅" else mark
             verdict = f"{verdict}, leaning on {', '.join(given)}"
+        if isinstance(result, Checked) and result.report.for_all and not result.denied:
+            verdict = _text(result.report.said)
         lines.append(f"| `{_cell(result.kernel)}` | {mark} {verdict} | {_text(covers)} |")
     for result in done:
         for annotation in _annotations(result):

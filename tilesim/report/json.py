@@ -49,7 +49,7 @@ def result_json(result: Result) -> dict[str, Any]:
         case Checked(report=report):
             entry |= {
                 "target": result.target,
-                "verdict": report.verdict,
+                "verdict": report.overall,
                 "covers": report.covers,
                 "conditional": bool(report.conditions),
                 "leanings": [leaning_json(one, result.denied) for one in report.leanings],
@@ -122,6 +122,7 @@ def for_all_json(claim: Claim) -> dict[str, Any]:
         "refused": list(claim.refused),
         "at": claim.at,
         "upto": claim.upto,
+        "said": [{"verdict": verdict, "values": values} for verdict, values in claim.parts],
         "runs": claim.runs,
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ def _outcome(result: Result) -> str:
     code = result.code()
     if code == OK:
         return ""
-    if isinstance(result, Checked) and result.report.verdict in ("bounded", "unsupported"):
+    if isinstance(result, Checked) and result.report.overall in ("bounded", "unsupported"):
         return "skipped"
     return "failure" if code < USAGE else "error"
 
@@ -65,7 +65,11 @@ def _message(result: Result) -> str:
     """One line: the first finding, or why there is no proof."""
     if isinstance(result, Checked) and result.report.findings:
         finding = result.report.findings[0]
-        return f"{finding.rule}: {finding.message}"
+        at = "" if result.report.for_all is None else f"{result.report.for_all.said}: "
+        return f"{at}{finding.rule}: {finding.message}"
+    if isinstance(result, Checked) and not result.report.is_whole:
+        claim = result.report.for_all
+        return f"{result.report.said}: {claim.obstacle if claim else ''}"
     if isinstance(result, Checked) and result.report.reasons:
         return f"{result.report.verdict}: {result.report.reasons[0]}"
     return result_text(result).splitlines()[0]

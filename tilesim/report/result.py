@@ -57,12 +57,8 @@ class Checked:
         """The exit code this result stands for."""
         if self.denied:
             return FINDINGS
-        if self.report.verdict == accept:
-            return OK
-        asked = self.report.for_all
-        if asked is not None and not asked.proved and _VERDICTS[self.report.verdict] == OK:
-            return OK if accept == "bounded" else INCONCLUSIVE
-        return _VERDICTS[self.report.verdict]
+        verdict = self.report.overall
+        return OK if verdict == accept else _VERDICTS[verdict]
 
 
 @dataclass(frozen=True)

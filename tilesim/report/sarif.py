@@ -55,19 +55,19 @@ def render(results: Iterable[Result]) -> str:
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
-        "invocations": [_invocation(failures)],
+        "invocations": [_invocation(failures, _notes(done))],
         "results": found,
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2) + "\n"
 
 
-def _invocation(failures: list[Failure]) -> Json:
+def _invocation(failures: list[Failure], notes: list[Json]) -> Json:
     entry: Json = {"executionSuccessful": not failures}
-    if failures:
+    if failures or notes:
         entry["toolExecutionNotifications"] = [
             {"level": "error", "message": {"text": f"{f.kernel}: {f.message}"}} for f in failures
-        ]
+        ] + notes
     return entry
 
 
@@ -107,6 +107,18 @@ def _help(doc: RuleDoc) -> str:
         f"{doc.explanation}\n\nFix: {doc.fix}\n\nPTX ISA: {sections}\n\n"
         f"An example and its fix: tilesim explain {doc.name}{rules}"
     )
+
+
+def _notes(results: Iterable[Result]) -> list[Json]:
+    """What is said of kernels of which all values of parameters were asked for."""
+    return [
+        {
+            "level": "note" if r.report.is_whole else "warning",
+            "message": {"text": f"{r.kernel}: {r.report.said}"},
+        }
+        for r in results
+        if isinstance(r, Checked) and r.report.for_all is not None
+    ]
 
 
 def _results(result: Result) -> Iterator[Json]:

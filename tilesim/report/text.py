@@ -21,6 +21,7 @@ from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, line_of
+from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
 from tilesim.words import count, inert, printable
@@ -125,7 +126,7 @@ def verdict_of(result: Result) -> str:
     ``denied`` for a proof that leans on what may not be leaned on."""
     match result:
         case Checked(report=report):
-            return "denied" if result.denied else report.verdict
+            return "denied" if result.denied else report.overall
         case Rejected():
             return "rejected"
         case Failure():
@@ -183,6 +184,9 @@ def _gist(result: Result) -> str:
                 places = [story.short(loc) for loc in first.locations]
                 said = first.message if first.rule == "unsupported" else first.rule
                 return f"{said} ({', '.join(places)})"
+            if report.for_all is not None and not report.for_all.proved:
+                why = report.for_all.obstacle
+                return report.for_all.said + (f": {why}" if why is not None else "")
             if report.reasons:
                 return report.reasons[0]
             stats = report.stats
@@ -233,10 +237,23 @@ def _head(result: Result, style: Style) -> str:
         case _:
             pass
     head = f"{style.paint(verdict.upper(), verdict)} {style.bold(result.kernel)}"
+    if isinstance(result, Checked) and result.report.for_all and verdict != "denied":
+        head, rules = _for_values(result, result.report.for_all, style), {}
     given = conditions(result)
     if given:
         return f"{head}  (leaning on {', '.join(given)})"
     return f"{head}  ({', '.join(rules)})" if rules else head
+
+
+def _for_values(result: Checked, claim: Claim, style: Style) -> str:
+    """``PROVED kernel for n in 1..612; FAILED for n = 613: deadlock``."""
+    (first, values), *others = claim.parts
+    said = [f"{style.paint(first.upper(), first)} {style.bold(result.kernel)} for {values}"]
+    for verdict, values in others:
+        known = verdict in _COLOURS
+        word = style.paint(verdict.upper(), verdict) if known else style.paint(verdict, "bounded")
+        said.append(f"{word} for {values}")
+    return "; ".join(said)
 
 
 def _headline(finding: Finding, style: Style) -> Iterator[str]:

@@ -71,32 +71,55 @@ class Asked:
                 f"kernel {program} has no parameter {unknown[0]}; it has {', '.join(defaults)}"
             )
         firsts = {n: v.first for n, v in values.items() if n not in defaults}
-        return cls(
-            program(**firsts | {**params}), program, {**defaults, **firsts, **params}, values
-        )
+        # what the host passes by value follows the parameters, unless it is asked for or given
+        passed = defaults.keys() - getattr(program, "params", {}).keys() - values.keys()
+        own = {n: v for n, v in defaults.items() if n not in passed}
+        return cls(program(**firsts | {**params}), program, {**own, **firsts, **params}, values)
 
-    def added_to(self, report: Report, prove: Prove, strict: Strict, timer: Timer) -> Report:
+    def added_to(
+        self, report: Report, prove: Prove, strict: Strict, timer: Timer,
+        check: Callable[[Program | Mir], Report] | None = None,
+    ) -> Report:  # fmt: skip
         """``report``, of this program, and what can be said of all values.
 
         It covers them if all are proved; it is that of a value for which the check fails, if there
-        is one. Otherwise it is what it was, and says why. Of several parameters with values without
-        end all are looked at for one, and the others are what they are in this program.
+        is one. Otherwise it is what it was, and says of which values, and why. Of several
+        parameters with values without end all are looked at for one, and the others are what they
+        are in this program. ``check``: as `ForAll` takes it. Of a program that is not proved
+        nothing is said for other values.
         """
         if not self.values or self.build is None:
             return report
         name, others = _main(self.values)
+        here = ", ".join(f"{n} = {self.arguments[n]}" for n in self.values if n in self.arguments)
+        if report.verdict != "proved":
+            return self._of_one(report, here)
         claims: list[Claim] = []
         for choice in others:
             proof = ForAll(
                 self.build, {**self.arguments, **choice}, name, self.values[name], prove, strict,
-                timer,
+                timer, check=check,
             )  # fmt: skip
             claim = proof.claim()
+            claim = _with(claim, choice)
             if proof.failing is not None and claim.at is not None:
                 return _failing(proof.failing, claim, {**choice, name: claim.at})
             claims.append(claim)
         endless = {n: self.arguments[n] for n in _endless(self.values, name)}
-        return _whole(report, claims, name, self.values, endless)
+        return _whole(report, claims, name, self.values, endless, here)
+
+    def _of_one(self, report: Report, here: str) -> Report:
+        """What a report says of one choice of values, of which all that were asked for hang."""
+        wanted = ", ".join(values.says(name) for name, values in self.values.items())
+        why = Obstacle(f"{here} is {report.verdict}", UNKNOWN)
+        rules = ", ".join(dict.fromkeys(f.rule for f in report.findings))
+        said = (report.verdict, f"{here}: {rules}" if report.verdict == "failed" else here)
+        parts = (said,) if report.verdict == "failed" else (said, ("not shown", wanted))
+        claim = Claim(wanted, False, why, parts=parts)
+        if report.verdict != "exhausted":
+            return replace(report, for_all=claim)
+        reasons = (*report.reasons, f"not shown for {wanted}: {why}")
+        return replace(report, reasons=reasons, for_all=claim)
 
 
 def _endless(wanted: Mapping[str, Values], name: str) -> list[str]:
@@ -133,30 +156,52 @@ def _main(wanted: Mapping[str, Values]) -> tuple[str, list[dict[str, int]]]:
     return name, chosen
 
 
+def _with(claim: Claim, choice: Mapping[str, int]) -> Claim:
+    """A claim for one choice of other parameters."""
+    if not choice:
+        return claim
+    where = ", ".join(f"{name} = {value}" for name, value in choice.items())
+    return replace(claim, parts=tuple((said, f"{where}, {of}") for said, of in claim.parts))
+
+
 def _failing(report: Report, claim: Claim, at: Mapping[str, int]) -> Report:
     where = ", ".join(f"{name} = {value}" for name, value in at.items())
+    claim = replace(claim, where=tuple(at.items()))
     return replace(report, covers=f"{where}; {report.covers}", for_all=claim)
 
 
 def _whole(
     report: Report, claims: list[Claim], name: str, wanted: Mapping[str, Values],
-    endless: Mapping[str, Any],
+    endless: Mapping[str, Any], here: str,
 ) -> Report:  # fmt: skip
     """The claims of all choices as one; ``endless`` are parameters that have one value in all of
-    them, although there is no end of others."""
+    them, although there is no end of others; ``here``: the values of the program of ``report``."""
     text = ", ".join(values.says(name) for name, values in wanted.items())
     open_ = next((claim for claim in claims if not claim.proved), None)
     if open_ is None and endless:
-        open_ = replace(claims[0], proved=False, obstacle=_one_at_a_time(claims[0], endless))
+        at = "".join(f", {n} = {value}" for n, value in endless.items())
+        shown = tuple((said, f"{of}{at}") for said, of in claims[0].parts)
+        open_ = replace(
+            claims[0], proved=False, obstacle=_one_at_a_time(claims[0], endless),
+            parts=(*shown, ("not shown", text)),
+        )  # fmt: skip
     if open_ is not None:
-        claim = replace(open_, wanted=text)
-        shown = "" if open_.upto is None else f"; shown up to {name} = {open_.upto}"
-        reason = f"not shown for {text}: {claim.obstacle}{shown}"
+        parts = open_.parts
+        if parts[0][0] != "proved":
+            parts = (("proved", here), *parts)
+        claim = replace(open_, wanted=text, parts=parts)
+        far = "" if open_.upto is None else f"; shown up to {name} = {open_.upto}"
+        reason = f"not shown for {text}: {claim.obstacle}{far}"
         return replace(report, reasons=(*report.reasons, reason), for_all=claim)
     ends = [claim.limit for claim in claims if claim.limit is not None]
     limit = min(ends, key=lambda end: end[0], default=None)
     refused = tuple(dict.fromkeys(value for claim in claims for value in claim.refused))
-    whole = Claim(text, True, None, limit, sum(claim.runs for claim in claims), refused)
+    said = text
+    if limit is not None:
+        others = (values.says(n) for n, values in wanted.items() if n != name)
+        said = ", ".join([wanted[name].upto(name, limit[0]), *others])
+    runs, parts = sum(claim.runs for claim in claims), (("proved", said),)
+    whole = Claim(text, True, None, limit, runs, refused, parts=parts)
     return replace(report, covers=f"{report.covers}; {whole.covers}", for_all=whole)
 
 

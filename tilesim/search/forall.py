@@ -8,7 +8,7 @@ is left: those before a pipeline is in a steady state one by one, then one per r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,9 +18,11 @@ from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.search.answers import are_the_same
+from tilesim.search.residues import RIGHT, Cover, Residue, Run
 from tilesim.search.values import Claim, Values
 from tilesim.sim.forall.forms import forms
 from tilesim.sim.forall.free import LONGEST, UNBOUNDED, Free, Obstacle, Refused, Scope
+from tilesim.sim.forall.python import numbers_in, types_of_integers
 from tilesim.sim.forall.trace import Limit, Traced
 from tilesim.sim.grid.plan import asks_for_clusters
 from tilesim.sim.machine.machine import Machine
@@ -40,8 +42,10 @@ _ALONE = 100
 _FEW = 64
 #: warp instructions that all runs together may execute: minutes
 MOST = 5_000_000
-#: how many values are enough where a type, or what is allowed, ends them
-_LARGE = 1 << 18
+#: values that are decided by whole checks, at most
+_CHECKED = 8
+#: values for which a kernel in Python is built to see whether it makes of them what it is said to
+_BUILT = 48
 #: how a kernel says that it cannot be made with some parameters
 _REFUSALS = (TilesimError, ValueError, AssertionError)
 
@@ -56,93 +60,12 @@ class Prove(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The run for the value of a number. It stands for ``steps`` more; ``limit`` is why not for
-    others. ``report`` is None if the kernel refuses the value, and ``steps`` more."""
-
-    number: int
-    steps: int
-    limit: Limit | None
-    report: Report | None
-    modulus: int
-    traced: Traced | None
-
-    @property
-    def proved(self) -> bool:
-        """Whether a check of this program says so."""
-        return self.report is not None and self.report.verdict == "proved"
-
-
 class _Fails(Exception):
     """A program is not proved."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: Run) -> None:
         super().__init__()
         self.run = run
-
-
-@dataclass
-class _Residue:
-    """What is known of the values of one residue: all before number ``left``, None: all of them;
-    from number ``ends`` on they are refused."""
-
-    left: int | None
-    taken: bool = False
-    ends: int | None = None
-    why: Obstacle | None = None
-
-
-@dataclass
-class _Cover:
-    """What is known of all values, by residue."""
-
-    residues: list[_Residue]
-    alone: int = 0
-    refused: list[int] = field(default_factory=list)
-
-    def next(self) -> int | None:
-        """The least number of a value of which nothing is known; None: there is none."""
-        left = [r.left for r in self.residues if r.left is not None]
-        return min(left, default=None)
-
-    def add(self, run: _Run) -> None:
-        """A value is proved, or refused, and more with it."""
-        step = len(self.residues)
-        residue = self.residues[run.number % step]
-        following = run.number + (run.steps + 1) * step
-        if run.report is None:
-            self.refused.append(run.number)
-            if residue.taken and residue.ends is None:
-                residue.ends = run.number - step
-                residue.why = run.limit.obstacle if run.limit is not None else None
-            residue.left = None if run.steps == UNBOUNDED else following
-            return
-        residue.taken, residue.ends = True, None
-        self.alone += not run.steps
-        residue.why = None if run.traced is None else run.traced.why
-        if residue.why is None and run.limit is not None:
-            residue.why = run.limit.obstacle
-        residue.left = following
-        if run.limit is None:
-            residue.left = None
-        elif run.limit.fits and following - step >= _LARGE:
-            residue.left, residue.ends = None, following - step
-            residue.why = run.limit.obstacle
-
-    def refine(self, step: int) -> None:
-        """The same for residues of a multiple of the step."""
-        coarse = len(self.residues)
-        fine = [replace(self.residues[number % coarse]) for number in range(step)]
-        for number, residue in enumerate(fine):
-            if residue.left is not None:
-                residue.left += (number - residue.left) % step
-        self.residues = fine
-
-    def limit(self) -> tuple[int, Obstacle] | None:
-        """The number of the last value of which something is known, and why."""
-        ends = [(r.ends, r.why) for r in self.residues if r.ends is not None and r.why is not None]
-        return min(ends, key=lambda end: end[0], default=None)
 
 
 class ForAll:
@@ -151,22 +74,32 @@ class ForAll:
     def __init__(
         self, build: Callable[..., Program | Mir], params: Mapping[str, Any], name: str,
         values: Values, prove: Prove, strict: Strict, timer: Timer, most: int = MOST,
+        check: Callable[[Program | Mir], Report] | None = None,
     ) -> None:  # fmt: skip
-        """``most``: warp instructions that all runs together may execute."""
+        """``most``: warp instructions that all runs together may execute. ``check``: a whole check,
+        with other schedules, of the program of a value that one run does not decide."""
         self._build = build
         self._params = dict(params)
         self._name = name
         self._values = values
         self._prove = prove
+        self._check = check
+        #: values that were decided by whole checks
+        self._checked = 0
         self._strict: Strict = strict
         self._timer = timer
         self._runs = 0
         self._left = self._most = most
-        self._cover = _Cover([_Residue(0)])
+        self._cover = Cover([Residue(0)])
         #: values before this number are not followed: they stand for no others
         self._begin = 0
         #: whether copies take one cycle in runs that are followed
         self._quick = True
+        #: whether lines of Python ask for the value; numbers in them, and those beside
+        self._is_python = bool(getattr(build, "written_in_python", True))
+        named = numbers_in(build) if self._is_python else ()
+        self._beside = [*dict.fromkeys(n + by for by in (0, 1, -1) for n in named)]
+        self._built = 0
         #: what checks of single values said, by value; of those that were not followed
         self.alone: dict[int, str] = {}
         #: the report for the value of which a check says something else
@@ -189,15 +122,13 @@ class ForAll:
 
     def _each(self, count: int) -> Claim:
         """The same of so many values, which are run one by one."""
-        self._cover = _Cover([_Residue(0)])
+        self._cover = Cover([Residue(0)])
         for number in range(count):
-            run = self._alone(number)
-            if run.report is not None and not run.proved:
-                raise _Fails(run)
-            self._cover.add(run)
+            self._cover.add(self._settled(self._alone(number)))
         self._require_any()
         refused = tuple(map(self._values.at, self._cover.refused))
-        return Claim(self._wanted, True, runs=self._runs, refused=refused)
+        parts = (("proved", self._wanted),)
+        return Claim(self._wanted, True, runs=self._runs, refused=refused, parts=parts)
 
     def _require_any(self) -> None:
         if not any(residue.taken for residue in self._cover.residues):
@@ -210,27 +141,64 @@ class ForAll:
     def _without(self, why: Obstacle) -> Claim:
         number = self._cover.next() or 0
         upto = self._values.at(number - 1) if number else None
-        return Claim(self._wanted, False, why, runs=self._runs, upto=upto)
+        parts = *self._up_to(number), ("not shown", self._wanted)
+        return Claim(self._wanted, False, why, runs=self._runs, upto=upto, parts=parts)
 
-    def _failed(self, run: _Run) -> Claim:
-        assert run.report is not None
-        at = self._values.at(run.number)
+    def _failed(self, run: Run) -> Claim:
+        """What comes of a value that no run has shown to be right: it is checked by itself."""
+        at, here = self._values.at(run.number), f"{self._name} = {self._values.at(run.number)}"
+        found = self._alone_checked(run)
         why = None
-        if run.report.verdict == "failed":
-            program = self._build(**{**self._params, self._name: at})
-            again = self._prove(program, self._timer, None)
-            if again.verdict == "failed":
-                self.failing = again
-            else:
-                why = Obstacle(f"{self._name} = {at} fails in some schedules", UNKNOWN)
+        if found.verdict == "failed":
+            self.failing = found
+            here = f"{here}: {', '.join(dict.fromkeys(f.rule for f in found.findings))}"
+        elif found.verdict in RIGHT:
+            why = Obstacle(f"{here} is {found.verdict} by a check of all its schedules", UNKNOWN)
         else:
-            said = run.report.reasons[0] if run.report.reasons else run.report.verdict
-            why = Obstacle(f"{self._name} = {at}: {said}", UNKNOWN)
-        return Claim(self._wanted, False, why, at=at, runs=self._runs)
+            said = found.reasons[0] if found.reasons else found.verdict
+            why = Obstacle(f"{here}: {said}", UNKNOWN)
+        parts = *self._up_to(run.number), (found.verdict, here)
+        return Claim(self._wanted, False, why, at=at, runs=self._runs, parts=parts)
+
+    def _alone_checked(self, run: Run) -> Report:
+        """The report of a value by itself, with other schedules if one run does not decide."""
+        assert run.report is not None
+        if run.settled:
+            return run.report
+        program = self._build(**{**self._params, self._name: self._values.at(run.number)})
+        failed = run.report.verdict == "failed"
+        found = self._prove(program, self._timer, None) if failed else run.report
+        if found.verdict in ("failed", "proved") or self._check is None:
+            return found
+        self._checked += 1
+        return self._check(program)
+
+    def _settled(self, run: Run) -> Run:
+        """A run for a value that is right; if only a whole check of it says so, it stands for no
+        other.
+
+        Raises:
+            _Fails: it is not right, or that is not known.
+        """
+        if run.report is None or run.proved:
+            return run
+        if self._check is None or self._checked >= _CHECKED or run.report.verdict == "failed":
+            raise _Fails(run)
+        found = self._alone_checked(run)
+        if found.verdict not in RIGHT:
+            raise _Fails(replace(run, report=found, settled=True))
+        here = Limit(0, Obstacle("it was checked by itself", UNKNOWN))
+        return Run(run.number, 0, here, found, 1, None)
+
+    def _up_to(self, number: int) -> tuple[tuple[str, str], ...]:
+        """What is said of the values before a number."""
+        if not number:
+            return ()
+        return (("proved", self._values.upto(self._name, self._values.at(number - 1))),)
 
     def _claim(self) -> Claim:
         step, end = self._step(), self._values.count
-        cover = self._cover = _Cover([_Residue(number) for number in range(step)])
+        cover = self._cover = Cover([Residue(number) for number in range(step)])
         most, wait = _ALONE + 3 * self._begin + step, step
         why: Obstacle | None = None
         while (number := cover.next()) is not None and (end is None or number < end):
@@ -242,8 +210,7 @@ class ForAll:
                     raise Refused(Obstacle(what, UNKNOWN))
                 step = longer
                 continue
-            if run.report is not None and not run.proved:
-                return self._failed(run)
+            run = self._settled(run)
             cover.add(run)
             if run.traced is not None and not run.steps:
                 # too few turns, most likely; a run that is not followed costs a fraction
@@ -258,7 +225,11 @@ class ForAll:
             last = self._values.at(limit[0]), limit[1]
         few = [n for n in cover.refused if limit is None or n <= limit[0]][:8]
         refused = tuple(self._values.at(number) for number in few)
-        return Claim(self._wanted, True, limit=last, runs=self._runs, refused=refused)
+        shown = self._wanted if last is None else self._values.upto(self._name, last[0])
+        return Claim(
+            self._wanted, True, limit=last, runs=self._runs, refused=refused,
+            parts=(("proved", shown),),
+        )  # fmt: skip
 
     def _refined(self, step: int, *divisors: int) -> int:
         """How many values apart those are that a run stands for: of ``step`` the least multiple
@@ -313,7 +284,7 @@ class ForAll:
             unsaid = Obstacle("no state that repeats", run.traced.used)
         return step, why or unsaid
 
-    def _stands_for_more(self, run: _Run, step: int) -> bool:
+    def _stands_for_more(self, run: Run, step: int) -> bool:
         """Whether all loops of a run that depend on the parameter have repetitions of ``step``."""
         return bool(run.steps or run.limit is None or run.limit.fits) or bool(
             self._run(run.number, step).steps
@@ -335,7 +306,7 @@ class ForAll:
                 return
             yield number
 
-    def _first_failing(self, run: _Run) -> _Run:
+    def _first_failing(self, run: Run) -> Run:
         """The run for the least value that is not proved, up to one that is not."""
         for number in range(run.number):
             earlier = self._alone(number)
@@ -343,7 +314,7 @@ class ForAll:
                 return earlier
         return run
 
-    def _alone(self, number: int) -> _Run:
+    def _alone(self, number: int) -> Run:
         """The run for the value of a number, which is not followed."""
         self._count()
         value = self._values.at(number)
@@ -358,11 +329,11 @@ class ForAll:
         except _REFUSALS as why:
             self.alone[value] = "refused"
             said = Limit(0, Obstacle(str(why).splitlines()[0], UNKNOWN))
-            return _Run(number, 0, said, None, 1, None)
+            return Run(number, 0, said, None, 1, None)
         self._left -= sum(machine.executed for machine in machines)
         self.alone[value] = report.verdict
         here = Limit(0, Obstacle("it was not followed", UNKNOWN))
-        return _Run(number, 0, here, report, 1, None)
+        return Run(number, 0, here, report, 1, None)
 
     def _count(self) -> None:
         if self._timer.reason():
@@ -372,17 +343,17 @@ class ForAll:
             raise Refused(Obstacle(what, UNKNOWN))
         self._runs += 1
 
-    def _run(self, number: int, step: int) -> _Run:
+    def _run(self, number: int, step: int) -> Run:
         """The run for the value of a number, followed for ``step`` of them."""
         self._count()
-        scope = Scope(self._name, building=getattr(self._build, "written_in_python", True))
+        scope = Scope(self._name, building=self._is_python)
         try:
             free, program, answered = self._forms(self._values.at(number), scope)
         except _REFUSALS as why:
             self._refuses_as_well(number, why)
             steps = UNBOUNDED if scope.last == UNBOUNDED else scope.last // step
             said = Limit(steps, Obstacle(str(why).splitlines()[0], UNKNOWN))
-            return _Run(number, steps, said, None, scope.modulus, None)
+            return Run(number, steps, said, None, scope.modulus, None)
         watching: list[Traced] = []
 
         def prepare(simulation: Simulation) -> None:
@@ -398,7 +369,37 @@ class ForAll:
         if scope.bound is not None and (limit is None or scope.last // step < limit.steps):
             limit = Limit(scope.last // step, scope.bound, fits=True)
         steps = UNBOUNDED if limit is None else limit.steps
-        return _Run(number, steps, limit, report, scope.modulus, traced)
+        if steps and report.verdict == "proved" and not step % scope.modulus:
+            self._require_as_told(free, number, min(steps * step, scope.last), step)
+        return Run(number, steps, limit, report, scope.modulus, traced)
+
+    def _require_as_told(self, free: Simulation, number: int, last: int, step: int) -> None:
+        """What the kernel makes of values up to ``last`` further, in steps, is what it has made of
+        a number that is not known: of some, beside the numbers that its code names, and others.
+
+        Raises:
+            Refused: it asks of such a number what the number does not see.
+        """
+        values = self._values
+        named = ((n - values.first, n) for n in self._beside)
+        numbers = [n // values.step for n, _ in named if not n % values.step]
+        for other in dict.fromkeys((*numbers, number + step, number + 97 * step)):
+            further = other - number
+            if not 0 < further <= last or further % step or self._built >= _BUILT:
+                continue
+            if values.count is not None and other >= values.count:
+                continue
+            self._built += 1
+            try:
+                program = self._build(**{**self._params, self._name: values.at(other)})
+                plain = Simulation(program, numbers=False, strict=self._strict)
+                forms(free.code.mir, plain.code.mir, self._name, further)
+            except (*_REFUSALS, Refused) as why:
+                what = (
+                    f"what the kernel makes of {self._name} = {values.at(other)} is not what it "
+                    f"makes of a number that is not known: {str(why).splitlines()[0]}"
+                )
+                raise Refused(Obstacle(what, UNKNOWN)) from None
 
     def _refuses_as_well(self, number: int, why: Exception) -> None:
         """The value itself is refused as well, and for the same reason as far as one can tell."""
@@ -415,7 +416,8 @@ class ForAll:
         answers of launch control are the same."""
         free = Free(value, Fraction(self._values.step), scope)
         try:
-            program = self._build(**{**self._params, self._name: free})
+            with types_of_integers(self._build):
+                program = self._build(**{**self._params, self._name: free})
             scope.building = False
             compiled = Simulation(program, numbers=False, strict=self._strict)
             answered = asks_for_clusters(compiled.code.mir) and are_the_same(compiled)

@@ -71,6 +71,13 @@ class Values:
         """How many there are; None: no end."""
         return None if self.last is None else (self.last - self.first) // self.step + 1
 
+    def upto(self, name: str, last: int) -> str:
+        """``n in 1..612``: those up to one of them."""
+        if last == self.first:
+            return f"{name} = {last}"
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"{name} in {self.first}..{last}{steps}"
+
     def says(self, name: str) -> str:
         """``every iterations >= 1``."""
         where = f">= {self.first}" if self.last is None else f"in {self.first}..{self.last}"
@@ -86,6 +93,8 @@ class Claim:
     kernel can be given or that its types hold, and why; else ``obstacle`` says why not. ``runs``:
     how many values were run; ``refused`` are some that the kernel refuses; ``at`` the value for
     which a check says something else. If that is not so for all, those up to ``upto`` are.
+    ``parts``: what is said of which values, in words: ``("proved", "n in 1..612")``,
+    ``("failed", "n = 613: deadlock")``; ``where``: the values of which a report that fails is.
     """
 
     wanted: str
@@ -96,6 +105,13 @@ class Claim:
     refused: tuple[int, ...] = ()
     at: int | None = None
     upto: int | None = None
+    parts: tuple[tuple[str, str], ...] = ()
+    where: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def said(self) -> str:
+        """``proved for n in 1..612; failed for n = 613: deadlock``."""
+        return "; ".join(f"{verdict} for {values}" for verdict, values in self.parts)
 
     @property
     def covers(self) -> str:

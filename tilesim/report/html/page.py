@@ -82,6 +82,9 @@ def _contents(results: tuple[Result, ...]) -> str:
 def _badge(result: Result) -> str:
     verdict = verdict_of(result)
     given = conditions(result)
+    if isinstance(result, Checked) and result.report.for_all and not result.denied:
+        colour = _COLOUR["bounded"] if given and verdict != "failed" else _COLOUR.get(verdict, "")
+        return f'<span class="badge {colour}">{escape(result.report.said)}</span>'
     if given and not (isinstance(result, Checked) and result.denied):
         said = escape(f"{verdict}, leaning on {', '.join(given)}")
         return f'<span class="badge {_COLOUR["bounded"]}">{said}</span>'

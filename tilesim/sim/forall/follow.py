@@ -27,7 +27,7 @@ from tilesim.ir.packing import unit
 from tilesim.ir.text.statement import value_text
 from tilesim.sim.expression import plain
 from tilesim.sim.forall.forms import Forms
-from tilesim.sim.forall.free import Obstacle, is_free
+from tilesim.sim.forall.free import Obstacle, is_free, slope_of, value_of
 from tilesim.sim.forall.rays import Demand, Ray, Rays, as_ray
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.lanes import FULL, mask_array
@@ -308,7 +308,7 @@ class Follow:
         grows: Ray | int = 0
         size = limit
         if is_free(limit):
-            size, grows = limit.value, Ray(self.values.integer(limit.slope, expr))
+            size, grows = value_of(limit), Ray(self.values.integer(slope_of(limit), expr))
         value = plain(self.values.evaluate(expr)(w))
         for lane in (n for n in range(32) if mask >> n & 1):
             at, by = _in_lane(value, lane), _in_lane(ray, lane)
@@ -369,7 +369,7 @@ class Follow:
         sized = self._forms.tensors.get(tensor.name, tensor)
         strides: tuple[Any, ...] = sized.byte_strides
         for stride in strides:
-            if is_free(stride) and self.values.integer(stride.slope, tensor.name) % _ALIGNED:
+            if is_free(stride) and self.values.integer(slope_of(stride), tensor.name) % _ALIGNED:
                 raise NoShift(f"the row of {tensor.name}, in bytes", _ALIGNED)
         parts = zip(view.offsets, view.extents, sized.shape, tensor.byte_strides, strict=True)
         for dim, (offset, extent, size, stride) in enumerate(parts):

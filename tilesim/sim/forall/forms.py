@@ -13,7 +13,7 @@ from tilesim.ir.expr import Const, Expr, ScalarParam
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
-from tilesim.sim.forall.free import Number, Obstacle, Refused, is_free
+from tilesim.sim.forall.free import Number, Obstacle, Refused, is_free, slope_of, value_of
 
 #: fields that follow from others, or only say what findings call something
 _DERIVED = frozenset({"typing", "loc", "roles", "local"})
@@ -28,13 +28,14 @@ class Forms:
     tensors: dict[str, GlobalTensor] = field(default_factory=dict)
 
 
-def forms(free: Mir, plain: Mir, name: str) -> Forms:
-    """What of ``plain`` depends on the parameter ``name``, which ``free`` is built with.
+def forms(free: Mir, plain: Mir, name: str, further: int = 0) -> Forms:
+    """What of ``plain`` depends on the parameter ``name``, which ``free`` is built with, and which
+    is ``further`` steps larger in ``plain``.
 
     Raises:
         Refused: something else than literals and sizes of global tensors does.
     """
-    walk = _Walk(name)
+    walk = _Walk(name, further)
     walk.same(free.kernel, plain.kernel)
     if len(free.code) != len(plain.code):
         walk.differs("how many instructions there are")
@@ -48,8 +49,9 @@ def forms(free: Mir, plain: Mir, name: str) -> Forms:
 class _Walk:
     """Compares two programs from their roots on."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, further: int) -> None:
         self.forms = Forms()
+        self._further = further
         self.loc: Loc = UNKNOWN
         self.what: object = "the launch"
         self._name = name
@@ -102,12 +104,12 @@ class _Walk:
         self.loc = before
 
     def _literal(self, free: Any, plain: Const | ScalarParam) -> None:
-        if type(free) is not type(plain):
+        if type(free) is not type(plain) or is_free(plain.value):
             self.differs(f"an expression of {self.what}")
         if is_free(free.value):
             number: Number = free.value
             known = self.forms.literals.setdefault(id(plain), number)
-            one = number.value == plain.value and known.slope == number.slope
+            one = self._is(number, plain.value) and slope_of(known) == slope_of(number)
             if not one or id(plain) in self._plain:
                 self.differs(f"an expression of {self.what}")
         elif free.value != plain.value or id(plain) in self.forms.literals:
@@ -115,11 +117,21 @@ class _Walk:
         else:
             self._plain.add(id(plain))
 
+    def _is(self, free: Any, plain: Any) -> bool:
+        """Whether a number is what a free one is in the program of ``plain``."""
+        if is_free(plain):
+            return False  # the kernel has kept it from another call
+        if not is_free(free):
+            return bool(free == plain)
+        return bool(value_of(free) + slope_of(free) * self._further == plain)
+
     def _tensor(self, free: Any, plain: GlobalTensor) -> None:
         for f in fields(plain):
             a, b = getattr(free, f.name), getattr(plain, f.name)
             if f.name in ("shape", "strides"):
                 if (a is None) is not (b is None) or len(a or ()) != len(b or ()):
+                    self.differs(f"the shape of {plain.name}")
+                if not all(map(self._is, a or (), b or ())):
                     self.differs(f"the shape of {plain.name}")
                 if any(map(is_free, a or ())):
                     self.forms.tensors[plain.name] = free

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+#: where Python's own modules are
+LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _KERNELS = os.path.join(_PACKAGE, "kernels") + os.sep
 #: more steps than any parameter can make
 UNBOUNDED = 1 << 62
@@ -103,15 +105,20 @@ class Scope:
         return 1 if value > 0 else -1
 
 
+def is_kernels_own(file: str) -> bool:
+    """Whether a file of code is no part of tilesim, but for its kernels."""
+    return not file.startswith(_PACKAGE) or file.startswith(_KERNELS)
+
+
 def where() -> Loc:
     """The innermost line of what is no part of tilesim, but for its kernels."""
     frame = sys._getframe(1)
     innermost = frame
     while frame is not None:
         file = frame.f_code.co_filename
-        inside = file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
+        inside = not is_kernels_own(file)
         known = "__tilesim_helper__" in frame.f_globals or not os.path.isabs(file)
-        if not inside and not known and "contextlib" not in file:
+        if not inside and not known and not file.startswith(LIBRARY):
             innermost = frame
             break
         if frame.f_back is None:
@@ -122,51 +129,63 @@ def where() -> Loc:
 
 
 def _asked_by_tilesim() -> bool:
-    """Whether tilesim itself asks for a hash, and no dictionary or cache of the kernel's."""
-    name = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return name.startswith(("tilesim.ir.", "tilesim.sim."))
+    """Whether tilesim itself asks for a hash or a text, and no dictionary, cache or text of the
+    kernel's: neither its code nor an expression that it wants to know the hash or the text of."""
+    frame = sys._getframe(2)
+    name = "__hash__"
+    while (module := str(frame.f_globals.get("__name__", ""))) == "dataclasses" or (
+        module.startswith("tilesim.") and not module.startswith("tilesim.kernels.")
+    ):
+        # the text of a dataclass goes through a function of `dataclasses`
+        name = "__repr__" if module == "dataclasses" else frame.f_code.co_name
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return name not in _ASKING
+
+
+#: by what a kernel asks an expression for its hash or its text
+_ASKING = frozenset({"__hash__", "__str__", "__repr__", "__format__"})
+#: what integers have that is the same for every number, or the number itself
+_ALWAYS: dict[str, Any] = {"denominator": 1, "imag": 0, "__doc__": int.__doc__}
+_ITSELF = frozenset({"real", "numerator"})
 
 
 class Number:
-    """``value + slope * u``; see `Free`."""
+    """``value + slope * u``; see `Free`.
+
+    From outside it has what an ``int`` has, and nothing else: no attribute tells the value at hand.
+    Those who follow it ask `value_of`, `slope_of`.
+    """
 
     __slots__ = ("scope", "slope", "value")
 
     def __init__(self, value: int, slope: Fraction, scope: Scope) -> None:
-        self.value = value
-        self.slope = slope
-        self.scope = scope
-
-    def _made(self, value: int, slope: Fraction) -> Any:
-        if not slope:
-            return value
-        self.scope.divide(slope.denominator)
-        return Free(value, slope, self.scope)
-
-    def _name(self) -> str:
-        return self.scope.name
+        _VALUE.__set__(self, value)
+        _SLOPE.__set__(self, slope)
+        _SCOPE.__set__(self, scope)
 
     # ------------------------------------------------------------------ arithmetic
 
     def __add__(self, other: object) -> Any:
         parts = _parts(other)
         if parts is None:
-            return self._refuse_with("+", other)
-        return self._made(self.value + parts[0], self.slope + parts[1])
+            return _refuse_with(self, "+", other)
+        return _made(self, value_of(self) + parts[0], slope_of(self) + parts[1])
 
     __radd__ = __add__
 
     def __sub__(self, other: object) -> Any:
         parts = _parts(other)
         if parts is None:
-            return self._refuse_with("-", other)
-        return self._made(self.value - parts[0], self.slope - parts[1])
+            return _refuse_with(self, "-", other)
+        return _made(self, value_of(self) - parts[0], slope_of(self) - parts[1])
 
     def __rsub__(self, other: object) -> Any:
         return -self + other
 
     def __neg__(self) -> Any:
-        return self._made(-self.value, -self.slope)
+        return _made(self, -value_of(self), -slope_of(self))
 
     def __pos__(self) -> Any:
         return self
@@ -174,39 +193,44 @@ class Number:
     def __abs__(self) -> Any:
         return self if self >= 0 else -self
 
+    def __invert__(self) -> Any:
+        return -self - 1
+
     def __mul__(self, other: object) -> Any:
         parts = _parts(other)
         if parts is None or parts[1]:
-            return self._refuse_with("*", other)
-        return self._made(self.value * parts[0], self.slope * parts[0])
+            return _refuse_with(self, "*", other)
+        return _made(self, value_of(self) * parts[0], slope_of(self) * parts[0])
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: object) -> Any:
         by = _plain(other)
         if not by:
-            return self._refuse_with("//", other)
-        if self.scope.within(self.value, self.slope, by, f"`{_text(self)} // {by}`"):
-            return self.value // by
-        return self._made(self.value // by, self.slope / by)
+            return _refuse_with(self, "//", other)
+        value, slope = value_of(self), slope_of(self)
+        if scope_of(self).within(value, slope, by, f"`{_text(self)} // {by}`"):
+            return value // by
+        return _made(self, value // by, slope / by)
 
     def __mod__(self, other: object) -> Any:
         by = _plain(other)
         if not by:
-            return self._refuse_with("%", other)
-        if self.scope.within(self.value, self.slope, by, f"`{_text(self)} % {by}`"):
-            return self._made(self.value % by, self.slope)
-        self.scope.divide((self.slope / by).denominator)
-        return self.value % by
+            return _refuse_with(self, "%", other)
+        value, slope, scope = value_of(self), slope_of(self), scope_of(self)
+        if scope.within(value, slope, by, f"`{_text(self)} % {by}`"):
+            return _made(self, value % by, slope)
+        scope.divide((slope / by).denominator)
+        return value % by
 
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
     def __lshift__(self, other: object) -> Any:
-        return self * _power(other) if _power(other) else self._refuse_with("<<", other)
+        return self * _power(other) if _power(other) else _refuse_with(self, "<<", other)
 
     def __rshift__(self, other: object) -> Any:
-        return self // _power(other) if _power(other) else self._refuse_with(">>", other)
+        return self // _power(other) if _power(other) else _refuse_with(self, ">>", other)
 
     def __and__(self, other: object) -> Any:
         mask = _plain(other)
@@ -217,101 +241,162 @@ class Number:
         low = mask & -mask if mask else 0
         if mask is not None and _is_power(mask + low) and 0 <= self < mask + low:
             return self // low * low
-        return self._refuse_with("&", other)
+        return _refuse_with(self, "&", other)
 
     __rand__ = __and__
 
     # ------------------------------------------------------------------ questions
 
-    def _compared(self, op: str, other: object) -> int | None:
-        parts = _parts(other)
-        if parts is None:
-            return None
-        if self.scope.building:
-            what = f"`{_text(self)} {op} {_text(other)}`"
-        else:
-            limit = f"{other:,}" if not isinstance(other, Number) else "another one"
-            what = f"a number made of {self._name()} passes {limit}"
-        return self.scope.sign(self.value - parts[0], self.slope - parts[1], what)
-
     def __lt__(self, other: object) -> Any:
-        sign = self._compared("<", other)
-        return self._refuse_with("<", other) if sign is None else sign < 0
+        sign = _compared(self, "<", other)
+        return _refuse_with(self, "<", other) if sign is None else sign < 0
 
     def __le__(self, other: object) -> Any:
-        sign = self._compared("<=", other)
-        return self._refuse_with("<=", other) if sign is None else sign <= 0
+        sign = _compared(self, "<=", other)
+        return _refuse_with(self, "<=", other) if sign is None else sign <= 0
 
     def __gt__(self, other: object) -> Any:
-        sign = self._compared(">", other)
-        return self._refuse_with(">", other) if sign is None else sign > 0
+        sign = _compared(self, ">", other)
+        return _refuse_with(self, ">", other) if sign is None else sign > 0
 
     def __ge__(self, other: object) -> Any:
-        sign = self._compared(">=", other)
-        return self._refuse_with(">=", other) if sign is None else sign >= 0
+        sign = _compared(self, ">=", other)
+        return _refuse_with(self, ">=", other) if sign is None else sign >= 0
 
     def __eq__(self, other: object) -> Any:
-        if isinstance(other, Number) and other.scope is not self.scope:
+        if is_free(other) and scope_of(other) is not scope_of(self):
             return False  # of another program, in a table that somebody keeps
-        sign = self._compared("==", other)
-        return self._refuse_with("==", other) if sign is None else sign == 0
+        sign = _compared(self, "==", other)
+        return _refuse_with(self, "==", other) if sign is None else sign == 0
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __bool__(self) -> bool:
-        return self._compared("!=", 0) != 0
+        return _compared(self, "!=", 0) != 0
 
     def __hash__(self) -> int:
         if not _asked_by_tilesim():
-            self.scope.refuse(f"{self._name()} is looked up in a table")
-        return hash((self.value, self.slope))
+            scope_of(self).refuse(f"{_name(self)} is looked up in a table")
+        return hash((value_of(self), slope_of(self)))
 
     def __format__(self, spec: str) -> str:
         if not _asked_by_tilesim():
-            self.scope.refuse(f"{self._name()} is written out")
-        return format(self.value, spec)
+            scope_of(self).refuse(f"{_name(self)} is written out")
+        return format(value_of(self), spec)
 
     def __str__(self) -> str:
         if not _asked_by_tilesim():
-            self.scope.refuse(f"{self._name()} is written out")
-        return str(self.value)
+            scope_of(self).refuse(f"{_name(self)} is written out")
+        return str(value_of(self))
+
+    def __repr__(self) -> str:
+        if not _asked_by_tilesim():
+            scope_of(self).refuse(f"{_name(self)} is written out")
+        return f"<{_name(self)}: {value_of(self)} + {slope_of(self)} u>"
 
     def bit_length(self) -> int:
         """As of an integer."""
-        bits = self.value.bit_length()
+        bits = value_of(self).bit_length()
         if self > (1 << bits) - 1 or self < 1 - (1 << bits):
             raise AssertionError("a number has so many bits")
         return bits
 
+    def conjugate(self) -> Any:
+        """As of an integer."""
+        return self
+
     # ------------------------------------------------------------------ refused
 
-    def _refuse_with(self, op: str, other: object) -> Any:
-        if not isinstance(other, AnyNumber):
-            return NotImplemented  # an expression of the kernel, say
-        return self.scope.refuse(f"{self._name()} is used in `{op} {_text(other)}`")
-
     def _refused(self, *_: object) -> Any:
-        return self.scope.refuse(f"{self._name()} is needed as a number")
+        return scope_of(self).refuse(f"{_name(self)} is needed as a number")
 
     __index__ = __int__ = __float__ = __complex__ = __trunc__ = __round__ = __floor__ = _refused
-    __ceil__ = __reduce_ex__ = __pow__ = __rpow__ = _refused
+    __ceil__ = __reduce_ex__ = __reduce__ = __sizeof__ = __pow__ = __rpow__ = _refused
     __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rdivmod__ = _refused
-    __rlshift__ = __rrshift__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refused
+    __rlshift__ = __rrshift__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused
+    del _refused
 
-    def __getattr__(self, name: str) -> Any:
-        if hasattr(int, name):
-            self.scope.refuse(f"{self._name()} is needed as a number (`.{name}`)")
-        raise AttributeError(name)
+    def __dir__(self) -> list[str]:
+        return dir(0)
 
-    def __repr__(self) -> str:
-        if not _asked_by_tilesim():
-            self.scope.refuse(f"{self._name()} is written out")
-        return f"<{self._name()}: {self.value} + {self.slope} u>"
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(0, name, value)  # as refused as for any integer
 
+    def __delattr__(self, name: str) -> None:
+        delattr(0, name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return int
+        if not hasattr(0, name):
+            raise AttributeError(f"'int' object has no attribute {name!r}")
+        if name in _ALWAYS or name in _ITSELF:
+            return _ALWAYS.get(name, self)
+        own = Number.__dict__.get(name)
+        if own is None:
+            scope_of(self).refuse(f"{_name(self)} is needed as a number (`.{name}`)")
+        return own.__get__(self)
+
+
+# what a number is made of has no name in its class: no attribute of it leads there
+_VALUE, _SLOPE, _SCOPE = (Number.__dict__[name] for name in ("value", "slope", "scope"))
+for _attribute in ("value", "slope", "scope", "__slots__"):
+    delattr(Number, _attribute)
 
 #: a `Number` that `isinstance` takes for an integer, so that kernels and the compiler do
-Free: Any = type("Free", (Number,), {"__slots__": (), "__class__": property(lambda _: int)})
+Free: Any = type("int", (Number,), {"__slots__": (), "__module__": "builtins"})
+
+
+def value_of(number: Any) -> int:
+    """What a free number is in the program at hand."""
+    value: int = _VALUE.__get__(number)
+    return value
+
+
+def slope_of(number: Any) -> Fraction:
+    """By how much a free number grows with each step."""
+    slope: Fraction = _SLOPE.__get__(number)
+    return slope
+
+
+def scope_of(number: Any) -> Scope:
+    """What has been asked of the parameter that a free number is made of."""
+    scope: Scope = _SCOPE.__get__(number)
+    return scope
+
+
+def _made(number: Any, value: int, slope: Fraction) -> Any:
+    """A number that is computed from another one."""
+    if not slope:
+        return value
+    scope = scope_of(number)
+    scope.divide(slope.denominator)
+    return Free(value, slope, scope)
+
+
+def _name(number: Any) -> str:
+    return scope_of(number).name
+
+
+def _compared(number: Any, op: str, other: Any) -> int | None:
+    """The sign of the difference, which is kept; None: it cannot be compared with that."""
+    parts = _parts(other)
+    if parts is None:
+        return None
+    scope = scope_of(number)
+    if scope.building:
+        what = f"`{_text(number)} {op} {_text(other)}`"
+    else:
+        limit = "another one" if is_free(other) else f"{other:,}"
+        what = f"a number made of {scope.name} passes {limit}"
+    return scope.sign(value_of(number) - parts[0], slope_of(number) - parts[1], what)
+
+
+def _refuse_with(number: Any, op: str, other: object) -> Any:
+    if not isinstance(other, AnyNumber):
+        return NotImplemented  # an expression of the kernel, say
+    return scope_of(number).refuse(f"{_name(number)} is used in `{op} {_text(other)}`")
 
 
 def is_free(value: object) -> bool:
@@ -320,13 +405,13 @@ def is_free(value: object) -> bool:
 
 
 def _parts(value: Any) -> tuple[int, Fraction] | None:
-    if type(value) is Free:
-        return value.value, value.slope
+    if is_free(value):
+        return value_of(value), slope_of(value)
     return (int(value), Fraction(0)) if isinstance(value, Integral) else None
 
 
 def _plain(value: Any) -> int | None:
-    return int(value) if type(value) is not Free and isinstance(value, Integral) else None
+    return int(value) if not is_free(value) and isinstance(value, Integral) else None
 
 
 def _power(count: object) -> int:
@@ -339,4 +424,4 @@ def _is_power(number: int) -> bool:
 
 
 def _text(value: Any) -> str:
-    return f"{value.scope.name}, here {value.value}" if type(value) is Free else repr(value)
+    return f"{_name(value)}, here {value_of(value)}" if is_free(value) else repr(value)

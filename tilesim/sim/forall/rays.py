@@ -18,6 +18,7 @@ import numpy as np
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam
 from tilesim.sim.forall.forms import Forms
+from tilesim.sim.forall.free import slope_of
 from tilesim.sim.steady.bounds import NoShift
 from tilesim.sim.steady.shifts import Look, Lost, Shifts
 
@@ -118,7 +119,7 @@ class Rays(Shifts):
     def literal(self, expr: Expr) -> Ray | int:
         """The ray of a literal."""
         number = self._forms.literals.get(id(expr))
-        return 0 if number is None else Ray(self.integer(number.slope, expr))
+        return 0 if number is None else Ray(self.integer(slope_of(number), expr))
 
     def integer(self, slope: Fraction, what: object) -> int:
         """By how much something grows with each step of the parameter."""

@@ -1,0 +1,291 @@
+"""What a kernel's Python can ask of an open parameter: an integer, as far as anybody can see."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import operator
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from inspect import getsourcelines
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import tilesim as ts
+from tilesim import Builder, kernel, s32
+from tilesim.ir.expr import as_expr
+from tilesim.ir.kernel import Kernel
+from tilesim.sim.forall.free import Free, Refused, Scope, is_free, value_of
+
+#: the value for which a kernel is wrong
+FAULT = 613
+
+
+class Mode(Enum):
+    """A choice as kernels take it, by number."""
+
+    FAULTY = 613
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a kernel may hand on."""
+
+    trips: int
+
+
+@lru_cache
+def remembered(n: int) -> bool:
+    return n == 613
+
+
+def ring(k: Builder, n: Any, turns: Any, *, faulty: bool) -> None:
+    """A ring of one stage; ``faulty``: half of the consumer's arrivals are missing."""
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 32)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(n) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.loop(turns) as i:
+        k.mbarrier.wait(full, i & 1)
+        if faulty:
+            with k.if_(k.lane_id < 16):
+                k.mbarrier.arrive(empty)
+        else:
+            k.mbarrier.arrive(empty)
+
+
+def of(question: Callable[[Any], object]) -> Kernel:
+    """The ring that is faulty where Python says so."""
+
+    @kernel(warps=2)
+    def asking(k: Builder, *, n: int = 40) -> None:
+        ring(k, n, n, faulty=bool(question(n)))
+
+    return asking
+
+
+def quietly(question: Callable[[Any], object]) -> Callable[[Any], object]:
+    """A question whose refusal the kernel catches."""
+
+    def asked(n: Any) -> object:
+        try:
+            return question(n)
+        except Exception:
+            return False
+
+    return asked
+
+
+#: questions that are answered as of an integer: the value that answers otherwise is found
+ANSWERED: dict[str, Callable[[Any], object]] = {
+    "unwrapped": lambda n: getattr(n, "value", n) == 613,
+    "private": lambda n: getattr(n, "_value", n) == FAULT,
+    "fields": lambda n: not hasattr(n, "__dict__") and not hasattr(n, "__slots__") and n == 613,
+    "the type": lambda n: type(n) is int and n == 613,
+    "its equal": lambda n: type(n) == int and n == 613,  # noqa: E721
+    "its name": lambda n: type(n).__name__ == "int" and n == 613,
+    "the class": lambda n: n.__class__ is int and n == 613,
+    "one of types": lambda n: type(n) in (int, float) and n == 613,
+    "instance": lambda n: isinstance(n, int) and not isinstance(n, bool) and n == 613,
+    "real": lambda n: n.real == 613 and n.imag == 0 and n.denominator == 1,
+    "bits": lambda n: n.bit_length() == 10 and n == 613,
+    "inverted": lambda n: ~n == -614,
+    "a list": lambda n: n in [613],
+    "an array": lambda n: (np.array([1, 613]) == n).any(),
+    "handed on": lambda n: Config(n).trips == 613,
+    "divided": lambda n: divmod(n, 100) == (6, 13),
+    "by an expression": lambda n: cast(Any, as_expr(n)).value == 613,
+}
+#: questions that no number answers that is not known: the kernel is not proved for all values
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "index": lambda n: operator.index(n) == 613,
+    "range": lambda n: len(range(n)) == 613,
+    "a list of so many": lambda n: len([0] * n) == 613,
+    "text": lambda n: str(n) == "613",
+    "a formatted text": lambda n: f"{n:>5}" == "  613",
+    "an old text": lambda n: "%d" % n == "613",  # noqa: UP031
+    "repr": lambda n: repr(n) == "613",
+    "the text of a dataclass": lambda n: "613" in repr(Config(n)),
+    "the text of an expression": lambda n: "613" in str(as_expr(n) + 1),
+    "hash": lambda n: hash(n) == hash(613),
+    "a set": lambda n: n in {613},
+    "a table": lambda n: {613: True}.get(n, False),
+    "a table by dataclasses": lambda n: {Config(613): True}.get(Config(n), False),
+    "a table by expressions": lambda n: {as_expr(613): True}.get(as_expr(n), False),
+    "an enumeration": lambda n: Mode(n) is Mode.FAULTY,
+    "a cache": remembered,
+    "a root": lambda n: math.isqrt(n) == 24,
+    "a float": lambda n: float(n) == 613.0,
+    "a number of NumPy": lambda n: bool(np.int64(n) == 613),
+    "pickled": lambda n: pickle.loads(pickle.dumps(n)) == 613,
+    "its size": lambda n: sys.getsizeof(n) > 28,
+    "copied": lambda n: copy.deepcopy(Config(n)).trips == 613,
+    "a power": lambda n: n**2 == 613**2,
+    "bytes": lambda n: n.to_bytes(4, "little")[0] == 0x65,
+}
+#: questions to the object, not the number, which raise or answer otherwise: found by building the
+#: kernel for the numbers that its code names
+COMPARED: dict[str, Callable[[Any], object]] = {
+    "by its method": lambda n: int.__add__(n, 0) == 613,
+    "written by C": lambda n: json.dumps(n) == "613",
+    "another name of type": lambda n: TYPE(n) is int and n == FAULT,
+}
+TYPE = type
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_what_an_integer_answers_is_answered_and_kept(name: str) -> None:
+    report = ts.check(of(ANSWERED[name]), for_all={"n": None})
+    assert report.for_all is not None
+    assert not report.for_all.proved
+    assert report.for_all.at == FAULT
+    assert report.verdict == "failed"
+    assert report.rules == {"deadlock"}
+    finding = report.findings[0]
+    assert {p.role for p in finding.participants} == {"producer", "consumer"}
+    lines, first = getsourcelines(ring)
+    waits = {first + at for at, line in enumerate(lines) if "k.mbarrier.wait" in line}
+    assert {p.loc.line for p in finding.participants} == waits
+
+
+@pytest.mark.parametrize("name", ["unwrapped", "the type", "real", "a list", "handed on"])
+def test_the_same_questions_about_no_value_that_is_asked_for(name: str) -> None:
+    report = ts.check(of(ANSWERED[name]), for_all={"n": "1..612"})
+    assert report.verdict == "proved"
+    assert report.for_all is not None
+    assert report.for_all.proved
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_a_number_is_refused(name: str) -> None:
+    """Also if the kernel catches that."""
+    report = ts.check(of(quietly(REFUSED[name])), for_all={"n": None})
+    claim = report.for_all
+    assert claim is not None
+    assert not claim.proved
+    assert str(claim.obstacle).startswith("n is ")
+    assert __file__.endswith(claim.obstacle.loc.file) if claim.obstacle else False
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_what_is_asked_of_the_object_is_compared_with_numbers(name: str) -> None:
+    report = ts.check(of(quietly(COMPARED[name])), for_all={"n": None})
+    assert report.for_all is not None
+    assert not report.for_all.proved
+    assert str(report.for_all.obstacle).startswith(
+        "what the kernel makes of n = 613 is not what it makes of a number that is not known"
+    )
+
+
+def test_no_attribute_leads_to_the_number() -> None:
+    scope = Scope("n")
+    number = Free(24, Fraction(1), scope)
+    assert is_free(number)
+    assert value_of(number) == 24
+    assert dir(number) == dir(24)
+    for name in ("value", "slope", "scope", "_value", "__dict__", "__slots__", "__copy__"):
+        assert not hasattr(number, name)
+        with pytest.raises(AttributeError):
+            object.__getattribute__(number, "value")
+    with pytest.raises(AttributeError, match="'int' object has no attribute"):
+        number.value = 5
+    for name in dir(24):
+        try:
+            found = getattr(number, name)
+        except Refused:
+            continue
+        assert found is number or found is int or callable(found) or name in (
+            "imag", "denominator", "__doc__"
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- computed from it
+
+
+@kernel(warps=2)
+def passed(k: Builder, *, n: int = 40, often: int = 1, fault: int = 0) -> None:
+    """The consumer's number of turns is a number of the launch, computed from ``n``."""
+    turns = k.scalar("turns", often * n + (n == fault))
+    ring(k, often * n, turns, faulty=False)
+
+
+@kernel(warps=1)
+def sized(k: Builder, *, n: int = 40, short: int = 0) -> None:
+    """Each turn stores a row of a tensor of ``n`` rows, or of fewer for some ``n``."""
+    rows = k.tensor("rows", s32, (n - (n == short), 32))
+    count = k.scalar("count", n)
+    with k.loop(count) as i:
+        k.mem.store(rows[i, k.lane_id], 1)
+        k.bar.sync(1, 32)
+
+
+@kernel(warps=1)
+def shared(k: Builder, *, n: int = 4) -> None:
+    """So much shared memory."""
+    data = k.shared("data", s32, (n, 32))
+    k.mem.store(data[0, k.lane_id], 1)
+
+
+@pytest.mark.parametrize("often", [1, 3])
+def test_numbers_of_the_launch_follow_the_parameter(often: int) -> None:
+    report = ts.check(passed, for_all={"n": None}, params={"often": often})
+    assert report.verdict == "proved", report.reasons
+    assert report.for_all is not None
+    assert report.for_all.proved
+    wrong = ts.check(passed, for_all={"n": None}, params={"often": often, "fault": FAULT})
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"deadlock"}
+    assert wrong.for_all is not None
+    assert wrong.for_all.at == FAULT
+
+
+def test_numbers_of_the_launch_that_are_given_stay() -> None:
+    report = ts.check(passed, for_all={"n": None}, params={"turns": 40})
+    assert report.for_all is not None
+    assert report.for_all.at == 1
+
+
+def test_a_number_of_the_launch_may_be_asked_for_itself() -> None:
+    report = ts.check(passed, for_all={"turns": None})
+    assert report.for_all is not None
+    assert report.for_all.at == 1
+
+
+def test_sizes_follow_the_parameter() -> None:
+    report = ts.check(sized, for_all={"n": None})
+    assert report.verdict == "proved", report.reasons
+    assert report.for_all is not None
+    assert report.for_all.proved
+    wrong = ts.check(sized, for_all={"n": None}, params={"short": FAULT})
+    assert wrong.rules == {"out-of-bounds"}
+    assert wrong.for_all is not None
+    assert wrong.for_all.at == FAULT
+    claim = ts.check(shared, for_all={"n": None}).for_all
+    assert claim is not None
+    assert not claim.proved
+
+
+_kept: dict[str, int] = {}
+
+
+def test_a_number_that_is_kept_from_another_call_is_noticed() -> None:
+    @kernel(warps=2)
+    def keeping(k: Builder, *, n: int = 40) -> None:
+        ring(k, n, _kept.setdefault("n", n), faulty=False)
+
+    _kept.clear()
+    claim = ts.check(lambda n: keeping.build(n=n), for_all={"n": None}).for_all
+    assert claim is not None
+    assert not claim.proved
