@@ -77,6 +77,11 @@ def test_sarif_has_what_the_schema_requires() -> None:
     assert told["message"]["text"] == "b.py: no such file"
 
 
+def _loop() -> int:
+    """The line of the producer's loop."""
+    return line('with k.role("producer", 4)')
+
+
 def test_sarif_of_a_deadlock_has_one_thread_flow_per_role() -> None:
     (result,) = log(checked("pipeline", parity=0))["results"]
     (flow,) = result["codeFlows"]
@@ -86,7 +91,7 @@ def test_sarif_of_a_deadlock_has_one_thread_flow_per_role() -> None:
     place = step["location"]["physicalLocation"]
     assert place["region"]["startLine"] == line("k.mbarrier.wait(empty[s]")
     assert step["location"]["message"]["text"] == (
-        "producer waits on empty[0] parity 0, in iteration 1 of the loop at :32 (i=0)"
+        f"producer waits on empty[0] parity 0, in iteration 1 of the loop at :{_loop()} (i=0)"
     )
 
 
@@ -166,7 +171,8 @@ def test_annotation_is_at_the_line_to_change(summary: Path) -> None:
         f"::error file=tests/report/programs.py,line={place.line},"
         "title=deadlock%3A kernels.py%3A%3Apipeline::"
     )
-    said = "%0Aproducer waits on empty[0] parity 0, in iteration 1 of the loop at :32 (i=0) ("
+    waits = "%0Aproducer waits on empty[0] parity 0"
+    said = f"{waits}, in iteration 1 of the loop at :{_loop()} (i=0) ("
     assert said in first
     assert last == "kernels.py::pipeline: failed"
     text = summary.read_text()
