@@ -15,6 +15,8 @@ from tests.sim.weak_campaign import compare
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import (
     Fence,
+    Get,
+    Set,
     Shape,
     Swap,
     Thread,
@@ -105,6 +107,17 @@ def test_the_axioms_say_the_same(name: str) -> None:
     """By all candidate executions: those of PTX's memory model, which others have no part in."""
     shape = RIGHT.get(name) or WEAK[name]
     assert Reference(shape).wrong() == (name in WEAK)
+
+
+def test_what_comes_behind_a_fence_is_not_before_another_one() -> None:
+    """The reader's fence comes before the writer's, but its store to data need not."""
+    writer = Thread((Set("y"), SC, Get("r", "y")), (("r", 1),))
+    reader = Thread((Get("r", "x"), SC, Get("s", "y")), (("r", 0), ("s", 0)))
+    shape = Shape((writer, reader))
+    assert Reference(shape).wrong()
+    report = check(translate(shape))
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
 
 
 def test_random_shapes_agree_with_the_axioms() -> None:

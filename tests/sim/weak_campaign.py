@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.sim import weak_shapes as shapes
 from tests.sim.weak_reference import Reference
-from tests.sim.weak_shapes import Fence, Get, Set, Shape, Step, Swap, Thread, translate
+from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap, Thread, translate
 from tilesim.checker import check
 
 #: executions of a shape, by what its reads may find, that are enumerated at most
@@ -45,6 +45,20 @@ def sample(rng: random.Random) -> Shape:
     return _blind(rng) if rng.random() < 0.3 else _classical(rng)
 
 
+def lanes(rng: random.Random) -> Shape:
+    """The same by lanes of one warp, which may wait for each other somewhere."""
+    shape = sample(rng)
+    shape = replace(shape, grid=False, lanes=True)
+    if rng.random() < 0.5:
+        return shape
+
+    def met(thread: Thread) -> Thread:
+        at = rng.randrange(len(thread.steps) + 1)
+        return replace(thread, steps=(*thread.steps[:at], Meet(), *thread.steps[at:]))
+
+    return replace(shape, threads=tuple(map(met, shape.threads)))
+
+
 def _classical(rng: random.Random) -> Shape:
     """A shape with fences, of which some are left out or become others, and orders at random."""
     shape = rng.choice(_CLASSICAL)(Fence(rng.choice(("sc", "sc", "acq_rel"))))
@@ -61,7 +75,9 @@ def _classical(rng: random.Random) -> Shape:
             return replace(step, sem="acquire" if ordered else "relaxed", scope=scope(rng))
         if isinstance(step, Set):
             return replace(step, sem="release" if ordered else "relaxed", scope=scope(rng))
-        return replace(step, sem="acq_rel" if ordered else "relaxed", scope=scope(rng))
+        if isinstance(step, Swap):
+            return replace(step, sem="acq_rel" if ordered else "relaxed", scope=scope(rng))
+        return step
 
     def changed(thread: Thread) -> Thread:
         return replace(thread, steps=tuple(filter(None, map(change, thread.steps))))
@@ -128,12 +144,14 @@ def small(shape: Shape) -> bool:
     return found <= _CANDIDATES
 
 
-def compare(seeds: Iterable[int]) -> tuple[Counter[tuple[str, bool]], list[str]]:
+def compare(
+    seeds: Iterable[int], *, of_lanes: bool = False
+) -> tuple[Counter[tuple[str, bool]], list[str]]:
     """How often `check` says what of right and wrong programs, and the contradictions."""
     seen: Counter[tuple[str, bool]] = Counter()
     contradictions = []
     for seed in seeds:
-        shape = sample(random.Random(seed))
+        shape = (lanes if of_lanes else sample)(random.Random(seed))
         if not small(shape):
             seen["too large", False] += 1
             continue
@@ -152,6 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--lanes", action="store_true", help="threads are lanes of one warp")
     options = parser.parse_args(arguments)
     end = options.seed + options.cases
     blocks = [range(at, min(at + _BLOCK, end)) for at in range(options.seed, end, _BLOCK)]
@@ -159,7 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     contradictions: list[str] = []
     start = time.monotonic()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for part, wrong in pool.map(compare, blocks):
+        for part, wrong in pool.map(partial(compare, of_lanes=options.lanes), blocks):
             seen += part
             contradictions += wrong
             print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)

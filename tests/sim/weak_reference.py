@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from tests.sim.weak_shapes import Fence, Get, Set, Shape, Step, Swap
+from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap
 
 Edges = frozenset[tuple[int, int]]
 
@@ -62,7 +62,7 @@ class Reference:
         self.data: dict[int, _Event] = {}
         for thread, body in enumerate(shape.threads):
             for step in body.steps:
-                word = "" if isinstance(step, Fence) else step.word
+                word = "" if isinstance(step, Fence | Meet) else step.word
                 self.events.append(_Event(len(self.events), thread, step, word))
         for thread, body in enumerate(shape.threads):
             if body.enters is not None:
@@ -71,10 +71,20 @@ class Reference:
                 self.data[thread] = event
         self.reads = [e for e in self.events if e.reads]
         self.writes = {w: [e for e in self.events if e.writes and e.word == w] for w in words}
+        #: how often the thread of an event has met the others before it
+        met = {
+            e.number: sum(
+                isinstance(other.step, Meet) for other in self.events
+                if other.thread == e.thread and other.number < e.number
+            )
+            for e in self.events
+        }  # fmt: skip
+        #: program order, and what comes before a meeting and behind it
         self.order: Edges = frozenset(
             (a.number, b.number)
             for a in self.events for b in self.events
             if (a.thread < 0 <= b.thread) or (a.thread == b.thread >= 0 and a.number < b.number)
+            or (a.thread >= 0 and b.thread >= 0 and met[a.number] < met[b.number])
         )  # fmt: skip
 
     def wrong(self) -> bool:
@@ -179,7 +189,7 @@ class Reference:
         if write.releases:
             yield write
         for before in self.events:
-            earlier = (before.number, write.number) in self.order
+            earlier = before.thread == write.thread and before.number < write.number
             # a release, then a strong write to the same word; a fence, then a strong write
             if earlier and (before.fences or (before.releases and before.word == write.word)):
                 yield before
@@ -189,7 +199,7 @@ class Reference:
         if read.acquires:
             yield read
         for after in self.events:
-            later = (read.number, after.number) in self.order
+            later = read.thread == after.thread and read.number < after.number
             if later and (after.fences or (after.acquires and after.word == read.word)):
                 yield after
 
@@ -210,7 +220,11 @@ class Reference:
                     }  # fmt: skip
         if any((b, a) in causes for a, b in communicates):
             return False
-        same = {(a, b) for a, b in self.order if self.events[a].word == self.events[b].word != ""}
+        same = {
+            (a, b) for a, b in self.order
+            if self.events[a].word == self.events[b].word != ""
+            and self.events[a].thread in (-1, self.events[b].thread)
+        }  # fmt: skip
         strong = {
             (a, b) for a, b in communicates if self._strong(self.events[a], self.events[b])
         }  # fmt: skip
@@ -246,7 +260,9 @@ class Reference:
         if a.thread < 0 or b.thread < 0 or a.thread == b.thread:
             return True
         return not (a.weak or b.weak) and all(
-            not self.shape.grid or (e.step is not None and e.step.scope != "cta") for e in (a, b)
+            not self.shape.grid
+            or (isinstance(e.step, Set | Get | Swap | Fence) and e.step.scope != "cta")
+            for e in (a, b)
         )
 
 

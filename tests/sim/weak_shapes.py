@@ -57,7 +57,12 @@ class Fence:
     scope: FenceScope = "gpu"
 
 
-Step: TypeAlias = Set | Get | Swap | Fence
+@dataclass(frozen=True)
+class Meet:
+    """The threads, lanes of one warp, wait for each other: all have as many of these."""
+
+
+Step: TypeAlias = Set | Get | Swap | Fence | Meet
 
 
 @dataclass(frozen=True)
@@ -70,21 +75,26 @@ class Thread:
 
 @dataclass(frozen=True)
 class Shape:
-    """Threads of one CTA and words in its shared memory, or CTAs and words in global memory."""
+    """Threads of one CTA and words in its shared memory, or CTAs and words in global memory.
+
+    The threads of a CTA are of a warp each, or ``lanes`` of one, in regions that order nothing, one
+    after the other in the text.
+    """
 
     threads: tuple[Thread, ...]
     grid: bool = False
+    lanes: bool = False
 
     @property
     def words(self) -> list[str]:
         """The words that are accessed, all of them 0 at the start."""
         steps = [step for thread in self.threads for step in thread.steps]
-        return sorted({step.word for step in steps if not isinstance(step, Fence)})
+        return sorted({step.word for step in steps if not isinstance(step, Fence | Meet)})
 
 
 def translate(shape: Shape) -> Program:
     """The program as the simulator takes it."""
-    k = Builder("weak", warps=1 if shape.grid else len(shape.threads))
+    k = Builder("weak", warps=1 if shape.grid or shape.lanes else len(shape.threads))
     if shape.grid:
         k.launch(grid=len(shape.threads), cooperative=True)
     declare: Any = k.tensor if shape.grid else k.shared
@@ -95,19 +105,52 @@ def translate(shape: Shape) -> Program:
             for word in words.values():
                 k.mem.store(word, 0)
         k.sync_threads()
+    if shape.lanes:
+        _lanes(k, shape, words, data)
+        return k.finish()
     for number, thread in enumerate(shape.threads):
+        held: dict[str, Var] = {}
         if shape.grid:
             with k.if_(k.cta_x.eq(number)), k.one_thread():
-                _thread(k, number, thread, words, data)
+                _steps(k, number, thread.steps, words, held)
+                _enter(k, number, thread, data, held)
         else:
             with k.role(f"T{number}", number), k.one_thread(number):
-                _thread(k, number, thread, words, data)
+                _steps(k, number, thread.steps, words, held)
+                _enter(k, number, thread, data, held)
     return k.finish()
 
 
-def _thread(k: Builder, number: int, thread: Thread, words: dict[str, Any], data: Any) -> None:
-    held: dict[str, Var] = {}
-    for step in thread.steps:
+def _lanes(k: Builder, shape: Shape, words: dict[str, Any], data: Any) -> None:
+    """Lane by lane, up to where they meet; then the rest."""
+    parts = [_parted(thread.steps) for thread in shape.threads]
+    held: list[dict[str, Var]] = [{} for _ in parts]
+    last = len(parts[0]) - 1
+    for n in range(last + 1):
+        if n:
+            k.sync_warp()
+        for lane, thread in enumerate(shape.threads):
+            with k.if_(k.lane_id.eq(lane), sync=False):
+                _steps(k, lane, parts[lane][n], words, held[lane])
+                if n == last:
+                    _enter(k, lane, thread, data, held[lane])
+
+
+def _parted(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps between meetings."""
+    parts: list[list[Step]] = [[]]
+    for step in steps:
+        if isinstance(step, Meet):
+            parts.append([])
+        else:
+            parts[-1].append(step)
+    return parts
+
+
+def _steps(
+    k: Builder, number: int, steps: Sequence[Step], words: dict[str, Any], held: dict[str, Var]
+) -> None:
+    for step in steps:
         match step:
             case Set(word, value, sem, scope):
                 k.mem.store(words[word], value, sem=sem, scope=scope)
@@ -120,12 +163,18 @@ def _thread(k: Builder, number: int, thread: Thread, words: dict[str, Any], data
                 k.mem.atomic(words[word], how, value, result=held[into], sem=swap, scope=scope)
             case Fence(fencing, scope):
                 k.fence.memory(fencing, scope=scope)
+            case Meet():
+                raise TypeError("only lanes meet")
+
+
+def _enter(k: Builder, number: int, thread: Thread, data: Any, held: dict[str, Var]) -> None:
     if thread.enters is None:
         return
     if not thread.enters:
         k.mem.store(data, number)
         return
-    with k.if_(all_of(*(held[into].eq(value) for into, value in thread.enters))):
+    compared = all_of(*(held[into].eq(value) for into, value in thread.enters))
+    with k.if_(compared, sync=False):
         k.mem.store(data, number)
 
 

@@ -54,6 +54,10 @@ class Thread(Protocol):
         """Those of its warp, if it does not always act as one."""
         ...
 
+    def advance(self) -> None:
+        """Begins a new interval."""
+        ...
+
     def learns(self, clock: Clock) -> None:
         """Acquires what a clock knows."""
         ...
@@ -285,6 +289,8 @@ class Views:
                         w.learns(fence.known)
                         found = True
         self._fences.append(_Fence(self._point(w), scope, w.clock.copy()))
+        # what the thread does next is behind the fence, and no part of what comes before it
+        w.advance()
 
 
 def _inclusive(fence: _Fence, w: Thread, scope: FenceScope) -> bool:
