@@ -207,7 +207,7 @@ def test_a_lane_may_pass_before_others_have_arrived() -> None:
     wrong = lanes((Arrive(0), *steps[0]), steps[1], counts=(32,))
     right = lanes((Arrive(0), WarpSync(), *steps[0]), steps[1], counts=(32,))
     assert "race" in explore(wrong).failures
-    assert opinion(wrong).verdict == "bounded"
+    assert "race" in opinion(wrong).rules
     assert explore(right).clean
     assert opinion(right).verdict == "proved"
 
