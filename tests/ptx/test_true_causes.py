@@ -340,3 +340,28 @@ def test_a_parity_that_does_not_start_over_is_not_said_to() -> None:
     wrong = source.replace("wait(&full[g % 2], (g / 2) & 1);", "wait(&full[g % 2], g & 1);")
     finding = finding_of(wrong, verdict(wrong))
     assert "starts over" not in finding.cause
+
+
+LEAVES = r"""extern "C" __global__ void __launch_bounds__(128) f(const float *x, float *y, int n) {
+  __shared__ u64 all;
+  const int t = threadIdx.x;
+  if (t == 0) init(&all, 4), init_fence();
+  __syncthreads();
+  if (t >= 96 && n < LEAST) return;
+  if (t % 32 == 0) arrive(&all);
+  wait(&all, 0);
+  y[t] = x[t];
+}
+"""
+
+
+@needs.compiler
+def test_the_exit_of_a_warp_whose_arrival_is_missing() -> None:
+    assert verdict(LEAVES.replace("LEAST", "1"), 1, 128).verdict == "proved"
+    wrong = LEAVES.replace("LEAST", "9")
+    finding = finding_of(wrong, verdict(wrong, 1, 128))
+    assert finding.rule == "deadlock"
+    assert finding.cause == "f::all+0 is initialised with 4, and 3 arrivals are made on it per use"
+    assert named(wrong, finding)[:2] == [
+        "if (t == 0) init(&all, 4), init_fence();", "if (t >= 96 && n < 9) return;"
+    ]  # fmt: skip

@@ -245,20 +245,40 @@ def _counted(case: Case, stuck: Stuck) -> bool:
     return bool(done) and last is done[-1]
 
 
+def _kept_away(case: Case, stuck: Stuck, effect: fx.JoinsBarrier) -> Iterator[Participant]:
+    """The condition that keeps a warp from joining a barrier where another one does, by the same
+    instruction."""
+    history = case.history
+    near = [w for w in history.machine.warps if w.cta is stuck.warp.cta]
+    for warp in near:
+        for _, op, _ in history.code_of(warp):
+            own = joined(op)
+            if own is None or own.id != effect.id or history.executions(warp, op.number):
+                continue
+            if op is stuck.blocked.op or not any(history.executions(w, op.number) for w in near):
+                continue
+            where = history.condition_past(warp, op)
+            if where is not None:
+                yield case.who(warp, where, f"keeps it from this {op.mnemonic}")
+                return
+
+
 @diagnosis("deadlock")
 def nobody_else(case: Case) -> Cause | None:
     """Who waits at a barrier of threads that nobody else will come to."""
     graph = case.history.waits_for
-    for stuck, on, _ in _hopeless(case):
+    for stuck, on, effect in _hopeless(case):
         others = [s for s in case.history.stuck if s.on is not on]
         if not others or graph is None or stuck.blocked.op is None:
             continue
         sides = [case.who(stuck.warp, stuck.blocked.op, f"waits at {on.label}")]
+        sides[:0] = _kept_away(case, stuck, effect)
         for other in others:
             near = isinstance(other.on, NamedBarrier)
             if near and any(w is stuck.warp for w, _ in graph.suppliers(other.warp)):
                 last = case.history.last_of(other.warp)
-                if last is not None:
+                own = None if last is None else joined(last.op)
+                if last is not None and (own is None or own.id != effect.id):
                     sides.append(case.who(other.warp, last, f"does not come to {on.label} then"))
                 break
         return Cause(

@@ -144,6 +144,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
         absent = _absent(case, on, credits) if total < on.expected else None
+        early = None if total >= on.expected else _left_early(case, on, credits, each)
         sides = [init, *_arrivers(case, on), *_newcomer(case, on, credits)]
         if twice is not None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
@@ -157,6 +158,8 @@ def count_of_arrivals(case: Case) -> Cause | None:
         some = _some_lanes(case, credits, each) if total < on.expected else None
         if absent is not None:
             sides.insert(0, absent)
+        elif early is not None:
+            sides.insert(1, early)  # which of the two is wrong, nobody says
         elif some is not None:
             sides.insert(0, some)
         elif total < on.expected and _leaves_out(case, on, credits):
@@ -291,6 +294,30 @@ def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | Non
             where = case.history.condition_past(warp, op)
             if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
                 return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+    return None
+
+
+def _left_early(
+    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
+) -> Participant | None:
+    """The condition by which a warp ends without the arrival that others make, if it is the one
+    that is missing."""
+    history = case.history
+    for (maker, number), made in each.items():
+        op = next(c.op for c in credits if c.op.number == number)
+        if sum(each.values()) + made != on.expected:
+            continue
+        for warp in history.machine.warps:
+            if warp.cta is not maker.cta or not warp.exited or history.executions(warp, number):
+                continue
+            where = history.condition_past(warp, op)
+            mine = history.between(warp, 0, 1 << 62)
+            through = any(
+                d.op.number > op.number and not any(isinstance(e, fx.Exits) for e in d.op.effects())
+                for d in mine
+            )
+            if where is not None and not through:
+                return case.who(warp, where, f"lets it end without this {op.mnemonic}")
     return None
 
 
