@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -111,14 +113,23 @@ def _signal(
         machine.peers.note(cta, access)
     credit = Credit(w, op, 1, 0, 0, asynchronous=True)
 
+    remote, waits = cta is not w.cta, machine.timed and any(count for _, count in tracked)
+    completions = [_completion(barrier, *one, remote=remote) for one in tracked]
+
     def land() -> None:
         require_initialised(barrier, op)
-        for component, count in tracked:
-            barrier.publish_completion(component, count, remote=cta is not w.cta)
+        for publish in completions:
+            publish()
         barrier.landed.append(access)
         barrier.credit(credit, issued, visible=False)
         machine.changed()
 
-    waits = machine.timed and any(count for _, count in tracked)
     pending = max(0.0, issuer.finish - machine.env.now) if waits else 0.0
     machine.launch_async(op, w, pending + _COMMIT_LATENCY, land)
+
+
+def _completion(
+    barrier: Mbarrier, component: int, count: int, *, remote: bool
+) -> Callable[[], None]:
+    """What tells those who wait that so many operations of a component are complete."""
+    return lambda: barrier.publish_completion(component, count, remote=remote)
