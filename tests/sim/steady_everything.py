@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import TypeAlias, cast, get_args
 
 import click
 
@@ -30,6 +30,9 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.registry import cases
+
+#: a program, its name, and how strictly it is checked
+_Named: TypeAlias = "tuple[str, Program | Mir, Strict]"
 
 
 @dataclass
@@ -148,7 +151,7 @@ def main(*, whole: bool, emitted: bool, rows: bool, number: int, seed: int, plai
     random_tiles(number, seed, tally, how)
     if number:
         click.echo(f"tiles: {tally}")
-    every: tuple[tuple[str, bool, Callable[[], Iterator[Any]]], ...] = (
+    every: tuple[tuple[str, bool, Callable[[], Iterator[_Named]]], ...] = (
         ("litmus", rows, litmus), ("gallery", whole, gallery), ("PTX", emitted, read_back)
     )  # fmt: skip
     for name, chosen, programs in every:
