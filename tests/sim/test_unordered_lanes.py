@@ -414,3 +414,24 @@ def test_nor_a_number_of_turns_that_is_not_known() -> None:
     wrong = check(in_a_grid, for_all={"turns": "1..:1"})
     assert wrong.verdict != "proved"
     assert wrong.for_all is None or not wrong.for_all.proved
+
+
+@kernel(warps=2)
+def all_store_the_same(k: Builder) -> None:
+    """Both warps store one number by one instruction (H23), also if lanes of one go their own way;
+    what these find is in no order, and nothing comes of it."""
+    box, seen = k.shared("box", u32, (1,)), k.var("seen", 0)
+    word = begun(k)
+    k.mem.store(box[0], 7)
+    with k.role("looks", 0):
+        k.mem.atomic(word[0], "add", 1, scope="cta")
+        k.mem.load(seen, word[0], sem="relaxed")
+        with k.if_(seen > 40):
+            k.mem.store(box[0], 9)
+    k.sync_threads()
+
+
+def test_lanes_that_go_their_own_way_store_what_the_others_do() -> None:
+    report = check(all_store_the_same.build())
+    assert (report.verdict, report.findings) == ("bounded", ())
+    assert any("lanes of one warp" in why for why in report.reasons)

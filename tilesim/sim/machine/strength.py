@@ -18,7 +18,9 @@ from tilesim.sim.machine.unknown import require_known
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tilesim.ir.op import Op
     from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.facts import Facts
     from tilesim.sim.machine.footprint import Footprint
 
 
@@ -85,7 +87,9 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
     Where nobody knows the data, it is noted that it would have to be looked at.
     """
     machine = access.warp.machine
-    if access.op is not record.op or memory.mbarriers is None or machine.options.ptx:
+    if access.op is not record.op and not _are_twins(access.op, record.op, machine.plan):
+        return False
+    if memory.mbarriers is None or machine.options.ptx:
         return False
     if access.stored is None or record.stored is None:
         if access.write and record.write and access.scope is None:
@@ -95,6 +99,11 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
         machine.lean("H23", access.op)
         return True
     return False
+
+
+def _are_twins(one: Op, other: Op, plan: Facts) -> bool:
+    """Whether lanes that go their own way execute one instruction in another copy of it."""
+    return bool(plan.places) and plan.twin(one.number) == plan.twin(other.number)
 
 
 def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
