@@ -181,10 +181,10 @@ def test_a_file_of_another_program_is_refused(
         ('{"schema": 1, "explorations": {"a": 1}}', "x.json holds no explorations by target"),
         (
             '{"schema": 1, "explorations": {"tickets.py::tickets": {}}}',
-            "x.json: this is not what a tilesim exploration of schema 1 left",
+            "x.json: this is not what a tilesim exploration of schema 2 left",
         ),
         (
-            '{"schema": 1, "explorations": {"tickets.py::tickets": {"schema": 1}}}',
+            '{"schema": 1, "explorations": {"tickets.py::tickets": {"schema": 2}}}',
             "x.json: what the exploration left is damaged",
         ),
     ],

@@ -137,7 +137,7 @@ def by_lanes(k: Builder, *, early: bool = False) -> None:
 @pytest.mark.parametrize("strict", LEVELS)
 def test_lanes_know_for_themselves_that_a_peer_has_started(strict: Strict) -> None:
     assert check(by_lanes.build(), strict=strict).findings == ()
-    finding = found(check(by_lanes.build(early=True), strict=strict), "peer-exit")
+    finding = found(check(by_lanes.build(early=True), strict=strict), "peer-start")
     assert "(D8)" in finding.message
     assert {line for _, line in sites(finding)} == {at(by_lanes, "k.mem.store(words[1]")}
 

@@ -93,10 +93,3 @@ def test_dependencies_point_one_way(folder: str, forbidden: tuple[str, ...]) -> 
         assert not wrong, f"{path} imports {wrong}"
 
 
-def test_files_stay_readable() -> None:
-    long = {
-        str(path.relative_to(PACKAGE.parent)): lines
-        for path in PACKAGE.rglob("*.py")
-        if (lines := len(path.read_text().splitlines())) > 500
-    }
-    assert long == {}
