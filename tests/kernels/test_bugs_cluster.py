@@ -245,7 +245,7 @@ def test_b085_relaxed_cluster_barrier_alone_does_not_publish_the_initialisation(
 
 def test_b085_without_the_cluster_barrier_the_peer_may_not_have_started() -> None:
     report = check(unfenced_init.build(missing="barrier"))
-    assert found(report, "peer-exit").roles == ("sender",)
+    assert found(report, "peer-start").roles == ("sender",)
 
 
 def test_b090_default_scope_is_accepted_in_practice_and_not_by_the_text() -> None:
