@@ -55,6 +55,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "ptx/nulls.py", "ptx/many.py", "ptx/lanes.py", "ptx/listing.py", "ir/predicated.py",
     ),
 }  # fmt: skip
+#: of the right programs, of which there are more, one of so many is looked at
+ONE_RIGHT_OF = 6
 #: seconds for the programs of one mutant
 LIMIT = 60.0
 
@@ -152,9 +154,14 @@ def executed(folder: Path, jobs: int) -> list[Executed]:
         every = [module for part in PARTS for module in modules(part)]
         paths = sorted(folder.glob(f"*{SUFFIX}"))
         with ProcessPoolExecutor(jobs, max_tasks_per_child=200) as pool:
-            found = pool.map(partial(execute, modules=every), paths, chunksize=4)
+            found = pool.map(partial(_executed, every), enumerate(paths), chunksize=4)
             index.write_text(json.dumps([asdict(entry) for entry in found if entry is not None]))
     return [Executed(**entry) for entry in json.loads(index.read_text())]
+
+
+def _executed(modules: list[str], numbered: tuple[int, Path]) -> Executed | None:
+    number, path = numbered
+    return execute(path, modules, right=number % ONE_RIGHT_OF == 0)
 
 
 def try_out(mutant: Mutant, folder: Path, programs: Sequence[Executed]) -> Outcome:

@@ -22,7 +22,7 @@ from tilesim.ptx.syntax import Function, Module
 from tilesim.verdict import Report
 
 #: a check that takes more warp instructions than this is too slow to be made under each mutant
-MAX_INSTRUCTIONS = 50_000
+MAX_INSTRUCTIONS = 20_000
 #: arguments of `check` that change no verdict
 INDIFFERENT = ("progress", "suggest", "jobs")
 

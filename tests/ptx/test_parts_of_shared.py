@@ -13,13 +13,13 @@ from tests.ptx.test_gallery import back, late_tile, tiles
 from tilesim.checker import Report, check
 from tilesim.ir.addressed import PART
 from tilesim.ir.near import Range
-from tilesim.ir.op import Op
 from tilesim.kernels.registry import Case
 from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.sim import accessed
 from tilesim.sim.accessed import Accessed
+from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.storage import Memory
 
@@ -35,10 +35,10 @@ def each_alone(accessed: Mapping[int, Iterable[Range]]) -> dict[int, str]:
     return {number: f"{PART}{number}" for number in accessed}
 
 
-def once(self: Accessed, memory: Memory, footprint: Footprint, op: Op) -> None:
+def once(self: Accessed, memory: Memory, footprint: Footprint, access: Access) -> None:
     """What was found out first stays, whatever else is accessed."""
     graph, flow = self._graph, self._flow
-    NOTE(self, memory, footprint, op)
+    NOTE(self, memory, footprint, access)
     self._graph, self._flow = graph, flow
 
 

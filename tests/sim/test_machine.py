@@ -91,5 +91,3 @@ def test_dependencies_point_one_way(folder: str, forbidden: tuple[str, ...]) -> 
     for path in (PACKAGE / folder).rglob("*.py"):
         wrong = {name for name in imports(path) if name.startswith(forbidden)}
         assert not wrong, f"{path} imports {wrong}"
-
-

@@ -18,7 +18,8 @@ from tilesim.leaning import Leaning
 
 def aliases(mir: Mir) -> Leaning | None:
     """What a proof takes for granted of memory with two addresses; None if there is none."""
-    several, ordinary = [], []
+    several: list[int] = []
+    ordinary: list[int] = []
     for number, effects in enumerate(mir.effects):
         if any(map(_is_global, effects)):
             op = mir.code[number].what
