@@ -468,8 +468,6 @@ class RaceDetector:
         if self._lanes.check_waited(memory, footprint, access, other, record):
             return False
         if morally_strong(access, record) and footprint.same_elements(other):
-            if access.perhaps is not None and record.perhaps is not None:
-                return False  # nobody knows what they leave, or find, in whichever order
             self.words.note(memory, footprint, access, other, record)
             return False
         perhaps = first_of(access.perhaps, record.perhaps)

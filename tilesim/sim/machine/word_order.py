@@ -40,7 +40,10 @@ class WordOrder:
 
     def immaterial(self, footprint: Footprint, access: Access, record: Access) -> bool:
         """Whether the order of two strong accesses to one location decides nothing by itself:
-        reductions of one kind commute, but for the rounding of sums that steer nothing."""
+        reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
+        that may not be made, nobody knows what they leave, or find, in either order."""
+        if access.perhaps is not None and record.perhaps is not None:
+            return True
         plan, tensor = self._machine.plan, footprint.tensor
         if self._machine.timed and tensor in plan.counters:
             return True
