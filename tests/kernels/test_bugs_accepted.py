@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import check, replay
+from tilesim.ir.expr import Const
 from tilesim.kernels.bugs.accepted_idioms import arrive_and_sync, dynamic_loop, read_after_wait
 
 from .evidence import at, first, sites
@@ -19,7 +20,7 @@ def test_n1_counting_one_side_only_is_wrong(index: int) -> None:
     """What the thread's "fix" would have done, to each of the four instructions."""
     program = arrive_and_sync.build()
     syncs = [op for op in ("barrier.sync", "barrier.arrive") for _ in range(2)]
-    report = check(changed(program, syncs[index], index % 2, threads=128))
+    report = check(changed(program, syncs[index], index % 2, threads=Const(128)))
     assert report.verdict == "failed"
     assert report.rules & {"named-barrier", "race", "deadlock"}
 

@@ -76,15 +76,17 @@ def test_a_time_limit_bounds_the_first_run(program: Program, cpu_time: None) -> 
     assert report.stats.instructions > 0
 
 
-def together(ctas: int) -> Program:
+def together(ctas: int, *, warps: int = 8, mbarriers: int = 0) -> Program:
     """CTAs that wait for each other are one machine: a word says when all have come."""
-    k = Builder("together", warps=8)
+    k = Builder("together", warps=warps)
     k.launch(grid=ctas, cooperative=True)
     word = k.tensor("word", s32, (1,))
+    if mbarriers:
+        k.mbarriers("unused", mbarriers)
     with k.elected():
         k.mem.atomic(word[0], "add", 1, sem="release", scope="gpu")
     seen = k.var("seen", 0)
-    with k.while_(seen < 8 * ctas):
+    with k.while_(seen < warps * ctas):
         k.mem.load(seen, word[0], sem="acquire", scope="gpu")
     k.sync_threads()
     return k.finish()
@@ -99,7 +101,8 @@ def test_a_time_limit_bounds_what_is_done_before_a_machine_runs(cpu_time: None) 
 
 
 def test_a_grid_that_is_too_large_to_simulate_together_is_not_begun() -> None:
-    report = check(together(2_000), inputs={"word": ZERO})
+    # the GPU holds them all, 16 on each multiprocessor
+    report = check(together(2_000, warps=4, mbarriers=32), inputs={"word": ZERO})
     assert report.verdict == "bounded"
     assert report.reasons[0].startswith("2000 CTAs that wait for each other are simulated together")
     assert check(together(3), inputs={"word": ZERO}).verdict == "proved"
