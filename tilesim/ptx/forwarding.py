@@ -21,7 +21,16 @@ from operator import is_
 from typing import TypeAlias
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.arithmetic import LIMITS, Interval, Typing, bounds, integer_limits, join_types
+from tilesim.ir.arithmetic import (
+    LIMITS,
+    CType,
+    Interval,
+    Typing,
+    bounds,
+    integer_limits,
+    join_types,
+    wrap,
+)
 from tilesim.ir.dataflow import mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
@@ -44,6 +53,7 @@ from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
 from tilesim.ir.op import Computation, Op
+from tilesim.ir.operators import integer
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tmem import TmemView
 from tilesim.ptx.compute import Compute, Data, Exchange
@@ -329,7 +339,7 @@ class _Forwarding:
         (first, _), (other, _), *_ = known
         (last, _), (other_last, _) = known[-2:]
         if first == other and last == other_last:
-            return new
+            return _held_by(new, typing.type_of(old))
         intervals = [bounds(*part) for part in known[1::2]]
         for kind in (join_types(first, last), join_types(other, other_last)):
             if kind not in LIMITS:
@@ -341,6 +351,15 @@ class _Forwarding:
         if typing.wraps(old) or typing.wraps(new):
             raise _OtherTypeError
         return new
+
+
+def _held_by(expr: Expr, kind: CType) -> Expr:
+    """An expression that stands for one of a type: a literal that is folded from others of it
+    wraps as the type does."""
+    if isinstance(expr, Const) and kind in LIMITS:
+        value = integer(expr.value)
+        return expr if value == wrap(value, kind) else Const(wrap(value, kind))
+    return expr
 
 
 def _of_few_bits(expr: Expr) -> Expr:
