@@ -3,7 +3,8 @@
 Every case is a random small program of strong accesses (`tests.sim.weak_shapes`): store buffering,
 load buffering, IRIW, messages and what lies between, with fences and scopes at random. All its
 executions by the axioms are enumerated (`tests.sim.weak_reference`). Where one has a race, `check`
-must not say `proved` or `exhausted`; where none has, it must find nothing.
+must not say `proved` or `exhausted`; where none has, it must find nothing. With ``--barriers`` the
+threads also arrive, peek and wait at an mbarrier (`tests.sim.weak_barriers`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from tests.sim import weak_barriers
 from tests.sim import weak_shapes as shapes
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap, Thread, translate
 from tilesim.checker import check
+from tilesim.errors import InvalidProgram
 
 #: executions of a shape, by what its reads may find, that are enumerated at most
 _CANDIDATES = 30_000
 #: seeds that a process takes at a time
 _BLOCK = 50
+#: the threads: warps or CTAs; lanes; lanes or warps with an mbarrier
+Kind = Literal["threads", "lanes", "barriers"]
 #: random schedules of a case, beside those that are explored
 _SCHEDULES = 8
 
@@ -131,37 +136,55 @@ def _blind(rng: random.Random) -> Shape:
 
 def small(shape: Shape) -> bool:
     """Whether its executions can be enumerated in little time."""
-    reference = Reference(shape)
+    return candidates(Reference(shape)) <= _CANDIDATES
+
+
+def candidates(reference: Reference) -> int:
+    """How many there are, by what reads may find, and orders."""
     found = 1
     for read in reference.reads:
         found *= len(reference.writes[read.word])
     for writes in reference.writes.values():
         for n in range(1, len(writes)):
             found *= n
-    fences = sum(isinstance(s, Fence) and s.sem == "sc" for t in shape.threads for s in t.steps)
+    fences = sum(isinstance(e.step, Fence) and e.step.sem == "sc" for e in reference.events)
     for n in range(1, fences + 1):
         found *= n
-    return found <= _CANDIDATES
+    return found
 
 
 def compare(
-    seeds: Iterable[int], *, of_lanes: bool = False
+    seeds: Iterable[int], kind: Kind = "threads"
 ) -> tuple[Counter[tuple[str, bool]], list[str]]:
     """How often `check` says what of right and wrong programs, and the contradictions."""
     seen: Counter[tuple[str, bool]] = Counter()
     contradictions = []
     for seed in seeds:
-        shape = (lanes if of_lanes else sample)(random.Random(seed))
-        if not small(shape):
+        shape, wrong = _judged(random.Random(seed), kind)
+        if wrong is None:
             seen["too large", False] += 1
             continue
-        wrong = Reference(shape).wrong()
         strict: Any = "ptx" if seed % 2 else "practice"
-        report = check(translate(shape), strict=strict, schedules=_SCHEDULES)
-        seen[report.verdict, wrong] += 1
-        if wrong == (report.verdict in ("proved", "exhausted")) and report.verdict != "bounded":
-            contradictions.append(f"seed {seed}: {report.verdict}, wrong: {wrong}: {shape}")
+        try:
+            verdict: str = check(translate(shape), strict=strict, schedules=_SCHEDULES).verdict
+        except InvalidProgram:
+            verdict = "rejected"
+        seen[verdict, wrong] += 1
+        if wrong == (verdict in ("proved", "exhausted")) and verdict != "bounded":
+            contradictions.append(f"seed {seed}: {verdict}, wrong: {wrong}: {shape}")
     return seen, contradictions
+
+
+def _judged(rng: random.Random, kind: Kind) -> tuple[Shape, bool | None]:
+    """A program, and whether it is wrong; None without a reference, or if that takes long."""
+    if kind == "barriers":
+        shape = weak_barriers.barriers(rng)
+        largest = sum(map(candidates, weak_barriers.references(shape)))
+        if largest > _CANDIDATES or weak_barriers.overfull(shape):
+            return shape, None
+        return shape, weak_barriers.wrong(shape)
+    shape = (lanes if kind == "lanes" else sample)(rng)
+    return shape, Reference(shape).wrong() if small(shape) else None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -170,15 +193,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--lanes", action="store_true", help="threads are lanes of one warp")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--lanes", action="store_true", help="threads are lanes of one warp")
+    kinds.add_argument("--barriers", action="store_true", help="lanes or warps with an mbarrier")
     options = parser.parse_args(arguments)
+    kind: Kind = "lanes" if options.lanes else "barriers" if options.barriers else "threads"
     end = options.seed + options.cases
     blocks = [range(at, min(at + _BLOCK, end)) for at in range(options.seed, end, _BLOCK)]
     seen: Counter[tuple[str, bool]] = Counter()
     contradictions: list[str] = []
     start = time.monotonic()
     with ProcessPoolExecutor(options.jobs) as pool:
-        for part, wrong in pool.map(partial(compare, of_lanes=options.lanes), blocks):
+        for part, wrong in pool.map(partial(compare, kind=kind), blocks):
             seen += part
             contradictions += wrong
             print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)

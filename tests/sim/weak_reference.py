@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap
+from tests.sim.weak_shapes import Fence, Get, Meet, Set, Shape, Step, Swap, Touch
 
 Edges = frozenset[tuple[int, int]]
 
@@ -36,8 +36,8 @@ class _Event:
 
     @property
     def weak(self) -> bool:
-        """The store to data."""
-        return self.step is None and self.thread >= 0
+        """A store to data."""
+        return self.thread >= 0 and (self.step is None or isinstance(self.step, Touch))
 
     @property
     def releases(self) -> bool:
@@ -62,7 +62,7 @@ class Reference:
         self.data: dict[int, _Event] = {}
         for thread, body in enumerate(shape.threads):
             for step in body.steps:
-                word = "" if isinstance(step, Fence | Meet) else step.word
+                word = step.word if isinstance(step, Set | Get | Swap) else ""
                 self.events.append(_Event(len(self.events), thread, step, word))
         for thread, body in enumerate(shape.threads):
             if body.enters is not None:
@@ -89,7 +89,7 @@ class Reference:
 
     def wrong(self) -> bool:
         """Whether some execution has a race."""
-        return any(self._races(causes, values) for causes, values in self.executions())
+        return any(self.races(causes, values) for causes, values in self.executions())
 
     def executions(self) -> Iterator[tuple[Edges, dict[int, int]]]:
         """Of each, causality order and what each event has read."""
@@ -232,10 +232,13 @@ class Reference:
 
     # ------------------------------------------------------------------ races
 
-    def _races(self, causes: Edges, values: dict[int, int]) -> bool:
+    def races(self, causes: Edges, values: dict[int, int]) -> bool:
         """Whether two threads enter, or accesses to a word are not morally strong, in no order."""
         entered = [e for t, e in self.data.items() if self._enters(t, values)]
-        pairs = [(a, b) for i, a in enumerate(entered) for b in entered[i + 1 :]]
+        entered += [e for e in self.events if isinstance(e.step, Touch)]
+        pairs = [
+            (a, b) for i, a in enumerate(entered) for b in entered[i + 1 :] if a.thread != b.thread
+        ]  # fmt: skip
         for word in self.writes:
             touch = [e for e in self.events if e.word == word and e.thread >= 0]
             pairs += [

@@ -62,7 +62,45 @@ class Meet:
     """The threads, lanes of one warp, wait for each other: all have as many of these."""
 
 
-Step: TypeAlias = Set | Get | Swap | Fence | Meet
+@dataclass(frozen=True)
+class Touch:
+    """A weak store to the data word."""
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """An arrival at an mbarrier, of which each counts one."""
+
+    word: str
+
+
+@dataclass(frozen=True)
+class Peek:
+    """`test_wait` for the first phase of an mbarrier, into a register."""
+
+    into: str
+    word: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait for the first phase of an mbarrier."""
+
+    word: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A step of those that find that a register holds ``value``."""
+
+    into: str
+    value: int
+    step: Touch | Arrive
+
+
+#: what the axioms are about; `tests.sim.weak_barriers` has the others made of these
+Plain: TypeAlias = Set | Get | Swap | Fence | Meet | Touch
+Step: TypeAlias = Plain | Arrive | Peek | Wait | Guard
 
 
 @dataclass(frozen=True)
@@ -78,18 +116,19 @@ class Shape:
     """Threads of one CTA and words in its shared memory, or CTAs and words in global memory.
 
     The threads of a CTA are of a warp each, or ``lanes`` of one, in regions that order nothing, one
-    after the other in the text.
+    after the other in the text. ``counts``: mbarriers, and how many arrivals they are for.
     """
 
     threads: tuple[Thread, ...]
     grid: bool = False
     lanes: bool = False
+    counts: tuple[tuple[str, int], ...] = ()
 
     @property
     def words(self) -> list[str]:
         """The words that are accessed, all of them 0 at the start."""
         steps = [step for thread in self.threads for step in thread.steps]
-        return sorted({step.word for step in steps if not isinstance(step, Fence | Meet)})
+        return sorted({step.word for step in steps if isinstance(step, Set | Get | Swap)})
 
 
 def translate(shape: Shape) -> Program:
@@ -100,10 +139,14 @@ def translate(shape: Shape) -> Program:
     declare: Any = k.tensor if shape.grid else k.shared
     words = {word: declare(word, s32, (1,))[0] for word in shape.words}
     data = declare("data", s32, (1,))[0]
+    barriers = {name: k.mbarriers(name)[0] for name, _ in shape.counts}
+    words |= barriers
     if not shape.grid:
         with k.one_thread():
-            for word in words.values():
-                k.mem.store(word, 0)
+            for name in shape.words:
+                k.mem.store(words[name], 0)
+            for name, count in shape.counts:
+                k.mbarrier.init(barriers[name], count)
         k.sync_threads()
     if shape.lanes:
         _lanes(k, shape, words, data)
@@ -112,11 +155,11 @@ def translate(shape: Shape) -> Program:
         held: dict[str, Var] = {}
         if shape.grid:
             with k.if_(k.cta_x.eq(number)), k.one_thread():
-                _steps(k, number, thread.steps, words, held)
+                _steps(k, number, thread.steps, words | {"": data}, held)
                 _enter(k, number, thread, data, held)
         else:
             with k.role(f"T{number}", number), k.one_thread(number):
-                _steps(k, number, thread.steps, words, held)
+                _steps(k, number, thread.steps, words | {"": data}, held)
                 _enter(k, number, thread, data, held)
     return k.finish()
 
@@ -131,7 +174,7 @@ def _lanes(k: Builder, shape: Shape, words: dict[str, Any], data: Any) -> None:
             k.sync_warp()
         for lane, thread in enumerate(shape.threads):
             with k.if_(k.lane_id.eq(lane), sync=False):
-                _steps(k, lane, parts[lane][n], words, held[lane])
+                _steps(k, lane, parts[lane][n], words | {"": data}, held[lane])
                 if n == last:
                     _enter(k, lane, thread, data, held[lane])
 
@@ -163,6 +206,18 @@ def _steps(
                 k.mem.atomic(words[word], how, value, result=held[into], sem=swap, scope=scope)
             case Fence(fencing, scope):
                 k.fence.memory(fencing, scope=scope)
+            case Touch():
+                k.mem.store(words[""], number)
+            case Arrive(word):
+                k.mbarrier.arrive(words[word])
+            case Peek(into, word):
+                held[into] = k.var(f"{into}_{number}", 0)
+                k.mbarrier.test_wait(held[into], words[word], 0)
+            case Wait(word):
+                k.mbarrier.wait(words[word], 0)
+            case Guard(into, value, guarded):
+                with k.if_(held[into].eq(value), sync=False):
+                    _steps(k, number, (guarded,), words, held)
             case Meet():
                 raise TypeError("only lanes meet")
 

@@ -54,7 +54,8 @@ def finish(w: Warp) -> bool | None:
         return True
     if w.mask:
         left, w.mask = w.mask, 0
-        forks.lanes_exit(w, left)
+        if forks.lanes_exit(w, left):
+            return True
     frame = w.frames[-1]
     if frame.pending:
         resume(w)

@@ -200,7 +200,8 @@ def _elects(c: Operands, op: Op, effect: fx.Elects) -> Give:
 def _exits(c: Operands, op: Op, effect: fx.Exits) -> Act:
     def step(w: Warp) -> bool | None:
         left, w.mask = w.mask, 0
-        lanes_exit(w, left)
+        if lanes_exit(w, left):
+            return True
         if w.live_mask:
             return None
         w.machine.exit(w.origin)

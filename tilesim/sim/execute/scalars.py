@@ -458,6 +458,9 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         alone = _take_turns(w, footprint, addresses)
         if w.machine.views is not None:
             _strong(w, memory, addresses, reads=True, writes=changes(w, memory, addresses))
+        if w.machine.lane_order is not None:
+            # before the acquire: that it comes after what it finds is up to the schedule
+            w.machine.lane_order.acts(w)
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"
             contended = w.machine.lane_order is not None and _contended(w, footprint)

@@ -50,15 +50,21 @@ def end(warp: Warp) -> None:
         machine.wake(waiter)
 
 
-def lanes_exit(warp: Warp, lanes: int) -> None:
-    """``lanes`` of ``warp`` have ended: barriers do not wait for them."""
-    origin = warp.origin
+def lanes_exit(warp: Warp, lanes: int) -> bool:
+    """``lanes`` of ``warp`` have ended: barriers do not wait for them.
+
+    Returns:
+        Whether they were the last that others of their warp waited for, and ``warp`` has become all
+        of these: it goes on with them in a move of its own, and this one is over.
+    """
+    origin, frames = warp.origin, warp.frames
     for agent in (origin, *(f for f in warp.machine.forks if f.origin is origin)):
         agent.exited_lanes |= lanes
     for barrier in (*warp.cta.named.values(), warp.cta.cluster.barrier):
         if barrier is not None:
             barrier.lanes_left(origin)
     release(origin)
+    return warp.frames is not frames
 
 
 # ---------------------------------------------------------------------- where nothing can move
