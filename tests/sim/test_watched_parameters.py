@@ -1,0 +1,201 @@
+"""A kernel is wrong for one value of a parameter, told by each kind of use of it.
+
+The claim for all values has to say so, or to end before that value; the right twin is proved for
+every value asked for. What is wrong is small: an arrival that does not come, or bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tilesim as ts
+from tilesim import Builder, Program, s32, select
+from tilesim.ir.expr import as_expr
+
+#: the value that is wrong, among those that are asked for
+BAD = 61
+ASKED = "40..70"
+#: a value that nobody asks for: of the right twin
+NEVER = 999
+Number = Any
+
+
+def _turning(k: Builder, n: Number) -> None:
+    """So many turns of a warp, of which nothing is wrong: what is followed."""
+    turns = k.mbarriers("turns")
+    with k.one_thread():
+        k.mbarrier.init(turns, 32)
+    k.sync_threads()
+    with k.role("turning", 0), k.loop(n) as i:
+        k.mbarrier.arrive(turns)
+        k.mbarrier.wait(turns, i & 1)
+
+
+def _arrivals(n: Number, *, wanted: Number = 1, came: Number = 1, skipped: Any = 0) -> Program:
+    """A barrier of so many arrivals, of which so many come; or none, if that is skipped."""
+    k = Builder("arrivals", warps=1)
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, wanted)
+    k.sync_warp()
+    with k.if_(as_expr(skipped).eq(0)), k.one_thread(0):
+        k.mbarrier.arrive(bar, came)
+    k.mbarrier.wait(bar, 0)
+    _turning(k, n)
+    return k.finish()
+
+
+def _turns(n: Number, skipped: Callable[[Any], Any], *, trips: Number = None) -> Program:
+    """``n`` turns with an arrival in each; but for turns that are skipped."""
+    k = Builder("turns", warps=1)
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    with k.loop(n if trips is None else trips) as i:
+        with k.if_(as_expr(skipped(i)).eq(0)), k.one_thread(0):
+            k.mbarrier.arrive(bar)
+        k.mbarrier.wait(bar, i & 1)
+        k.sync_warp()
+    return k.finish()
+
+
+def _unequal(n: Number, first: Number, second: Number) -> Program:
+    """One warp arrives so often, and the other one waits so often."""
+    k = Builder("unequal", warps=2)
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 32)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("first", 0), k.loop(first) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive(full)
+    with k.role("second", 1), k.loop(second) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mbarrier.arrive(empty)
+    return k.finish()
+
+
+def _bytes(n: Number, expected: Number) -> Program:
+    """So many bytes are expected, where 16 come."""
+    k = Builder("bytes", "sm_90a", warps=1)
+    source, data, bar = k.tensor("x", s32, (4,)), k.shared("d", s32, (4,)), k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+        k.mbarrier.arrive_expect_tx(bar, expected)
+        k.bulk.load(data, source, bar)
+        k.mbarrier.wait(bar, 0)
+    _turning(k, n)
+    return k.finish()
+
+
+def _row(n: Number, rows: Number, row: Number) -> Program:
+    """A row of a tensor is read."""
+    k = Builder("row", warps=1)
+    x = k.tensor("x", s32, (rows, 32))
+    at = k.var("at", as_expr(row))
+    k.mem.load(k.var("value", 0), x[at, k.lane_id])
+    _turning(k, n)
+    return k.finish()
+
+
+def _words(n: Number, first: Number, second: Number) -> Program:
+    """Two warps store to a row each, which are to be two."""
+    k = Builder("words", warps=2)
+    x = k.tensor("x", s32, (256, 32))
+    for warp, row in enumerate((first, second)):
+        with k.role(f"w{warp}", warp):
+            k.mem.store(x[as_expr(row), k.lane_id], 1)
+    _turning(k, n)
+    return k.finish()
+
+
+def _one_if(holds: bool) -> int:
+    return 1 if holds else 0
+
+
+Build = Callable[..., Program]
+#: by kind of use: the kernel, with the number that is wrong or another one that never comes, and
+#: the rule that it breaks
+USES: dict[str, tuple[Build, str]] = {
+    "Python compares": (lambda n, b: _arrivals(n, wanted=1 + _one_if(n == b)), "deadlock"),
+    "Python compares twice": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(n > b - 1 and n < b + 1)), "deadlock",
+    ),
+    "Python bounds": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(b <= n <= b)), "deadlock",
+    ),
+    "Python is not": (lambda n, b: _arrivals(n, wanted=2 - _one_if(n != b)), "deadlock"),
+    "Python's truth": (lambda n, b: _arrivals(n, wanted=1 + _one_if(not n - b)), "deadlock"),
+    "Python's difference": (lambda n, b: _arrivals(n, wanted=1 + _one_if(b - n == 0)), "deadlock"),
+    "Python's distance": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(abs(n - b) < 1)), "deadlock",
+    ),
+    "Python's least": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(min(n, b) == b and n < b + 1)), "deadlock",
+    ),
+    "Python's greatest": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(max(n, b) == b and n > b - 1)), "deadlock",
+    ),
+    "Python's multiple": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(3 * n + 1 == 3 * b + 1)), "deadlock",
+    ),
+    "Python's quotient": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(n // 8 == b // 8 and n % 8 == b % 8)),
+        "deadlock",
+    ),
+    "Python's negative": (lambda n, b: _arrivals(n, wanted=1 + _one_if(-n == -b)), "deadlock"),
+    "Python's bits": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(n & 7 == b & 7 and n >> 3 == b >> 3)),
+        "deadlock",
+    ),
+    "Python's complement": (lambda n, b: _arrivals(n, wanted=1 + _one_if(~n == ~b)), "deadlock"),
+    "a collection": (lambda n, b: _arrivals(n, wanted=1 + _one_if(n in (b,))), "deadlock"),
+    "a condition": (lambda n, b: _arrivals(n, skipped=as_expr(n).eq(b)), "deadlock"),
+    "a choice": (
+        lambda n, b: _arrivals(n, came=select(as_expr(n).eq(b), 1, 2), wanted=2), "deadlock",
+    ),
+    "a lower bound": (lambda n, b: _arrivals(n, skipped=(as_expr(n) >= b) & (as_expr(n) < b + 1)),
+                      "deadlock"),
+    "the last turn": (lambda n, b: _turns(n, lambda i: i.eq(b - 1) & as_expr(n).eq(b)), "deadlock"),
+    "a turn from the end": (
+        lambda n, b: _turns(n, lambda i: (i + 3).eq(n) & i.eq(b - 3)), "deadlock",
+    ),
+    "turns of a sum": (
+        lambda n, b: _turns(n, lambda i: i.eq(0) & as_expr(n).eq(b), trips=n + 1), "deadlock",
+    ),
+    "trip counts": (lambda n, b: _unequal(n, n, n + _one_if(n == b)), "deadlock"),
+    "trip counts that cross": (
+        lambda n, b: _unequal(n, n, select(as_expr(n).eq(b), n + 1, n)), "deadlock",
+    ),
+    "bytes": (lambda n, b: _bytes(n, 16 + 16 * _one_if(n == b)), "deadlock"),
+    "bytes by the machine": (
+        lambda n, b: _bytes(n, select(as_expr(n).eq(b), 32, 16)), "deadlock",
+    ),
+    "rows": (lambda n, b: _row(n, n, n - 1 + _one_if(n == b)), "out-of-bounds"),
+    "a row too far": (lambda n, b: _row(n, 90 - 30 * _one_if(n == b), n - 1), "out-of-bounds"),
+    "rows that meet": (lambda n, b: _words(n, n, b if b < 99 else 200), "race"),
+    "rows that cross": (lambda n, b: _words(n, 2 * n, n + b if b < 99 else 255), "race"),
+    "rows from the end": (lambda n, b: _words(n, 200 - n, 200 - b if b < 99 else 255), "race"),
+}  # fmt: skip
+
+
+def claimed(use: Build, bad: int) -> ts.Report:
+    return ts.check(lambda n: use(n, bad), for_all={"n": ASKED}, schedules=0)
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_value_that_is_wrong(name: str) -> None:
+    use, rule = USES[name]
+    right = claimed(use, NEVER)
+    assert right.verdict == "proved", right
+    assert right.for_all is not None
+    assert right.for_all.proved, right.for_all
+    wrong = claimed(use, BAD)
+    assert wrong.verdict == "failed", wrong.for_all
+    assert wrong.rules == {rule}
+    assert wrong.covers.startswith(f"n = {BAD};")
