@@ -435,3 +435,36 @@ def test_lanes_that_go_their_own_way_store_what_the_others_do() -> None:
     report = check(all_store_the_same.build())
     assert (report.verdict, report.findings) == ("bounded", ())
     assert any("lanes of one warp" in why for why in report.reasons)
+
+
+@kernel(warps=1)
+def last_ticket(k: Builder, *, last: int = 31, rounds: int = 1, met: bool = False) -> None:
+    """Each lane draws; the one with the last ticket arrives, whichever it is."""
+    drawn, ticket = k.mbarriers("drawn"), k.var("ticket", 0)
+    word = begun(k, (drawn, 1))
+    with k.loop(rounds) as turn:
+        k.mem.atomic(word[0], "add", 1, result=ticket, scope="cta")
+        with k.if_(ticket.eq(32 * turn + last), sync=False):
+            k.mbarrier.arrive(drawn)
+        k.mbarrier.wait(drawn, turn & 1)
+        if met:
+            k.sync_warp()
+
+
+def test_the_lane_with_the_last_ticket_arrives_alone(strict: Strict) -> None:
+    wrong = check(last_ticket.build(last=32), strict=strict)
+    waits = at(last_ticket, "k.mbarrier.wait(drawn")
+    assert ("warp 0", waits) in sites(found(wrong, "deadlock"))
+    # nothing follows what several lanes find by atomics
+    right = check(last_ticket.build(), strict=strict, schedules=8)
+    assert (right.verdict, right.findings) == ("bounded", ())
+    assert "the result of atom.add on word" in right.reasons[0]
+
+
+def test_what_is_not_modelled_of_lanes_is_said_in_a_whole_sentence() -> None:
+    """Unless all meet in each round, another lane parts from those that another one has left."""
+    (finding,) = check(last_ticket.build(rounds=3)).findings
+    assert finding.rule == "unsupported"
+    assert "lanes of a warp that part again and again" in finding.message
+    assert "are not modelled. Let all lanes meet in between (bar.warp.sync -1" in finding.message
+    assert check(last_ticket.build(rounds=3, met=True), schedules=8).verdict == "bounded"

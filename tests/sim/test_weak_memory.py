@@ -7,6 +7,7 @@ releases and acquires, order messages; stores before loads, and what two observe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -16,6 +17,7 @@ from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import (
     Fence,
     Get,
+    Meet,
     Set,
     Shape,
     Swap,
@@ -209,3 +211,83 @@ def test_looks_at_two_mbarriers(form: Literal["SB", "IRIW"]) -> None:
         assert report.verdict == "bounded"
         assert any("mbarrier.test_wait" in r for r in report.reasons if "weak memory" in r)
     assert check(two_barriers(form, "sc")).verdict == "exhausted"
+
+
+# ------------------------------------------------------------------ lanes of one warp
+
+
+def by_lanes(shape: Shape, *meets: int) -> Shape:
+    """The threads as lanes of one warp; ``meets``: after how many of its steps each meets them."""
+    threads = [
+        replace(thread, steps=(*thread.steps[:n], Meet(), *thread.steps[n:]))
+        for thread, n in zip(shape.threads, meets, strict=bool(meets))
+    ]
+    return replace(shape, threads=tuple(threads) or shape.threads, lanes=True)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize(
+    ("shape", "meets"),
+    [
+        pytest.param(store_buffering(), (1, 1), id="SB"),
+        pytest.param(store_buffering(AR), (2, 2), id="SB acq_rel"),
+        pytest.param(exchanges(AR), (2, 2), id="SB by exchanges"),
+        pytest.param(load_buffering(), (1, 1), id="LB"),
+        pytest.param(message(releases=True, acquires=False), (2, 0), id="MP release"),
+        pytest.param(independent_reads(AR), (1, 1, 0, 0), id="IRIW acq_rel"),
+    ],
+)
+def test_lanes_of_one_warp_are_threads(
+    shape: Shape, meets: tuple[int, ...], strict: Strict
+) -> None:
+    """They have no more order than warps, unless a bar.warp.sync stands between."""
+    assert Reference(by_lanes(shape)).wrong()
+    wrong = check(translate(by_lanes(shape)), strict=strict, schedules=4)
+    assert wrong.verdict in ("bounded", "failed")
+    right = check(translate(by_lanes(shape, *meets)), strict=strict)
+    assert right.verdict in ("proved", "exhausted"), right.reasons
+
+
+def test_random_shapes_of_lanes_agree_with_the_axioms() -> None:
+    seen, contradictions = compare(range(24), of_lanes=True)
+    assert not contradictions
+    assert seen["bounded", True] + seen["failed", True] > 4
+    assert seen["proved", False] + seen["exhausted", False] > 1
+
+
+def told_by_a_lane(*, ordered: bool, relayed: bool) -> Program:
+    """Lane 1 waits for lane 0's flag, or for what a third thread sets behind it, and arrives if it
+    finds lane 0's word."""
+    k = Builder("told_by_a_lane", warps=3)
+    word, first, then = (k.tensor(name, s32, (1,)) for name in ("word", "first", "then"))
+    found = k.mbarriers("found")
+    seen, value = k.var("seen", 0), k.var("value", 0)
+    with k.one_thread():
+        k.mbarrier.init(found, 1)
+    k.sync_threads()
+    with k.role("lanes", 0):
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mem.store(word[0], 1, sem="relaxed", scope="gpu")
+            k.mem.store(first[0], 1, sem="release" if ordered else "relaxed", scope="gpu")
+        with k.if_(k.lane_id.eq(1), sync=False):
+            with k.while_(seen < 1):
+                flag = then if relayed else first
+                k.mem.load(seen, flag[0], sem="acquire" if ordered else "relaxed", scope="gpu")
+            k.mem.load(value, word[0], sem="relaxed", scope="gpu")
+            with k.if_(value.eq(1), sync=False):
+                k.mbarrier.arrive(found)
+    with k.role("relay", 1), k.one_thread(1):
+        with k.while_(seen < 1):
+            k.mem.load(seen, first[0], sem="acquire" if ordered else "relaxed", scope="gpu")
+        k.mem.store(then[0], 1, sem="release" if ordered else "relaxed", scope="gpu")
+    with k.role("reader", 2):
+        k.mbarrier.wait(found, 0)
+    return k.finish()
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_a_lane_that_has_seen_another_ones_flag_need_not_find_its_word(relayed: bool) -> None:
+    assert check(told_by_a_lane(ordered=True, relayed=relayed)).verdict == "proved"
+    report = check(told_by_a_lane(ordered=False, relayed=relayed), schedules=2, budget=5000)
+    assert report.verdict == "bounded"
+    assert any("of lanes of one warp" in reason for reason in report.reasons)

@@ -112,7 +112,7 @@ class _Splitting:
                 where = frozenset[str]().union(*map(mentioned, expressions_in(access.view)))
                 if self._differs(where):
                     self._add(number, _ALL)
-        for number in self._crowds():
+        for number in self._crowds:
             self._add(number, 1)
 
     def _of_each_lane(self, number: int) -> bool:
@@ -139,6 +139,8 @@ class _Splitting:
         branch, meet = self._mir.code[number].what, self._graph.meetings[number]
         if not self._fencing.isdisjoint(self._warps[number]):
             return False  # each lane has fences of its own (H3)
+        if not self._crowded.isdisjoint(self._warps[number]):
+            return False  # account is kept of the parts of these warps: also of those made here
         if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
             return False
         if met_before(self._graph, number) is None or not meets_at(self._graph, meet):
@@ -201,6 +203,12 @@ class _Splitting:
             if all(isinstance(code[n].what, ElectSync) for n in numbers)
         )
 
+    @cached_property
+    def _crowded(self) -> frozenset[int]:
+        """The warps of these arrivals."""
+        return frozenset[int]().union(*(self._warps[number] for number in self._crowds))
+
+    @cached_property
     def _crowds(self) -> list[int]:
         """Where several lanes arrive at once at barriers of which no count is known to be whole.
 

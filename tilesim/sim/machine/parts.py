@@ -207,7 +207,11 @@ class Parts:
             if all(clock[row + component] >= last for row in rows):
                 del self._spares[component]
                 return component
-        raise Fault("so many synchronisations of parts of a warp, each with other lanes,")
+        raise Fault(
+            "lanes of a warp that part again and again before all of them have met, each time in "
+            "other groups, are not modelled. Let all lanes meet in between (bar.warp.sync -1, "
+            "k.sync_warp()), or divide them in the same way each time"
+        )
 
     def advance(self, part: Part) -> None:
         """Starts a new interval of a part; ticks of a warp's parts are all different."""

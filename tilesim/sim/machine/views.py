@@ -92,10 +92,16 @@ class _Point:
     tick: int
     move: int
 
+    @property
+    def thread(self) -> tuple[int, int]:
+        """The warp, and its lanes if it does not always act as one."""
+        apart = self.warp is not None and self.warp.parts is not None
+        return id(self.warp), self.lanes if apart else 0
+
     def before(self, w: Thread, clock: Clock, row: int) -> bool:
         """Whether it comes before what ``w`` does with ``clock``, in causality order, as the row
-        says that begins there."""
-        if self.warp is w:
+        says that begins there. Lanes of one warp are one thread only where it acts as one."""
+        if self.warp is w and w.parts is None:
             return True
         if clock.item(row + self.component) >= self.tick:
             return True
@@ -208,11 +214,11 @@ class Views:
     def _loose(self, word: _Word, w: Thread, clock: Clock, after: int) -> tuple[int, ...]:
         """The moves with reads of a word that need not come before a write that ``w`` makes now,
         behind the first ``after`` ones: nor by what their thread has then written there itself."""
-        last = {id(write.at.warp): write.at.move for write in word.writes[:after]}
+        last = {write.at.thread: write.at.move for write in word.writes[:after]}
         return tuple(
             read.move
             for read, _ in word.reads
-            if last.get(id(read.warp), -1) < read.move and not read.before(w, clock, self._row)
+            if last.get(read.thread, -1) < read.move and not read.before(w, clock, self._row)
         )
 
     @staticmethod
