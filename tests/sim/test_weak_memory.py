@@ -249,7 +249,7 @@ def test_lanes_of_one_warp_are_threads(
 
 
 def test_random_shapes_of_lanes_agree_with_the_axioms() -> None:
-    seen, contradictions = compare(range(24), of_lanes=True)
+    seen, contradictions = compare(range(24), "lanes")
     assert not contradictions
     assert seen["bounded", True] + seen["failed", True] > 4
     assert seen["proved", False] + seen["exhausted", False] > 1
