@@ -19,6 +19,8 @@ from dataclasses import asdict
 from datetime import date
 from functools import partial
 from importlib import import_module
+from itertools import chain, zip_longest
+from multiprocessing import get_context
 from pathlib import Path
 
 import click
@@ -108,9 +110,16 @@ def _draw(number: int) -> None:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)))
+@click.option("--limit", default=LIMIT, show_default=True, help="Seconds for a mutant's programs.")
 @click.option("--output", type=click.Path(path_type=Path), help="Also write each mutant there.")
 def run(
-    folder: Path, number: int, seed: int, jobs: int, parts: tuple[str, ...], output: Path | None
+    folder: Path,
+    number: int,
+    seed: int,
+    jobs: int,
+    parts: tuple[str, ...],
+    limit: float,
+    output: Path | None,
 ) -> None:
     """Draws mutants, and says of each which program of FOLDER exposes it."""
     chosen = parts or tuple(PARTS)
@@ -119,10 +128,12 @@ def run(
     outcomes: dict[str, list[Outcome]] = {part: [] for part in chosen}
     each = -(-number // len(chosen))
     with ThreadPoolExecutor(jobs) as pool:
+        drawn_of = {part: drawn(modules(part), each, seed) for part in chosen}
+        # one of each part in turn: what an interrupted run has said is of all parts
+        turns = zip_longest(*([(part, one) for one in some] for part, some in drawn_of.items()))
         futures = {
-            pool.submit(try_out, mutant, folder, programs): part
-            for part in chosen
-            for mutant in drawn(modules(part), each, seed)
+            pool.submit(try_out, mutant, folder, programs, limit): part
+            for part, mutant in filter(None, chain.from_iterable(turns))
         }
         for future in as_completed(futures):
             outcome = future.result()
@@ -143,7 +154,7 @@ def one(folder: Path, module: str, number: int) -> None:
     asked = json.load(sys.stdin)
     programs = [Executed(**entry) for entry in asked["programs"]]
     mutant = mutants(module)[number]
-    outcome = judge(mutant, folder, programs, LIMIT, wrong=asked["wrong"])
+    outcome = judge(mutant, folder, programs, asked["limit"], wrong=asked["wrong"])
     print(json.dumps(asdict(outcome)))
 
 
@@ -153,7 +164,7 @@ def executed(folder: Path, jobs: int) -> list[Executed]:
     if not index.exists():
         every = [module for part in PARTS for module in modules(part)]
         paths = sorted(folder.glob(f"*{SUFFIX}"))
-        with ProcessPoolExecutor(jobs, max_tasks_per_child=200) as pool:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
             found = pool.map(partial(_executed, every), enumerate(paths), chunksize=4)
             index.write_text(json.dumps([asdict(entry) for entry in found if entry is not None]))
     return [Executed(**entry) for entry in json.loads(index.read_text())]
@@ -164,13 +175,14 @@ def _executed(modules: list[str], numbered: tuple[int, Path]) -> Executed | None
     return execute(path, modules, right=number % ONE_RIGHT_OF == 0)
 
 
-def try_out(mutant: Mutant, folder: Path, programs: Sequence[Executed]) -> Outcome:
+def try_out(mutant: Mutant, folder: Path, programs: Sequence[Executed], limit: float) -> Outcome:
     """What wrong programs that execute a mutant's line say of it; if nothing, the right ones."""
     reaching = [p for p in programs if mutant.line in p.lines.get(mutant.module, ())]
     found = None
     for wrong in (True, False):
         some = [p for p in reaching if p.wrong == wrong]
-        asked = {"wrong": wrong, "programs": [asdict(p) | {"lines": {}} for p in some]}
+        listed = [asdict(p) | {"lines": {}} for p in some]
+        asked = {"wrong": wrong, "limit": limit, "programs": listed}
         command = (
             sys.executable, "-m", "benchmarks.finder_mutants", "one", str(folder), mutant.module,
             str(mutant.number),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,8 @@ from benchmarks.finder_mutants.mutate import Finder, Mutant, file_of
 
 #: seconds of a processor that a program may take under a mutant, beside thirty times its own
 PATIENCE = 5.0
+#: bytes of memory that the programs may take under a mutant
+MEMORY = 6 << 30
 #: verdicts that a wrong program must never get
 CLAIMS = ("proved", "exhausted")
 
@@ -52,8 +55,8 @@ class Outcome:
     says: str = ""
 
 
-class Slow(Exception):
-    """A program takes much longer under a mutant."""
+class Slow(BaseException):
+    """A program takes much longer than it may; no handler of the checker is to catch it."""
 
 
 class Lines:
@@ -85,6 +88,8 @@ class Lines:
 def execute(path: Path, modules: Iterable[str], *, right: bool = True) -> Executed | None:
     """The program of a file with what it executes; none if it gets another verdict here, or is
     right and right ones are not asked for (``right``)."""
+    signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         check = read(path)
         if not check.is_wrong and not right:
@@ -99,8 +104,10 @@ def execute(path: Path, modules: Iterable[str], *, right: bool = True) -> Execut
             check.again()
         finally:
             sys.settrace(None)
-    except Exception:  # a program that needs what its test has set up
+    except (Slow, Exception):  # also a program that needs what its test has set up
         return None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     found = {module: sorted(seen) for module, seen in sorted(lines.found.items())}
     return Executed(path.stem, check.is_wrong, seconds, found)
 
@@ -120,6 +127,7 @@ def judge(
     Raises:
         RuntimeError: the mutant's module has been imported already.
     """
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     Finder.install(mutant)
     try:
         import_module("tilesim.checker")

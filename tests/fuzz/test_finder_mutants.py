@@ -90,7 +90,7 @@ def judged(folder: Path, module: str, number: int, program: Executed) -> Outcome
     entry = {"name": program.name, "wrong": program.wrong, "seconds": 1.0, "lines": {}}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.finder_mutants", "one", folder, module, str(number)],
-        input=json.dumps({"wrong": program.wrong, "programs": [entry]}), capture_output=True,
-        text=True, check=True,
+        input=json.dumps({"wrong": program.wrong, "limit": 60.0, "programs": [entry]}),
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
