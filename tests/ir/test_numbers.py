@@ -88,7 +88,7 @@ WRONG: dict[str, tuple[Body, str]] = {
         "shared::cta:8.5 is at no integer",
     ),
     "no id": (lambda k: k.bar.sync(INFINITE, 64), "barrier.sync: id inf is a floating-point"),
-    "True threads": (lambda k: k.bar.sync(1, True), "threads of barrier.sync is True, not an int"),
+    "True threads": (lambda k: k.bar.sync(1, True), "1 threads is not a multiple of 32"),
     "groups": (
         lambda k: k.bulk.wait_group(1 << 32),
         "cp.async.bulk.wait_group: pending group count 4294967296 is outside 0..2147483647",
