@@ -141,7 +141,9 @@ TWINS = {
         "race",
     ),
     "earlier in time is not observed, with a store between": (
-        grid((Ticket(0), _TELL), (Spin(1, 1, False, "gpu"), Ticket(0)), _THIRD, cooperative=True),
+        # the draws of the right one come in an order in memory: a relaxed flag makes none
+        grid((Ticket(0), Set(1, scope="gpu")), (Spin(1, scope="gpu"), Ticket(0)), _THIRD,
+             cooperative=True),
         grid((Ticket(0), _TELL), (Spin(1, 1, False, "gpu"), Set(0, 5, scope="gpu")),
              (Ticket(0, "acquire"), If(5, (_NARROW,))), cooperative=True),
         "race",

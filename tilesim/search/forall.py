@@ -21,7 +21,15 @@ from tilesim.search.answers import are_the_same
 from tilesim.search.residues import RIGHT, Cover, Residue, Run
 from tilesim.search.values import Claim, Values
 from tilesim.sim.forall.forms import forms
-from tilesim.sim.forall.free import LONGEST, UNBOUNDED, Free, Obstacle, Refused, Scope
+from tilesim.sim.forall.free import (
+    LONGEST,
+    UNBOUNDED,
+    Free,
+    Obstacle,
+    Refused,
+    Scope,
+    raised_at,
+)
 from tilesim.sim.forall.python import numbers_in, types_of_integers
 from tilesim.sim.forall.trace import Limit, Traced
 from tilesim.sim.grid.plan import asks_for_clusters
@@ -427,7 +435,7 @@ class ForAll:
             if isinstance(error, _REFUSALS):
                 raise
             what = f"with a {self._name} that is not known: {type(error).__name__}: {error}"
-            raise Refused(Obstacle(what, UNKNOWN)) from error
+            raise Refused(Obstacle(what, raised_at(error))) from error
         if scope.refusal is not None:
             raise Refused(scope.refusal)
         return compiled, self._build(**{**self._params, self._name: value}), answered

@@ -16,6 +16,8 @@ from fractions import Fraction
 from math import floor, lcm
 from numbers import Integral
 from numbers import Number as AnyNumber
+from traceback import walk_tb
+from types import FrameType
 from typing import Any, NoReturn
 
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
@@ -110,15 +112,28 @@ def is_kernels_own(file: str) -> bool:
     return not file.startswith(_PACKAGE) or file.startswith(_KERNELS)
 
 
+def _is_users(frame: FrameType) -> bool:
+    """Whether a frame is of no part of tilesim, but for its kernels, nor of Python's library."""
+    file = frame.f_code.co_filename
+    helper = "__tilesim_helper__" in frame.f_globals or not os.path.isabs(file)
+    return is_kernels_own(file) and not helper and not file.startswith(LIBRARY)
+
+
+def raised_at(error: Exception) -> Loc:
+    """The innermost line of the kernel's own code from which an error came."""
+    found = UNKNOWN
+    for frame, line in walk_tb(error.__traceback__):
+        if _is_users(frame):
+            found = Loc(shortened(frame.f_code.co_filename), line, frame.f_code.co_name)
+    return found
+
+
 def where() -> Loc:
     """The innermost line of what is no part of tilesim, but for its kernels."""
     frame = sys._getframe(1)
     innermost = frame
     while frame is not None:
-        file = frame.f_code.co_filename
-        inside = not is_kernels_own(file)
-        known = "__tilesim_helper__" in frame.f_globals or not os.path.isabs(file)
-        if not inside and not known and not file.startswith(LIBRARY):
+        if _is_users(frame):
             innermost = frame
             break
         if frame.f_back is None:
