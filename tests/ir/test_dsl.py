@@ -165,7 +165,7 @@ WRONG: dict[str, str] = {
     "k.tile.load(h.s, h.f)": "Fragment #f is not a tensor or a slice of one",
     "k.tile.load(h.s, h.s)": "dst of tile.load is SharedTensor s, not a fragment",
     "k.tile.zip(h.f, 'plus', h.f, 1)": "op of tile.zip is 'plus', not 'add' or 'sub' or",
-    "k.bar.sync(1, threads=1.5)": "barrier.sync: threads 1.5 is a floating-point number, no integer",
+    "k.bar.sync(1, threads=1.5)": "barrier.sync: threads 1.5 is a floating-point number",
     "k.mbarrier.arrive(h.b, sem='weak')": "sem of mbarrier.arrive is 'weak', not 'release' or 'rel",
     "k.mbarrier.arrive(h.b, token=3)": "token of mbarrier.arrive is 3, not a variable or None",
     "k.tcgen05.ld(h.f, h.s)": "src of tcgen05.ld is SharedTensor s, not tensor memory",
