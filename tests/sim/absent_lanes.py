@@ -21,7 +21,9 @@ _LANES = 32
 _END, _EXITED = -1, -2
 _NO_TICKET = 9
 
-Kind = Literal["shfl", "any", "ballot", "redux", "sync"]
+Kind: TypeAlias = Literal["shfl", "any", "ballot", "redux", "sync"]
+#: what is drawn, the shuffle twice as often
+_DRAWN: tuple[Kind, ...] = ("shfl", "shfl", "any", "ballot", "redux", "sync")
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def absent(rng: random.Random) -> Warp:
         who = some(frozenset(single) if ticket is not None else everyone, 0.6)
         if kind < 0.45:
             mask = rng.choice(masks)
-            gather = rng.choice(("shfl", "shfl", "any", "ballot", "redux", "sync"))
+            gather = rng.choice(_DRAWN)
             source = rng.choice(sorted(mask)) if gather == "shfl" and rng.random() < 0.4 else None
             if rng.random() < 0.95:
                 who = who & mask or mask
