@@ -66,7 +66,7 @@ def test_a_folder_is_all_that_is_in_it_with_a_table_at_the_end(
         ["proved", "c/a.ptx::k"], ["proved", "c/sub/b.ptx::k"], ["unsupported", "c/open.ptx::k"],
         ["failed", "c/hangs.ptx::k"], ["error", "c/alone.ptx"], ["error", "c/other.ptx"],
     ]  # fmt: skip
-    assert table[3].endswith("deadlock (hangs.ptx:13)")
+    assert table[3].endswith("deadlock (hangs.ptx:13, hangs.ptx:10)")
     assert table[-1] == "6 kernels: 2 proved, 1 unsupported, 1 failed, 2 error"
     assert "c/other.json.gird: is not known here (did you mean grid?)" in result.stdout
 
