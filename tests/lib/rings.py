@@ -102,7 +102,7 @@ def counted(
     def use(tile: Expr, i: Expr) -> Slot:
         return pipe[i] if fault == "restart" else pipe[schedule.turn(tile) * items + i]
 
-    with k.role("load", 0), k.elected(), schedule.each() as tile, k.loop(items) as i:
+    with k.role("load", 0), k.elected(), schedule.each() as tile, k.loop(items) as i:  # @tiles
         slot = use(tile, i)
         slot.acquire()  # @acquire
         slot.commit(ring[0].nbytes)  # @commit

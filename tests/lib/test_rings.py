@@ -66,4 +66,4 @@ def test_items_counted_from_0_for_every_tile_are_found() -> None:
     assert finding.rule in ("race", "deadlock", "over-arrival")
     finding = ts.check(counted(fault="restart", items=2)).findings[0]
     assert (finding.rule, roles(finding)) == ("over-arrival", {"load"})
-    assert marks(counted, finding) == ("acquire", "commit")
+    assert marks(counted, finding) == ("acquire", "tiles", "commit")

@@ -276,11 +276,7 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
     if meet(case, side.warp, waited.at, other.warp, other.at):
         return None
     if meet(case, side.warp, side.at, other.warp, other.at):
-        joined = (
-            d for d in case.history.between(side.warp, side.at, waited.at)
-            if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())
-        )  # fmt: skip
-        hands = next(joined, None)
+        hands = _just_before(case, side, waited)
         if hands is not None:
             return Cause(
                 f"this {hands.op.mnemonic} hands on what {side.op.mnemonic} still uses: "
@@ -299,6 +295,19 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
         f"a barrier of threads between this {waited.op.mnemonic} and the access",
         "spoken_for",
     )  # fmt: skip
+
+
+def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
+    """The barrier of threads that a wait has changed places with: between the two the warp does
+    nothing. A barrier of an earlier step, with work behind it, is not meant for what is waited for.
+    """
+    for done in reversed(list(case.history.between(side.warp, side.at, waited.at))):
+        effects = list(done.op.effects())
+        if any(isinstance(e, fx.JoinsBarrier) for e in effects):
+            return done
+        if any(isinstance(e, fx.Arrives | fx.Writes | fx.Reads | fx.Issues) for e in effects):
+            return None
+    return None
 
 
 def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:

@@ -213,7 +213,7 @@ def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
         turns = case.history.times(warp, last)
         if turns == 0 or case.history.times(warp, op.number) <= turns:
             continue
-        if not _carried(case, warp, effect.phase, first, last):
+        if _begins_anew(case, warp, effect.phase, first, last):
             return mir.code[last].loc
     return None
 
@@ -229,32 +229,35 @@ def _loops_around(mir: Mir, op: Op) -> list[tuple[int, int]]:
     )  # fmt: skip
 
 
-def _carried(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:
-    """Whether a value may depend on what an earlier turn of a loop has left in a register.
+def _begins_anew(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:
+    """Whether a value changes in a loop, and none of it is left in a register by an earlier turn.
 
-    A register is not carried that the loop sets in every turn, before anything there uses it.
+    A register is not carried that the loop sets in every turn, before anything there uses it. What
+    the loop sets in one place only, from what is the same in all turns, stands still.
     """
     mir, turns = case.history.machine.loaded.mir, case.history.times(warp, last)
     said = mentions(mir)
     todo, seen = [p.name for p in walk(expr) if isinstance(p, Var)], set[str]()
+    steps = False
     while todo:
         name = todo.pop()
         inside = [n for n in mir.setters.get(name, ()) if first <= n <= last]
         if name in seen or not inside:
             continue  # what nothing in the loop sets is the same in all turns
         seen.add(name)
+        steps = steps or len(inside) > 1
         begin = inside[0]
         if any(name in said[n].used or name in said[n].tested for n in range(first, begin + 1)):
-            return True
+            return False
         if mir.code[begin].guard is not None or case.history.times(warp, begin) < turns:
-            return True
+            return False
         for number in inside:
             for effect in mir.effects[number]:
                 if isinstance(effect, fx.Defines) and effect.var.name == name:
                     if not isinstance(effect.value, Expr):
-                        return True
+                        return False
                     todo += [p.name for p in walk(effect.value) if isinstance(p, Var)]
-    return False
+    return steps
 
 
 def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
