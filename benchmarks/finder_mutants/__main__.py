@@ -15,17 +15,18 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from functools import partial
 from importlib import import_module
 from itertools import chain, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import click
 
-from benchmarks.finder_mutants.corpus import FOLDER, SUFFIX
+from benchmarks.finder_mutants.corpus import FOLDER, SUFFIX, Result
 from benchmarks.finder_mutants.judge import Executed, Outcome, execute, judge
 from benchmarks.finder_mutants.mutate import Mutant, drawn, mutants
 
@@ -59,8 +60,12 @@ PARTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 #: of the right programs, of which there are more, one of so many is looked at
 ONE_RIGHT_OF = 6
-#: seconds for the programs of one mutant
+#: seconds for the wrong programs of one mutant, and for the right ones
 LIMIT = 60.0
+#: programs that are tried of a mutant whose line none executes
+UNREACHED = 300
+#: kinds of outcomes that expose nothing
+SILENT = ("alive", "cut off")
 
 
 def modules(part: str) -> list[str]:
@@ -124,7 +129,10 @@ def run(
     """Draws mutants, and says of each which program of FOLDER exposes it."""
     chosen = parts or tuple(PARTS)
     programs = executed(folder, jobs)
-    print(f"{sum(p.wrong for p in programs)} wrong programs, {len(programs)} in all", flush=True)
+    print(
+        f"{sum(p.result.is_wrong for p in programs)} wrong programs, {len(programs)} in all",
+        flush=True,
+    )
     outcomes: dict[str, list[Outcome]] = {part: [] for part in chosen}
     each = -(-number // len(chosen))
     with ThreadPoolExecutor(jobs) as pool:
@@ -152,7 +160,7 @@ def run(
 def one(folder: Path, module: str, number: int) -> None:
     """Judges a mutant by the programs that standard input names; prints the outcome as JSON."""
     asked = json.load(sys.stdin)
-    programs = [Executed(**entry) for entry in asked["programs"]]
+    programs = [_entry(entry) for entry in asked["programs"]]
     mutant = mutants(module)[number]
     outcome = judge(mutant, folder, programs, asked["limit"], wrong=asked["wrong"])
     print(json.dumps(asdict(outcome)))
@@ -167,7 +175,14 @@ def executed(folder: Path, jobs: int) -> list[Executed]:
         with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
             found = pool.map(partial(_executed, every), enumerate(paths), chunksize=4)
             index.write_text(json.dumps([asdict(entry) for entry in found if entry is not None]))
-    return [Executed(**entry) for entry in json.loads(index.read_text())]
+    return [_entry(entry) for entry in json.loads(index.read_text())]
+
+
+def _entry(entry: dict[str, Any]) -> Executed:
+    """What `asdict` has made of it and JSON has kept."""
+    told = entry["result"]
+    lists = {name: tuple(told[name]) for name in ("rules", "findings")}
+    return Executed(**entry | {"result": Result(**told | lists)})
 
 
 def _executed(modules: list[str], numbered: tuple[int, Path]) -> Executed | None:
@@ -176,31 +191,44 @@ def _executed(modules: list[str], numbered: tuple[int, Path]) -> Executed | None
 
 
 def try_out(mutant: Mutant, folder: Path, programs: Sequence[Executed], limit: float) -> Outcome:
-    """What wrong programs that execute a mutant's line say of it; if nothing, the right ones."""
+    """What wrong programs that execute a mutant's line say of it; if nothing, the right ones.
+
+    A line that none executes may be one whose result an earlier program has left behind: the fast
+    ones are tried all the same.
+    """
     reaching = [p for p in programs if mutant.line in p.lines.get(mutant.module, ())]
-    found = None
-    for wrong in (True, False):
-        some = [p for p in reaching if p.wrong == wrong]
-        listed = [asdict(p) | {"lines": {}} for p in some]
-        asked = {"wrong": wrong, "limit": limit, "programs": listed}
-        command = (
-            sys.executable, "-m", "benchmarks.finder_mutants", "one", str(folder), mutant.module,
-            str(mutant.number),
+    tried = reaching or sorted(programs, key=lambda p: (p.seconds, p.name))[:UNREACHED]
+    wrong, right = (
+        _outcome(mutant, folder, [p for p in tried if p.result.is_wrong == wrong], limit, wrong)
+        for wrong in (True, False)
+    )
+    if wrong.kind in SILENT and right.kind not in SILENT:
+        return right
+    if wrong.kind not in SILENT:
+        return wrong
+    kind = wrong.kind if reaching else "not executed"
+    return replace(wrong, kind=kind, less=wrong.less + right.less, more=wrong.more + right.more)
+
+
+def _outcome(
+    mutant: Mutant, folder: Path, programs: Sequence[Executed], limit: float, wrong: bool
+) -> Outcome:
+    """What some programs say of a mutant, in a process of its own."""
+    listed = [asdict(p) | {"lines": {}} for p in programs]
+    asked = {"wrong": wrong, "limit": limit, "programs": listed}
+    command = (
+        sys.executable, "-m", "benchmarks.finder_mutants", "one", str(folder), mutant.module,
+        str(mutant.number),
+    )  # fmt: skip
+    done = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        return Outcome(
+            mutant.module, mutant.number, mutant.line, mutant.says, wrong, "error", 0, "", last
         )  # fmt: skip
-        done = subprocess.run(
-            command, input=json.dumps(asked), capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or [""])[-1]
-            return Outcome(
-                mutant.module, mutant.number, mutant.line, mutant.says, True, "error", 0, "", last
-            )  # fmt: skip
-        outcome = Outcome(**json.loads(done.stdout.splitlines()[-1]))
-        if outcome.kind not in ("alive", "cut off"):
-            return outcome
-        found = found or outcome
-    assert found is not None
-    return found
+    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def line(outcome: Outcome) -> str:
@@ -218,25 +246,32 @@ def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 #: columns of the table
 COLUMNS = (
-    "false proof", "other verdict, rule or error", "right programs only", "alive", "not executed",
+    "false proof", "other verdict, rule or error", "other finding", "right programs only",
+    "more work only", "alive", "not executed",
 )  # fmt: skip
+#: columns of mutants that wrong programs expose, and of those that make no false proof
+EXPOSED = COLUMNS[:3]
+HARMLESS = COLUMNS[3:5]
 
 
 def column(outcome: Outcome) -> str:
     """The column in which a mutant counts."""
+    if outcome.kind in (*SILENT, "not executed"):
+        if outcome.more and not outcome.less:
+            return "more work only"
+        return "not executed" if outcome.kind == "not executed" else "alive"
     if not outcome.wrong:
         return "right programs only"
-    if outcome.kind in ("alive", "cut off"):
-        return "alive" if outcome.tried else "not executed"
-    return "false proof" if outcome.kind == "false proof" else "other verdict, rule or error"
+    return outcome.kind if outcome.kind in EXPOSED else "other verdict, rule or error"
 
 
 def table(outcomes: dict[str, list[Outcome]]) -> str:
     """The mutants by part: what the wrong programs say of them.
 
-    ``exposed`` is the share of mutants that a wrong program exposes among those that no right
-    program does instead: a mutant that right programs alone expose loses proofs and makes no false
-    one.
+    ``exposed`` is the share of mutants that a wrong program exposes among those that are not
+    harmless. Harmless are those that right programs alone expose, which lose proofs and make no
+    false one, and those under which programs execute more instructions, never fewer, and get the
+    same findings: they leave out less than tilesim does.
     """
     heads = ("part", "mutants", *COLUMNS, "exposed")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -245,8 +280,8 @@ def table(outcomes: dict[str, list[Outcome]]) -> str:
         every["all"] = [outcome for some in outcomes.values() for outcome in some]
     for part, some in every.items():
         counts = Counter(column(outcome) for outcome in some)
-        exposed = counts["false proof"] + counts["other verdict, rule or error"]
-        relevant = len(some) - counts["right programs only"]
+        exposed = sum(counts[c] for c in EXPOSED)
+        relevant = len(some) - sum(counts[c] for c in HARMLESS)
         share = f"{100 * exposed / relevant:.0f} %" if relevant else "-"
         rows.append(
             f"| {part} | {len(some)} | {' | '.join(str(counts[c]) for c in COLUMNS)} | {share} |"

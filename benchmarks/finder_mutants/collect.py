@@ -15,7 +15,7 @@ from typing import Any
 import tilesim.checker
 import tilesim.ptx.program
 import tilesim.ptx.reader
-from benchmarks.finder_mutants.corpus import FOLDER, Check, PtxSource, said, write
+from benchmarks.finder_mutants.corpus import FOLDER, Check, PtxSource, result_of, write
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.syntax import Function, Module
@@ -74,7 +74,7 @@ class Collector:
             _, program = known
         wanted = {name: v for name, v in arguments.items() if name not in INDIFFERENT}
         try:
-            write(Check(program, wanted, *said(report)), self._folder)
+            write(Check(program, wanted, result_of(report, 0)), self._folder)
         except (pickle.PicklingError, AttributeError, TypeError, RecursionError):
             return  # it holds what cannot be kept: an open file, a module's attribute that is gone
 

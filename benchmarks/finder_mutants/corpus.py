@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import cloudpickle
 
@@ -44,22 +46,40 @@ class PtxSource:
 
 
 @dataclass(frozen=True)
-class Check:
-    """A call of `check`, and what came of it: the verdict (with `for_all`, also what is said of all
-    values) and the rules of its findings."""
+class Result:
+    """What a check says, and what that took.
 
-    program: Any
-    arguments: Mapping[str, Any]
+    ``verdict``: with `for_all`, also what is said of all values. ``rules``: those of the findings.
+    ``findings``: of each its rule, and what each participant does at which line. ``work``: warp
+    instructions that were executed in all runs, without those of repetitions that were left out.
+    """
+
     verdict: str
     rules: tuple[str, ...]
+    findings: tuple[str, ...]
+    work: int
 
     @property
     def is_wrong(self) -> bool:
         """Whether a fault was found, or a value for which nothing is proved."""
-        return is_wrong(self.verdict)
+        return self.verdict.startswith("failed") or " not for " in self.verdict
 
-    def again(self) -> tuple[str, tuple[str, ...]]:
-        """The verdict and the rules that it gets now.
+    @property
+    def is_claim(self) -> bool:
+        """Whether this is said of all schedules, and of all values if that was asked."""
+        return self.verdict.startswith(("proved", "exhausted")) and not self.is_wrong
+
+
+@dataclass(frozen=True)
+class Check:
+    """A call of `check`, and what came of it in the test that has made it."""
+
+    program: Any
+    arguments: Mapping[str, Any]
+    result: Result
+
+    def again(self) -> Result:
+        """What it says now.
 
         The checker is imported here and not before, so that a mutant of it can be put in its place.
         """
@@ -67,21 +87,35 @@ class Check:
         program = self.program
         if isinstance(program, PtxSource):
             program = program.program()
-        return said(check(program, **self.arguments))
+        with executed() as runs:
+            report = check(program, **self.arguments)
+        return result_of(report, sum(runs))
 
 
-def said(report: Report) -> tuple[str, tuple[str, ...]]:
-    """The verdict and the rules of a report."""
+@contextmanager
+def executed() -> Iterator[list[int]]:
+    """Yields a list that gets, of each simulated run, the warp instructions that it executes."""
+    simulation = import_module("tilesim.sim.simulate").Simulation
+    original = simulation.run_on
+    runs: list[int] = []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        run = original(*arguments, **named)
+        runs.append(run.stats.instructions - run.stats.skipped)
+        return run
+
+    with patch.object(simulation, "run_on", counted):
+        yield runs
+
+
+def result_of(report: Report, work: int) -> Result:
+    """What a report says."""
     verdict: str = report.verdict
     if (claim := report.for_all) is not None:
         limit = None if claim.limit is None else claim.limit[0]
         verdict += f" for all up to {limit}" if claim.proved else f" not for {claim.at}"
-    return verdict, tuple(sorted(report.rules))
-
-
-def is_wrong(verdict: str) -> bool:
-    """Whether `said` says that a fault was found, or that not all values are proved."""
-    return verdict.startswith("failed") or " not for " in verdict
+    findings = (f"{f.rule}: {'; '.join(map(str, f.participants))}" for f in report.findings)
+    return Result(verdict, tuple(sorted(report.rules)), tuple(sorted(findings)), work)
 
 
 def write(check: Check, folder: Path) -> None:

@@ -13,24 +13,22 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from benchmarks.finder_mutants.corpus import SUFFIX, is_wrong, read
+from benchmarks.finder_mutants.corpus import SUFFIX, Result, read
 from benchmarks.finder_mutants.mutate import Finder, Mutant, file_of
 
 #: seconds of a processor that a program may take under a mutant, beside thirty times its own
 PATIENCE = 5.0
 #: bytes of memory that the programs may take under a mutant
 MEMORY = 6 << 30
-#: verdicts that a wrong program must never get
-CLAIMS = ("proved", "exhausted")
 
 
 @dataclass(frozen=True)
 class Executed:
-    """A program that gets its verdict outside of its test, too: the seconds that takes, and the
-    lines of the mutated modules that it executes."""
+    """A program that gets its verdict outside of its test, too: what is said of it there, the
+    seconds that takes, and the lines of the mutated modules that it executes."""
 
     name: str
-    wrong: bool
+    result: Result
     seconds: float
     lines: dict[str, list[int]]
 
@@ -39,9 +37,11 @@ class Executed:
 class Outcome:
     """What came of a mutant.
 
-    ``kind`` is ``false proof``, ``other verdict``, ``other rule``, ``error`` or ``hang`` if a
-    program exposes it (``program``, with what it ``says``); ``alive`` if none of the ``tried``
-    ones does; ``cut off`` if there was no time for all of them.
+    ``kind`` is ``false proof``, ``other verdict``, ``other rule``, ``other finding``, ``error`` or
+    ``hang`` if a program exposes it (``program``, with what it ``says``); ``alive`` if none of the
+    ``tried`` ones does, ``not executed`` if no program executes its line, and ``cut off`` if there
+    was no time for all of them. ``less`` and ``more`` are how many of those executed fewer and more
+    instructions than without the mutant.
     """
 
     module: str
@@ -53,6 +53,8 @@ class Outcome:
     tried: int
     program: str = ""
     says: str = ""
+    less: int = 0
+    more: int = 0
 
 
 class Slow(BaseException):
@@ -92,10 +94,11 @@ def execute(path: Path, modules: Iterable[str], *, right: bool = True) -> Execut
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         check = read(path)
-        if not check.is_wrong and not right:
+        if not check.result.is_wrong and not right:
             return None
         begin = perf_counter()
-        if check.again() != (check.verdict, check.rules):
+        result = check.again()
+        if (result.verdict, result.rules) != (check.result.verdict, check.result.rules):
             return None
         seconds = perf_counter() - begin
         lines = Lines(modules)
@@ -109,7 +112,7 @@ def execute(path: Path, modules: Iterable[str], *, right: bool = True) -> Execut
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     found = {module: sorted(seen) for module, seen in sorted(lines.found.items())}
-    return Executed(path.stem, check.is_wrong, seconds, found)
+    return Executed(path.stem, result, seconds, found)
 
 
 def judge(
@@ -139,10 +142,12 @@ def judge(
     end = perf_counter() + limit
     signal.signal(signal.SIGPROF, _too_slow)
 
+    less = more = 0
+
     def outcome(kind: str, tried: int, program: str = "", says: str = "") -> Outcome:
         return Outcome(
             mutant.module, mutant.number, mutant.line, mutant.says, wrong, kind, tried, program,
-            says,
+            says, less, more,
         )  # fmt: skip
 
     for tried, program in enumerate(sorted(programs, key=lambda p: (p.seconds, p.name)), start=1):
@@ -150,23 +155,24 @@ def judge(
             return outcome("cut off", tried - 1)
         signal.setitimer(signal.ITIMER_PROF, PATIENCE + 30 * program.seconds)
         try:
-            check = read(folder / f"{program.name}{SUFFIX}")
-            verdict, rules = check.again()
+            result = read(folder / f"{program.name}{SUFFIX}").again()
         except Slow:
             return outcome("hang", tried, program.name)
         except Exception as error:
             return outcome("error", tried, program.name, f"{type(error).__name__}: {error}"[:200])
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        if verdict != check.verdict:
-            kind = (
-                "false proof"
-                if wrong and not is_wrong(verdict) and verdict.startswith(CLAIMS)
-                else "other verdict"
-            )
-            return outcome(kind, tried, program.name, verdict)
-        if rules != check.rules:
-            return outcome("other rule", tried, program.name, ", ".join(rules))
+        was = program.result
+        if result.verdict != was.verdict:
+            kind = "false proof" if wrong and result.is_claim else "other verdict"
+            return outcome(kind, tried, program.name, result.verdict)
+        if result.rules != was.rules:
+            return outcome("other rule", tried, program.name, ", ".join(result.rules))
+        if result.findings != was.findings:
+            (first, *_) = sorted(set(result.findings) ^ set(was.findings)) or ["how often one is"]
+            return outcome("other finding", tried, program.name, first[:200])
+        less += result.work < was.work
+        more += result.work > was.work
     return outcome("alive", len(programs))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from types import ModuleType
+from types import CodeType, ModuleType
 
 #: comparisons, and what each is replaced by
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -239,5 +239,6 @@ class Finder(importlib.machinery.PathFinder):
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def get_code(self, fullname: str) -> object:  # type: ignore[override]
-        return compile(changed(Finder.mutant), self.path, "exec")
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = compile(changed(Finder.mutant), self.path, "exec")
+        return code

@@ -7,12 +7,13 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.finder_mutants.__main__ import PARTS, modules
-from benchmarks.finder_mutants.corpus import SUFFIX, Check
+from benchmarks.finder_mutants.__main__ import PARTS, column, modules, table
+from benchmarks.finder_mutants.corpus import SUFFIX, Check, result_of
 from benchmarks.finder_mutants.judge import Executed, Outcome, execute
 from benchmarks.finder_mutants.mutate import changed, changes, drawn, file_of, mutants
 from tilesim import Builder
@@ -69,13 +70,13 @@ def test_a_wrong_program_exposes_a_mutant(tmp_path: Path) -> None:
     """Without the report of races, the race is a false proof, and the right twin says nothing."""
     programs = []
     for name, fixed in (("wrong", False), ("right", True)):
-        report = check(unlocked(fixed=fixed))
-        rules = tuple(sorted({finding.rule for finding in report.findings}))
+        result = result_of(check(unlocked(fixed=fixed)), 0)
         path = tmp_path / f"{name}{SUFFIX}"
-        path.write_bytes(pickle.dumps(Check(unlocked(fixed=fixed), {}, report.verdict, rules)))
+        path.write_bytes(pickle.dumps(Check(unlocked(fixed=fixed), {}, result)))
         found = execute(path, ["tilesim.sim.machine.races"])
         assert found is not None
-        assert found.wrong != fixed
+        assert found.result.is_wrong != fixed
+        assert found.result.work
         programs.append(found)
     wrong, right = programs
     lines = set(wrong.lines["tilesim.sim.machine.races"])
@@ -85,12 +86,27 @@ def test_a_wrong_program_exposes_a_mutant(tmp_path: Path) -> None:
     assert judged(tmp_path, mutant.module, mutant.number, right).kind == "alive"
 
 
+def test_what_leaves_out_less_is_no_gap() -> None:
+    """A mutant that is alive counts as harmless if programs under it execute more, never fewer."""
+    silent = Outcome("m", 0, 1, "a change", True, "alive", 9)
+    assert column(silent) == "alive"
+    assert column(replace(silent, more=2)) == "more work only"
+    assert column(replace(silent, more=2, less=1)) == "alive"
+    assert column(replace(silent, kind="not executed")) == "not executed"
+    found = replace(silent, kind="other finding", program="p")
+    assert column(found) == "other finding"
+    assert column(replace(found, wrong=False)) == "right programs only"
+    rows = table({"lanes": [silent, replace(silent, more=1), found, replace(found, wrong=False)]})
+    assert rows.splitlines()[-1].endswith("| 50 % |")
+
+
 def judged(folder: Path, module: str, number: int, program: Executed) -> Outcome:
     """What one program says of a mutant, in a process of its own."""
-    entry = {"name": program.name, "wrong": program.wrong, "seconds": 1.0, "lines": {}}
+    entry = asdict(program) | {"seconds": 1.0, "lines": {}}
+    asked = {"wrong": program.result.is_wrong, "limit": 60.0, "programs": [entry]}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.finder_mutants", "one", folder, module, str(number)],
-        input=json.dumps({"wrong": program.wrong, "limit": 60.0, "programs": [entry]}),
+        input=json.dumps(asked),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return Outcome(**json.loads(done.stdout.splitlines()[-1]))
