@@ -14,7 +14,8 @@ from tilesim.ptx.reader import read
 
 MODULE = (
     ".const .align 4 .b8 table[8] = {1, 0, 0, 0, 7, 0, 0, 0};\n.const .align 4 .u32 unset[2];\n"
-    ".global .align 4 .u32 counter;\n.extern .func (.param .b32 r) vprintf"
+    ".global .align 4 .u32 counter;\n.global .align 4 .u32 each[64], spare[2];\n"
+    ".extern .func (.param .b32 r) vprintf"
     "(.param .b64 f, .param .b64 a);\n.func (.param .b32 r) twice(.param .b32 a)\n{\n"
     ".reg .b32 %r<3>;\nld.param.b32 %r1, [a]; add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2;\n"
     "ret;\n}\n"
@@ -67,6 +68,47 @@ def test_what_the_host_puts_into_a_constant_is_what_the_launch_says() -> None:
     assert run(READS + ENDS, variables=seven).verdict == "proved"
     counter = READS.replace("ld.const.u32 %r3, [table+4]", "ld.global.u32 %r3, [counter]")
     assert run(counter + ENDS, variables=(("counter", Contents("s32", (7,))),)).verdict == "proved"
+
+
+#: stores to one place of the variable NAME in the space SPACE, through a generic address, with what
+#: nothing reads them by afterwards: of a constant, what is loaded is known before the kernel runs
+STORES = {
+    "a store": "st.u32 [%rd2+4], 8;",
+    "an atomic": "atom.add.u32 %r4, [%rd2+4], 8;",
+    "of one lane": "mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 29; @%p2 st.u32 [%rd2+4], 8;",
+    "a store and a load": "st.u32 [%rd2+4], 8; bar.warp.sync -1; ld.SPACE.u32 %r3, [NAME+4];",
+    "of one turn": (
+        "mov.u64 %rd3, counter; cvta.global.u64 %rd3, %rd3; mov.u32 %r5, 0; T: setp.eq.u32 %p2, "
+        "%r5, 237; selp.u64 %rd4, %rd2, %rd3, %p2; mov.u32 %r2, %tid.x; setp.eq.u32 %p3, %r2, 0; "
+        "@%p3 st.u32 [%rd4], 8; bar.sync 0; add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 400; "
+        "@%p4 bra T;"
+    ),
+    "of one CTA": (
+        "mov.u64 %rd3, each; cvta.global.u64 %rd3, %rd3; mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd5, "
+        "%r5, 4; add.u64 %rd3, %rd3, %rd5; setp.eq.u32 %p2, %r5, 37; selp.u64 %rd4, %rd2, %rd3, "
+        "%p2; mov.u32 %r2, %tid.x; setp.eq.u32 %p3, %r2, 0; @%p3 st.u32 [%rd4], 8;"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_constants_are_read_only_by_whatever_address(name: str) -> None:
+    """Stores to constants are illegal (PTX 9.7.9.11); to a variable in global memory they are not,
+    and neither are loads of constants through a generic address."""
+    start = "mov.u64 %rd1, NAME; cvta.SPACE.u64 %rd2, %rd1;\n"
+    grid = 64 if "CTA" in name else 1
+
+    def of(variable: str, space: str) -> Report:
+        body = (start + STORES[name]).replace("NAME", variable).replace("SPACE", space)
+        return run(body, grid=grid)
+
+    assert of("spare", "global").verdict == "proved"
+    wrong = of("table", "const")
+    assert wrong.verdict == "failed", wrong
+    assert wrong.rules == {"noncoherent-load"}
+    (participant,) = wrong.findings[0].participants
+    assert participant.loc.line == START + 1
+    assert participant.cta == (37 if grid > 1 else 0)
 
 
 @pytest.mark.parametrize("said", [None, Contents("u32", (0,))])

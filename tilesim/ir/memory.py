@@ -73,7 +73,8 @@ class GlobalTensor(_Indexable):
     the parameter is a multimem address, of memory in so many devices, this one among them (H20).
     ``contents``: the bytes it begins with, in hexadecimal, as far as anybody knows; None: what it
     holds at the start is an input, and zero if that is not given. ``pointers``: the addresses among
-    them. ``private``: every thread has a part of its own, and accesses no other.
+    them. ``private``: every thread has a part of its own, and accesses no other. ``constant``: it
+    is read-only while the kernel runs, by whatever address it is reached (PTX 9.7.9.11).
     """
 
     name: str
@@ -86,6 +87,7 @@ class GlobalTensor(_Indexable):
     contents: str | None = None
     pointers: tuple[Pointed, ...] = ()
     private: bool = False
+    constant: bool = False
 
     @cached_property
     def byte_strides(self) -> tuple[int, ...]:

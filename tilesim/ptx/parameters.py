@@ -42,7 +42,7 @@ def tensors(
         known = next((n for n, cell in enumerate(cells) if cell is None), len(cells))
         found[formal.name] = GlobalTensor(
             name, types.u8, (formal.size,), contents=bytes(c or 0 for c in cells[:known]).hex(),
-            pointers=tuple(p for p in pointers if p.at < known),
+            pointers=tuple(p for p in pointers if p.at < known), constant=True,
         )  # fmt: skip
     return found
 

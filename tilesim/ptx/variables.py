@@ -52,6 +52,7 @@ def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, 
         found[name] = GlobalTensor(
             plain, types.u8, size, contents=_begins(variable, given),
             pointers=tuple(pointers_in(given.get(name))), private=variable.space == "local",
+            constant=variable.space == "const",
         )  # fmt: skip
     return found
 

@@ -331,6 +331,8 @@ class RaceDetector:
             self.observer.touch(memory, footprint, access)
         if memory.dependent:
             check_dependency(self.machine, footprint, access, clock)
+        if access.write and memory.constant:
+            self._report_constant(footprint, access)
         rows = self._global_rows[access.asynchronous]
         fenced = self._unfenced[1] if access.asynchronous and access.write else 0
         if memory.table.past:
@@ -381,6 +383,22 @@ class RaceDetector:
             ),
             fix="load it with ld.global, or write it in an earlier kernel",
             depends=first_of(access.perhaps, record.perhaps),
+        )
+
+    def _report_constant(self, footprint: Footprint, access: Access) -> None:
+        """A store to a constant or a parameter is illegal (PTX 9.7.9.11), also if nothing reads it:
+        of loads whose value is known before the kernel runs none is left to meet it (H25)."""
+        self._raced.add(footprint)
+        self.machine.report(
+            "noncoherent-load",
+            f"{describe(access)} {footprint.name}, which is a constant or a parameter",
+            (side_of(access, footprint),),
+            (
+                "stores to constant memory are illegal, also through a generic address; what "
+                "ld.const and ld.param load is read-only while the kernel runs (H25)",
+            ),
+            fix="write to a variable in .global memory",
+            depends=access.perhaps,
         )
 
     def sweep(self) -> None:

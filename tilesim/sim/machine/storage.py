@@ -27,8 +27,8 @@ class Memory:
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
     ``given``: a check was given its contents. ``own_row``: the row of clocks about fences for this
-    memory alone, or 0. ``apart``: it holds one tensor, whose elements share no bytes. ``model``:
-    see `FootprintTable`.
+    memory alone, or 0. ``apart``: it holds one tensor, whose elements share no bytes. ``constant``:
+    nothing may be stored there. ``model``: see `FootprintTable`.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Memory:
         given: bool = False,
         mbarriers: dict[int, Mbarrier] | None = None,
         apart: bool = False,
+        constant: bool = False,
         model: FootprintTable | None = None,
     ) -> None:
         self.label = label
@@ -49,6 +50,7 @@ class Memory:
         self.tracked = tracked
         self.dependent = dependent
         self.given = given
+        self.constant = constant
         self.table = FootprintTable(label, by_element=apart, model=model)
         self.own_row = 0
         #: where allocations that overlap may steer: who wrote their bytes
@@ -121,7 +123,7 @@ class GlobalMemory:
             memory = Memory(
                 tensor.name, data, tracked=tracked, dependent=tensor.dependent,
                 given=tensor.name in inputs,
-                apart=elements_apart(tensor) and not by_bytes,
+                apart=elements_apart(tensor) and not by_bytes, constant=tensor.constant,
             )  # fmt: skip
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]

@@ -126,7 +126,8 @@ DOCS = (
         "the end of the kernel does. On an H200 a line that had been read so before was stale "
         "behind a barrier in 99.9% of tries, and always behind another CTA's release. It does not "
         "matter which of the two comes first, or which thread writes. `ld.const` and `ld.param` "
-        "are such loads as well. Other bytes of the same tensor may be written.",
+        "are such loads as well, and a store to a constant or a parameter is illegal even where "
+        "nothing loads it. Other bytes of the same tensor may be written.",
         (NONCOHERENT,),
         ("H25",),
         "Load it with `ld.global` (no `__ldg`, no `const __restrict__`), or write it in an earlier "
