@@ -80,7 +80,7 @@ class Serial:
 
 
 class NotData(Exception):
-    """A task, or what came of it, is nothing that another process can be sent."""
+    """A task, or its result, is nothing that another process can be sent."""
 
 
 def packed(what: str, value: object) -> bytes:
@@ -116,7 +116,7 @@ class _Sent(Generic[T, R]):
 
     def __call__(self, task: bytes, /) -> bytes:
         try:
-            return packed("what came of it", self.function(unpacked("the task", task)))
+            return packed("the result", self.function(unpacked("the task", task)))
         except Exception as error:
             if _travels(error):
                 raise
@@ -289,7 +289,7 @@ def work(
 
     ``function`` must be importable by name. ``on_result`` gets results in the order in which they
     are ready; ``lost`` makes one for a task that has none, and gets why: `DIES`, where worker
-    processes die of it again and again, or that it, or what came of it, is no data. The other tasks
+    processes die of it again and again, or that it, or its result, is no data. The other tasks
     go on. Returns False if the user interrupted.
 
     Raises:
@@ -421,7 +421,7 @@ class _Runner(Generic[T, R]):
         """
         found = future.result()
         if not isinstance(executor, Serial):
-            found = unpacked("what came of it", found)
+            found = unpacked("the result", found)
         result: R = found
         return result
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_sent_back_costs_one_row(
     result = tilesim_cli("check", a, b, "--jobs", "2")
     text = re.sub(r"\s+", " ", result.output)
     assert result.exit_code == 70
-    assert "ERROR a.ptx::k not checked: what came of it cannot be sent" in text
+    assert "ERROR a.ptx::k not checked: the result cannot be sent" in text
     assert "FAILED b.ptx::k" in text
 
 

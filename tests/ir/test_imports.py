@@ -28,11 +28,11 @@ NAMING = {
     "repair/catalogue/fences.py": "edits that put in fences, commits and waits for groups",
     "repair/catalogue/missing.py": "edits that put in arrivals and what they count",
     "repair/cuda.py": "how CUDA writes barriers, waits and fences",
+    "repair/hoisted_reads.py": "reads that a compiler has moved up are put back before the stores",
     "repair/search.py": "registers that an edit sets are those of its `mov`",
     "repair/source.py": "`k.sync_threads()` is how barrier 0 is written",
-    "repair/sunk.py": "reads that a compiler has moved up are put back before the stores",
+    "repair/source_edits.py": "`__syncthreads()` is how barrier 0 is written",
     "repair/work.py": "edits that change bytes that are expected, or set a register",
-    "repair/written.py": "`__syncthreads()` is how barrier 0 is written",
     "sim/grid/plan.py": "registers of all clusters as arrays: a second evaluation of scalars",
 }
 #: what makes instructions rather than looking at them: their definitions, the DSL and lowering; the

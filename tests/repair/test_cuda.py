@@ -15,6 +15,7 @@ from tests.ptx.test_cuda import compiled
 from tilesim.checker import Report, check
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
+from tilesim.ir.lower import lower as lower_tree
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.bar import BarSync, SyncWarp
 from tilesim.ir.ops.bulk import BulkWaitGroup
@@ -26,7 +27,8 @@ from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.repair import Wanted, mend
 from tilesim.repair.cuda import Source
-from tilesim.repair.seen import Seen
+from tilesim.repair.source_edits import SourceEdits
+from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
 from tilesim.report.text import render
@@ -198,11 +200,12 @@ def test_an_order_that_the_source_has_not_is_said(
     """The compiler reads before the write; a barrier behind the read would order them so."""
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(source("total"))
-    monkeypatch.setattr(mend, "sunk", lambda mir, findings: mir)
+    monkeypatch.setattr(mend, "with_reads_at_uses", lambda mir, findings: mir)
     repairs = suggested("total").repairs
     assert repairs is not None
     assert all(
-        "then comes before the write at k.cu" in repair.what and "before it" in repair.what
+        "comes before the write at k.cu" in repair.what
+        and "the source has the write first" in repair.what
         for repair in repairs.found
     )
 
@@ -238,7 +241,7 @@ def test_a_repair_keeps_what_reads_see() -> None:
     built = exchange.build()
     report = check(built)
     assert report.rules == {"race"}
-    seen = Seen(built, report.findings, "practice", {})
+    order = SourceOrder(built, report.findings, "practice", {})
     ops = statements(built)
     store = next(n for n, op in enumerate(ops) if isinstance(op, Store))
     load = next(n for n, op in enumerate(ops) if isinstance(op, Load))
@@ -246,8 +249,28 @@ def test_a_repair_keeps_what_reads_see() -> None:
     right = edited(built, {load: (barrier, ops[load])})
     wrong = edited(built, {store: (ops[load], barrier, ops[store]), load: ()})
     assert check(right).verdict == "proved"
-    assert seen.turned(right) == ""
-    assert "then comes before the write at" in seen.turned(wrong)
+    assert order.reversal(right) == ""
+    assert "comes before the write at" in order.reversal(wrong)
+
+
+@ts.kernel(warps=1)
+def counted(k: ts.Builder) -> None:
+    """Reads, and changes registers behind that."""
+    s = k.shared("s", ts.s32, (64,))
+    v, v1, i = k.var("v"), k.var("v1"), k.var("i")
+    k.assign(i, k.lane_id)
+    k.mem.store(s[k.lane_id], 1)
+    k.mem.load(v, s[i])
+    k.assign(v1, 3)
+    k.assign(i, i + 1)
+    k.assign(v1, v + v1)
+
+
+def test_a_read_is_moved_only_past_what_leaves_its_registers_alone() -> None:
+    mir = lower_tree(counted.build())
+    edits = SourceEdits(mir, Source("k.cu", []))
+    load = next(n for n, i in enumerate(mir.code) if isinstance(i.what, Load))
+    assert [edits.crosses(load, load + n) for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 def test_statements_of_a_file() -> None:

@@ -13,7 +13,10 @@ from click.testing import CliRunner
 
 import tilesim as ts
 from tilesim.cli import main
+from tilesim.ir.loc import Loc
 from tilesim.repair import Mendable
+from tilesim.repair.mend import Change
+from tilesim.repair.source import Patch
 from tilesim.report import html, sarif
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
@@ -98,6 +101,19 @@ def test_the_page_has_a_section(file: str) -> None:
     page = Path("page.html").read_text()
     assert "<h3>Repairs</h3>" in page
     assert f"+ {FIXED.strip()}" in page
+
+
+def test_lines_that_stay_are_not_shown_as_changes() -> None:
+    def lines(old: tuple[str, ...], new: tuple[str, ...]) -> list[str]:
+        change = Change(Loc("k.cu", 2), (), (), Patch("k.cu", 2, 3, old, new))
+        return [f"{mark} {line}" for mark, line in change.lines]
+
+    assert lines(("  a;",), ("  b;", "  a;")) == ["+ b;", "  a;"]
+    assert lines(("    a;",), ("    a;", "  b;")) == ["    a;", "+ b;"]
+    assert lines(("a;", "b;"), ("a;", "c;", "b;")) == ["  a;", "+ c;", "  b;"]
+    assert lines(("a;", "a;"), ("a;",)) == ["  a;", "- a;"]
+    assert lines(("a;",), ()) == ["- a;"]
+    assert lines(("a;",), ("b;",)) == ["- a;", "+ b;"]
 
 
 def test_what_is_no_patch_is_not_in_sarif() -> None:

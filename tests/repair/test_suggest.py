@@ -274,7 +274,9 @@ def test_an_arrival_by_one_lane_is_shown_whole(tmp_path: Path) -> None:
     program = load_one(str(file)).build()
     assert isinstance(program, ts.Program)
     best = suggested(program).found[0]
-    assert best.what == "mbarrier.arrive on empty[i_1 % 2] by one lane after if"
+    at = next(n for n, line in enumerate(text.splitlines(), 1) if "arrive(empty" in line) - 1
+    by = "mbarrier.arrive on empty[i_1 % 2] by one lane"
+    assert best.what == f"{by} after the block at pipeline.py:{at}"
     (change,) = best.changes
     assert change.after[1].startswith("elect.sync")
     assert change.after[2].startswith("if elected")

@@ -37,7 +37,9 @@ def not_every_time(case: Case) -> Cause | None:
             where = branch_past(history.machine.loaded.mir, arrival)
             sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait")]
             if where is not None:
-                sides.insert(0, case.who(warp, where, "keeps it from that"))
+                sides.insert(
+                    0, case.who(warp, where, f"skips the {arrival.mnemonic} by this condition")
+                )
             return Cause(
                 f"{warp} has not arrived on {on.label} after one of its waits, as it does after "
                 f"others: {count(on.expected - on.pending, 'arrival')} of {on.expected} came",
@@ -73,7 +75,7 @@ def nobody_arrives(case: Case) -> Cause | None:
         others = [c for c in elsewhere(case, on) if _is_surplus(case, c)]
         if others:
             return Cause(
-                f"no arrival comes on {on.label}: the one that would names another barrier",
+                f"no arrival comes on {on.label}: the one meant for it names another barrier",
                 (*(case.of(c, f"arrives on {label_of(c)}") for c in others), *inits(case, on)),
                 f"let an arrival name {on.label}",
             )
@@ -117,7 +119,7 @@ def nobody_arrives(case: Case) -> Cause | None:
 
 
 def _is_surplus(case: Case, arrival: Touch) -> bool:
-    """Whether a barrier has got more arrivals than those who wait on it need: one of them may be
+    """Whether a barrier has got more arrivals than the waits on it need: one of them may be
     meant for another barrier."""
     on = arrival.on
     assert isinstance(on, Mbarrier)
@@ -146,7 +148,7 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
             return Cause(
                 f"no arrival comes on {on.label}: {warp} does not execute the "
                 f"{told.op.mnemonic} by which {told.warp} arrives on {label_of(told)}",
-                (case.who(warp, where, "keeps it from that"),
+                (case.who(warp, where, f"skips that {told.op.mnemonic} by this condition"),
                  case.of(told, f"arrives on {label_of(told)}"), *inits(case, on)),
                 f"let {warp} arrive on {on.label}",
             )  # fmt: skip

@@ -95,7 +95,8 @@ class _Balance:
 
     @property
     def odd_phase(self) -> int | None:
-        """A phase whose bytes do not balance, if those who expect bytes do so in different ones."""
+        """A phase whose bytes do not balance, if the instructions that expect bytes do so in
+        different ones."""
         makers: dict[int, set[Maker]] = defaultdict(set)
         for c in self.expects:
             makers[c.phase].add((c.warp, c.op.number))

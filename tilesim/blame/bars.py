@@ -259,7 +259,7 @@ def _kept_away(case: Case, stuck: Stuck, effect: fx.JoinsBarrier) -> Iterator[Pa
                 continue
             where = history.condition_past(warp, op)
             if where is not None:
-                yield case.who(warp, where, f"keeps it from this {op.mnemonic}")
+                yield case.who(warp, where, f"skips the {op.mnemonic} by this condition")
                 return
 
 

@@ -159,7 +159,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         if absent is not None:
             sides.insert(0, absent)
         elif early is not None:
-            sides.insert(1, early)  # which of the two is wrong, nobody says
+            sides.insert(1, early)  # which of the two is wrong is unknown
         elif some is not None:
             sides.insert(0, some)
         elif total < on.expected and _leaves_out(case, on, credits):
@@ -317,7 +317,7 @@ def _left_early(
                 for d in mine
             )
             if where is not None and not through:
-                return case.who(warp, where, f"lets it end without this {op.mnemonic}")
+                return case.who(warp, where, f"ends by this condition, without the {op.mnemonic}")
     return None
 
 

@@ -427,7 +427,7 @@ def refilled(case: Case) -> Cause | None:
             "afterwards",
             (case.of(late, f"waits for {label_of(told)}, too late"),
              case.who(copy.warp, copy.done, "fills it before that"),
-             case.of(told, f"arrives on {label_of(told)} behind the use")),
+             case.of(told, f"arrives on {label_of(told)} after the use")),
             f"let {copy.warp} wait for {label_of(told)} before this {copy.op.mnemonic}",
         )  # fmt: skip
     return None

@@ -284,8 +284,8 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
                 (case.who(side.warp, hands, f"comes before {waited.op.mnemonic}"),
                  case.who(side.warp, waited, "comes only afterwards"),
                  case.who(side.warp, side.done or side.op, "is still under way")),
-                f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or a barrier of "
-                f"threads behind this {waited.op.mnemonic}",
+                f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or put a "
+                f"barrier of threads after this {waited.op.mnemonic}",
                 "spoken_for",
             )  # fmt: skip
     return Cause(

@@ -10,8 +10,14 @@ from tilesim.ir.op import Op
 
 def loop_range(mir: Mir, op: object) -> tuple[int, int] | None:
     """The first and the last instruction of the innermost loop around an instruction."""
+    return next(iter(loops_around(mir, op)), None)
+
+
+def loops_around(mir: Mir, op: object) -> list[tuple[int, int]]:
+    """The loops around an instruction but for those that only poll, each by its first and its last
+    instruction; the innermost first."""
     if not isinstance(op, Op) or op.number < 0:
-        return None
+        return []
     around = [
         (what.target, number)
         for number, instruction in enumerate(mir.code)
@@ -19,7 +25,7 @@ def loop_range(mir: Mir, op: object) -> tuple[int, int] | None:
         and what.target <= op.number <= number
         and not (what.polls and only_polls(mir, what.target, number))
     ]
-    return min(around, key=lambda found: found[1] - found[0]) if around else None
+    return sorted(around, key=lambda found: found[1] - found[0])
 
 
 def only_polls(mir: Mir, first: int, last: int) -> bool:

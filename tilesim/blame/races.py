@@ -14,13 +14,12 @@ from typing import NamedTuple
 from tilesim.blame.arrays import array_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Touch
-from tilesim.blame.places import loop_range, only_polls
+from tilesim.blame.places import loop_range, loops_around
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers
-from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -182,11 +181,11 @@ def stale_wait(case: Case) -> Cause | None:
                     again = case.of(wait, f"passes {wait.on.label} again on the phase it has seen")
                     return Cause(
                         f"this wait passes a second time on {wait.on.label} with {seen} completed: "
-                        "its parity does not follow the uses of the barrier, it starts over in "
+                        "its parity does not follow the uses of the barrier but starts over in "
                         f"each turn of the loop at {anew.short}",
                         (again, case.who(warp, anew, "lets the parity start over")),
-                        f"let what the parity of {wait.on.label} follows go on counting through "
-                        f"the loop at {anew.short}, instead of starting over in each turn",
+                        f"carry what the parity of {wait.on.label} is made of from turn to turn of "
+                        f"the loop at {anew.short}, instead of starting it over in each",
                     )
                 return Cause(
                     f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
@@ -209,24 +208,13 @@ def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
     mir, effect = case.history.machine.loaded.mir, waits(op)
     if effect is None or not isinstance(effect.phase, Expr):
         return None
-    for first, last in _loops_around(mir, op):
+    for first, last in loops_around(mir, op):
         turns = case.history.times(warp, last)
         if turns == 0 or case.history.times(warp, op.number) <= turns:
             continue
         if _begins_anew(case, warp, effect.phase, first, last):
             return mir.code[last].loc
     return None
-
-
-def _loops_around(mir: Mir, op: Op) -> list[tuple[int, int]]:
-    """The loops around an instruction, by their first and last one, the innermost first."""
-    return sorted(
-        (
-            (what.target, number) for number, instruction in enumerate(mir.code)
-            if isinstance(what := instruction.what, Branch) and what.target <= op.number <= number
-            and not (what.polls and only_polls(mir, what.target, number))
-        ), key=lambda loop: loop[1] - loop[0],
-    )  # fmt: skip
 
 
 def _begins_anew(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:

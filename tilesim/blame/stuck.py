@@ -61,8 +61,8 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     f"for phase {want}: its parity starts over in each turn of the loop at "
                     f"{anew.short}",
                     (own, case.who(stuck.warp, anew, "lets the parity start over")),
-                    f"let what the parity of {on.label} follows go on counting through the loop at "
-                    f"{anew.short}, instead of starting over in each turn",
+                    f"carry what the parity of {on.label} is made of from turn to turn of "
+                    f"the loop at {anew.short}, instead of starting it over in each",
                 )
             return Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "
@@ -106,7 +106,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
             if loop is not None:
                 sides.append(case.who(warp, loop, "has made no arrival before this loop"))
             filled = _has_filled(case, stuck)
-            what = "what goes with it" if filled else "anything"
+            what = "the buffer that it guards" if filled else "anything"
             return Cause(
                 f"{stuck.warp} waits for the first arrival on {_name(stuck.on)} before it has "
                 f"filled {what}: who fills starts with parity 1",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import overload
 
-from tilesim.ir.mir import Branch, Control, Mir, Switch
+from tilesim.ir.mir import Branch, Control, Mir, Switch, targets_of
 from tilesim.ir.op import Op
 from tilesim.ir.program import For, If, Program, Role, Stmt, While, children
 from tilesim.ir.renumber import renumbered
@@ -85,7 +85,7 @@ def stretches(program: Program | Mir) -> Iterator[tuple[int, ...]]:
     if isinstance(program, Program):
         yield from _blocks(program.body, 0)[0]
         return
-    targets = {t for i in program.code for t in _targets(i.what)}
+    targets = {t for i in program.code for t in targets_of(i.what)}
     stretch: list[int] = []
     for number, instruction in enumerate(program.code):
         if number in targets and stretch:
@@ -110,13 +110,3 @@ def _blocks(block: tuple[Stmt, ...], number: int) -> tuple[list[tuple[int, ...]]
             further, number = _blocks(region, number)
             inside += further
     return [tuple(own), *inside], number
-
-
-def _targets(what: Op | Control) -> tuple[int, ...]:
-    match what:
-        case Branch(target=target):
-            return (target,)
-        case Switch(targets=targets):
-            return targets
-        case _:
-            return ()

@@ -39,13 +39,23 @@ class Loc:
         return self if self.behind is None else self.behind.innermost
 
     @property
-    def chain(self) -> tuple[str, ...]:
-        """It and what is behind it: ``kernel.cu:50``, ``kernel.cu:20``, ``kernel.ptx:300``."""
-        found, place = [str(self)], self.behind
+    def places(self) -> tuple[Loc, ...]:
+        """It and what is behind it, one by one."""
+        found, place = [self], self.behind
         while place is not None:
-            found.append(place.short)
+            found.append(place)
             place = place.behind
         return tuple(found)
+
+    @property
+    def written_places(self) -> tuple[Loc, ...]:
+        """The same without the line of PTX: the lines of the source, from the kernel's inwards."""
+        return self.places if self.behind is None else self.places[:-1]
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """It and what is behind it: ``kernel.cu:50``, ``kernel.cu:20``, ``kernel.ptx:300``."""
+        return (str(self), *(place.short for place in self.places[1:]))
 
     @property
     def written(self) -> tuple[str, ...]:

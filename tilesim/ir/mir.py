@@ -116,6 +116,17 @@ def condition(instruction: Instruction) -> Expr | None:
             return instruction.guard
 
 
+def targets_of(what: Op | Control) -> tuple[int, ...]:
+    """The instructions to which an instruction may jump."""
+    match what:
+        case Branch(target=target):
+            return (target,)
+        case Switch(targets=targets):
+            return targets
+        case _:
+            return ()
+
+
 @dataclass(frozen=True)
 class Mir(Keeper):
     """A program in machine form; instruction ``n`` is ``code[n]``, and the last one is followed by

@@ -63,14 +63,14 @@ def left_out(
     They are replaced in every module that has imported them by name. ``has_values``: whether an
     argument has some; comparisons of such arguments are made, within ``real``.
     """
-    replaced: dict[int, _Left] = {}
+    replaced: dict[int, _Replacement] = {}
     with ExitStack() as stack:
         for owner, functions in comparing.items():
             holder = _holder(owner)
             for name, answer in functions.items():
                 original = getattr(holder, name, None)
                 if original is not None and id(original) not in replaced:
-                    left = _Left(f"{owner}.{name}", original, answer, note, has_values, real)
+                    left = _Replacement(f"{owner}.{name}", original, answer, note, has_values, real)
                     replaced[id(original)] = left
                     stack.enter_context(patch.object(holder, name, left.function))
         for module, bound, original in _bound(replaced):
@@ -82,7 +82,7 @@ def left_out(
                 left.active = False
 
 
-class _Left:
+class _Replacement:
     """One replaced function. What was imported while it was replaced keeps it: it compares again
     when it is no longer ``active``."""
 

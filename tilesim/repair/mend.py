@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import combinations
+from itertools import combinations, takewhile
 from time import monotonic
 
 from simpy import Environment
@@ -19,11 +19,11 @@ from tilesim.ir.mir import Control, Mir
 from tilesim.ir.program import Program, Stmt, Strict, Verdict
 from tilesim.ir.text.statement import statement_lines, statement_text
 from tilesim.repair.edit import Edit
+from tilesim.repair.hoisted_reads import with_reads_at_uses
 from tilesim.repair.ptx import Lines
 from tilesim.repair.search import CERTAIN, Found, Search, Trial
-from tilesim.repair.seen import Seen
 from tilesim.repair.source import Patch, counters_of, patched
-from tilesim.repair.sunk import sunk
+from tilesim.repair.source_order import SourceOrder
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
@@ -72,6 +72,27 @@ class Change:
     def new(self) -> tuple[str, ...]:
         """The same as it should be."""
         return self.after if self.patch is None else _dedented(self.patch.new, self.patch)
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """What a report shows of both, line by line: ``-`` and one that goes, ``+`` and one that
+        comes, a blank and one at the beginning or the end that stays."""
+        old, new = self.old, self.new
+        head = _alike(old, new)
+        tail = _alike(old[head:][::-1], new[head:][::-1])
+        parts = (
+            (" ", old[:head]),
+            ("-", old[head : len(old) - tail]),
+            ("+", new[head : len(new) - tail]),
+            (" ", old[len(old) - tail :]),
+        )
+        return tuple((mark, line) for mark, own in parts for line in own)
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    """With how many equal lines both begin."""
+    pairs = zip(old, new, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _dedented(lines: tuple[str, ...], patch: Patch) -> tuple[str, ...]:
@@ -219,8 +240,8 @@ def suggest(
 
     program, trial = _as_written(program, Trial("failed", findings), tried, explain)
     work = Work(program, strict, inputs, wanted.numbers, wanted.same)
-    seen = Seen(program, trial.findings, strict, inputs)
-    search = Search(tried, work.kept, seen.turned, explain, until, wanted.progress)
+    source_order = SourceOrder(program, trial.findings, strict, inputs)
+    search = Search(tried, work.kept, source_order.reversal, explain, until, wanted.progress)
     search.run(program, trial)
 
     def right(text: str, one: Found) -> bool:
@@ -249,7 +270,7 @@ def _as_written(
     has them, if it fails as well."""
     if not isinstance(program, Mir):
         return program, trial
-    own = sunk(program, trial.findings)
+    own = with_reads_at_uses(program, trial.findings)
     if own is program:
         return program, trial
     said = explain(own, tried(own, False))
@@ -287,7 +308,7 @@ def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
         for change in dict.fromkeys(_changes(edit, before, after))
     )
     verdict: Verdict = "proved" if found.verdict == "proved" else "exhausted"
-    what = "; ".join([*(e.what for e in found.edits), *filter(None, [found.turned])])
+    what = "; ".join([*(e.what for e in found.edits), *filter(None, [found.reversal])])
     return Repair(what, verdict, changes, found.programs[-1])
 
 

@@ -19,7 +19,7 @@ from tilesim.repair.edit import Edit
 from tilesim.repair.facts import Facts, names
 from tilesim.repair.focus import Focus
 from tilesim.repair.order import MENDED, candidates
-from tilesim.repair.written import Written
+from tilesim.repair.source_edits import SourceEdits
 from tilesim.sim.findings import Finding
 
 #: repairs that are shown
@@ -56,7 +56,7 @@ _Failed = tuple[Edit, Program | Mir, Trial]
 #: whether a program that is proved, by edits of some families, does the work of the one to repair
 Keeps = Callable[[Program | Mir, frozenset[str]], bool]
 #: what reads see in a program that they do not in the order of the source
-Turned = Callable[[Program | Mir], str]
+Reversal = Callable[[Program | Mir], str]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Found:
     size: int
     distance: int
     #: what reads see with them that they do not see in the order of the source; empty: nothing
-    turned: str = ""
+    reversal: str = ""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Search:
 
     check: Check
     keeps: Keeps
-    turned: Turned
+    reversal: Reversal
     explain: Explain
     #: a time of `time.monotonic`
     until: float
@@ -96,7 +96,7 @@ class Search:
     #: those that only make a wait pass, which are shown if there are no others
     _idle: list[Found] = field(default_factory=list)
     #: those after which reads see something else, which are shown if there are no others at all
-    _turned: list[Found] = field(default_factory=list)
+    _reversing: list[Found] = field(default_factory=list)
 
     def run(self, program: Program | Mir, trial: Trial) -> None:
         """Looks for repairs until time is up, the user interrupts, or it ends."""
@@ -105,7 +105,7 @@ class Search:
             self.ended = self._run(program, trial)
         except KeyboardInterrupt:
             self.interrupted = monotonic() < self.until
-        self.found = self.found or self._idle[:MOST] or self._turned[:1]
+        self.found = self.found or self._idle[:MOST] or self._reversing[:1]
         self.found.sort(
             key=lambda f: (CERTAIN.index(f.verdict), f.size - self._likely(f), f.distance)
         )
@@ -156,14 +156,14 @@ class Search:
         source first, then what is no edit of lines."""
         facts = Facts(program)
         edits = candidates(facts, Focus(facts, trial.findings))
-        written = Written.of(program)
-        if written is None:
+        source_edits = SourceEdits.of(program)
+        if source_edits is None:
             yield from edits
             return
         others: list[Edit] = []
         seen: set[object] = set()
         for edit in edits:
-            found = list(written.edits(edit))
+            found = list(source_edits.edits(edit))
             for one in found:
                 key = tuple(sorted((n, repr(w)) for n, w in one.instead.items()))
                 if key not in seen:
@@ -210,12 +210,12 @@ class Search:
         mended = programs[-1]
         if not self.keeps(mended, frozenset(e.family for e in edits)):
             return
-        turned = self.turned(mended)
+        reversal = self.reversal(mended)
         places = zip(edits, programs, strict=False)
         near = min(Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places)
-        found = Found(edits, programs, verdict, sum(e.size for e in edits), near, turned)
-        if turned:
-            self._turned.append(found)
+        found = Found(edits, programs, verdict, sum(e.size for e in edits), near, reversal)
+        if reversal:
+            self._reversing.append(found)
             return
         idle = self._is_idle(edits[-1], programs[-2], mended)
         (self._idle if idle else self.found).append(found)

@@ -108,7 +108,7 @@ class Work:
     @cached_property
     def _steers_itself(self) -> bool:
         """Whether what it has written decides what it executes: accesses that are not ordered may
-        decide otherwise than they should, so nobody knows how often."""
+        decide otherwise than they should, so how often is unknown."""
         simulation = self._simulation(self.program, numbers=False)
         if simulation is None or not self._comes_to_its_end:
             return False

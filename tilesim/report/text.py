@@ -384,11 +384,11 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
             words = "" if change.old or change.new else line_of(change.place)
             said = f"{' ' * _COLUMN}{printable(str(change.place), '')}"
             yield f"{said}: {words}" if words else said
-            for mark, lines in (("-", change.old), ("+", change.new)):
-                room = max(style.width - _COLUMN - 4, 20)
-                for line in (printable(line, "\t") for line in lines):
-                    shown = line if len(line) <= room else f"{line[: room - 3]}..."
-                    yield f"{' ' * _COLUMN}  {mark} {shown}"
+            room = max(style.width - _COLUMN - 4, 20)
+            for mark, text in change.lines:
+                line = printable(text, "\t")
+                shown = line if len(line) <= room else f"{line[: room - 3]}..."
+                yield f"{' ' * _COLUMN}  {mark} {shown}"
     found = "" if repairs.found else "no repair found: "
     yield from _field("repairs", f"{found}{repairs}", style, indent=2)
     yield ""

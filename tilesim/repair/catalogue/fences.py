@@ -18,6 +18,7 @@ from tilesim.ir.ops.mbarrier import FenceMbarrierInit
 from tilesim.ir.ops.tcgen05 import Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.ops.tensormap import FenceProxyTensormapAcquire, FenceProxyTensormapRelease
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
+from tilesim.ir.program import For, While
 from tilesim.repair.edit import Edit, after, at, before, family, of_places
 from tilesim.repair.facts import DATA, Facts, Place, has
 from tilesim.repair.focus import Focus
@@ -48,8 +49,11 @@ def _said(op: Op) -> str:
 
 
 def brief(place: Place) -> str:
-    """A statement in a word."""
-    return place.op.mnemonic if isinstance(place.what, Op) else type(place.what).__name__.lower()
+    """A statement in a few words: a region by its line, as it may have no other name."""
+    if isinstance(place.what, Op):
+        return place.op.mnemonic
+    kind = "loop" if isinstance(place.what, For | While) else "block"
+    return f"the {kind} at {place.loc.short}"
 
 
 def near(facts: Facts, focus: Focus, most: int) -> list[Place]:
@@ -265,13 +269,14 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
         around = regions(facts, {p.number for p in issues})
         closes = [p for p in facts.ops if type(p.what) is type(commit)]
         yield from inserted(facts, "group", (commit,), issues, late=True)
-        everybody = [
+        common = [
             p for p in near(facts, focus, 1)
             if len(p.warps) == facts.kernel.warps and not p.one and not p.within
         ]  # fmt: skip
         meeting = BarSync(id=Const(0))
-        for wait in waits:  # before what all threads do: who has issued waits, the others for it
-            yield from inserted(facts, "group", (wait, meeting), everybody)
+        # before what all threads do: those that have issued wait, and the others for them
+        for wait in waits:
+            yield from inserted(facts, "group", (wait, meeting), common)
         for wait in waits:
             yield from inserted(facts, "group", (wait,), closes, late=True)
             yield from inserted(facts, "group", (commit, wait), issues, late=True)

@@ -157,8 +157,8 @@ def _repairs(repairs: Repairs) -> Iterator[str]:
     for number, repair in enumerate(repairs.found, 1):
         yield f"<div><b>{number}.</b> {escape(repair.what)} ({repair.verdict})</div>"
         for change in repair.changes:
-            lines = [*(f"- {line}" for line in change.old), *(f"+ {line}" for line in change.new)]
-            yield f'<div class="dim"><code>{escape(str(change.loc))}</code></div>'
+            lines = [f"{mark} {line}" for mark, line in change.lines]
+            yield f'<div class="dim"><code>{escape(str(change.place))}</code></div>'
             yield f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 

@@ -1,4 +1,4 @@
-"""Edits of compiled CUDA as edits of the source: where a line of it is in machine code, every time.
+"""Edits of compiled CUDA as edits of its source: where a line of it is in machine code, each time.
 
 A compiler makes several copies of a statement (of the turns of a loop, of a function at each call),
 and moves what nothing holds. A statement that a patch puts between two others of a block stands in
@@ -16,11 +16,11 @@ from functools import cached_property
 from itertools import dropwhile
 
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const, constant
 from tilesim.ir.flowgraph import graph_of
-from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
@@ -61,14 +61,14 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Written:
+class SourceEdits:
     """A program that was compiled from a CUDA file, and that file."""
 
     mir: Mir
     source: Source
 
     @classmethod
-    def of(cls, program: object) -> Written | None:
+    def of(cls, program: object) -> SourceEdits | None:
         """None if it is none, or the file is not at hand."""
         if not isinstance(program, Mir):
             return None
@@ -84,7 +84,7 @@ class Written:
     def _lines(self) -> tuple[tuple[int, ...], ...]:
         """By instruction, its lines in the file: in the kernel, then in a function called there."""
         return tuple(
-            tuple(loc.line for loc in _chain(i.loc) if loc.file == self.source.file and loc.line)
+            tuple(loc.line for loc in i.loc.places if loc.file == self.source.file and loc.line)
             for i in self.mir.code
         )
 
@@ -242,18 +242,18 @@ class Written:
         return first
 
     def _behind(self, copy: list[tuple[int, int]]) -> Spot | None:
-        """Behind the last anchor, where all who may have left out some of them come again; None if
+        """Behind the last anchor, where lanes that have left out some of them come again; None if
         others come there as well."""
         last = copy[-1][0]
         after = next((n for n in self._anchors if n > last), len(self.mir.code))
         inside = {number for number, sibling in copy if sibling == copy[-1][1]}
-        ends = [t for n in inside for t in _targets(self.mir.code[n].what) if last < t <= after]
+        ends = [t for n in inside for t in targets_of(self.mir.code[n].what) if last < t <= after]
         if not ends:
             return Spot(last, late=True)
         end = max(ends)
         others = (n for n in self._anchors if n not in inside)
         if end == len(self.mir.code) or any(
-            end in _targets(self.mir.code[n].what) for n in others
+            end in targets_of(self.mir.code[n].what) for n in others
         ):  # fmt: skip
             return None
         return Spot(end, late=isinstance(self.mir.code[end].what, Join))
@@ -272,21 +272,28 @@ class Written:
                 if sibling is None or sibling < gap.index:
                     continue
                 assert isinstance(what, Op)
-                if not self._crosses(number, spot.number):
+                if not self.crosses(number, spot.number):
                     moved[number] = place
                 elif _shared(what):
                     return None
         return moved
 
-    def _crosses(self, number: int, end: int) -> bool:
-        """Whether an instruction cannot be executed before another one instead."""
-        code = self.mir.code
+    def crosses(self, number: int, end: int) -> bool:
+        """Whether a load cannot be executed just before instruction ``end`` instead: it is in
+        another block, what it sets is used or set before that, or what it uses is set anew."""
         graph = graph_of(self.mir)
-        if graph.block_of[number] != graph.block_of[min(end, len(code) - 1)]:
+        if graph.block_of[number] != graph.block_of[min(end, len(self.mir.code) - 1)]:
             return True
-        sets = {e.var.name for e in self.mir.effects[number] if isinstance(e, fx.Defines)}
-        return any(name in f"{code[n].what}{code[n].guard}" for n in range(number + 1, end)
-                   for name in sets)  # fmt: skip
+        own, said = self._sets(number), mentions(self.mir)
+        needs = said[number].used | said[number].tested
+        return any(
+            own & (said[n].used | said[n].tested) or (own | needs) & self._sets(n)
+            for n in range(number + 1, end)
+        )
+
+    def _sets(self, number: int) -> frozenset[str]:
+        """The registers that an instruction sets."""
+        return frozenset(e.var.name for e in self.mir.effects[number] if isinstance(e, fx.Defines))
 
     # ------------------------------------------------------------------ edits
 
@@ -541,26 +548,9 @@ def _synchronises(what: Stmt | Control) -> bool:
                                                                  for e in effects)  # fmt: skip
 
 
-def _chain(loc: Loc) -> Iterator[Loc]:
-    at: Loc | None = loc
-    while at is not None:
-        yield at
-        at = at.behind
-
-
 def _goes_back(mir: Mir, number: int) -> bool:
     what = mir.code[number].what
     return isinstance(what, Branch) and what.target <= number
-
-
-def _targets(what: Op | Control) -> tuple[int, ...]:
-    match what:
-        case Branch(target=target):
-            return (target,)
-        case Switch(targets=targets):
-            return targets
-        case _:
-            return ()
 
 
 def _falls_through(what: Op | Control) -> bool:

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.executing import executing
-from tilesim.ir.expr import Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
-from tilesim.ir.mir import Mir, condition
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
-from tilesim.ir.registers import operands
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.machine import Entry, Machine, Watcher
 from tilesim.sim.machine.trace import InFlight, Key, Kind
@@ -61,17 +60,17 @@ class Pair:
         write, read = self.lines
         if self.write_first:
             return (
-                f"the read at {read} then comes before the write at {write}, which the source has "
-                "before it"
+                f"with it the read at {read} comes before the write at {write}, and the source has "
+                "the write first"
             )
         return (
-            f"the read at {read} then sees what is written at {write}, which the source has behind "
-            "it"
+            f"with it the read at {read} sees the write at {write}, and the source has the read "
+            "first"
         )
 
 
 @dataclass(frozen=True)
-class Seen:
+class SourceOrder:
     """A program that fails by races, and what their reads are to see."""
 
     program: Program | Mir
@@ -94,7 +93,7 @@ class Seen:
                 found[Pair(same[write], same[read], first, lines)] = None
         return tuple(found)
 
-    def turned(self, mended: Program | Mir) -> str:
+    def reversal(self, mended: Program | Mir) -> str:
         """What is the other way round in a program that is mended; empty if nothing is."""
         if not self.pairs:
             return ""
@@ -115,7 +114,7 @@ class Seen:
         environments = [(n, TimedEnvironment(watch)) for n, watch in enumerate(watches)]
         simulation.run_on(self.inputs, [*environments])
         return next(
-            (str(p) for watch in watches for order, p in pairs if watch.notes.turned(order)), ""
+            (str(p) for watch in watches for order, p in pairs if watch.notes.reverses(order)), ""
         )  # fmt: skip
 
 
@@ -200,7 +199,7 @@ class _Notes:
             turns.update({head: self.turns[head, access.warp.origin] for head in self.heads})
             self._made.append(_Access(number, access.write, turns, memory, footprint))
 
-    def turned(self, order: _Order) -> bool:
+    def reverses(self, order: _Order) -> bool:
         """Whether a read does not see what it would in the order of the source."""
         own = [a for a in self._made if a.number in (order.write, order.read)]
         for place, first in enumerate(own):
@@ -270,28 +269,19 @@ def _copies(mir: Mir, number: int) -> tuple[int, int]:
     own = mir.code[number]
     alike = [
         n for n, i in enumerate(mir.code)
-        if type(i.what) is type(own.what) and _source(i.loc) == _source(own.loc)
+        if type(i.what) is type(own.what) and i.loc.written_places == own.loc.written_places
     ]  # fmt: skip
     return alike.index(number), len(alike)
 
 
-def _source(loc: Loc) -> list[Loc]:
-    """The lines of the source, from the outermost on; that of the PTX is none of them."""
-    chain, at = [], loc
-    while at.behind is not None:
-        chain.append(at)
-        at = at.behind
-    return [*chain, *([] if chain else [at])]
-
-
-def _lines(mir: Mir, number: int, write: int | None = None) -> list[Loc]:
+def _lines(mir: Mir, number: int, write: int | None = None) -> tuple[Loc, ...]:
     """The lines of an access; of a read that a compiler has made of several lines (it says line 0)
     those of the last one that uses what was read."""
-    own = _source(mir.code[number].loc)
+    own = mir.code[number].loc.written_places
     if own[0].line or write is None:
         return own
-    used = [u for u in uses_of(mir, number) if _source(mir.code[u].loc)[0].line]
-    return max((_source(mir.code[u].loc) for u in used), key=lambda s: s[0].line, default=own)
+    used = [mir.code[n].loc.written_places for n in uses_of(mir, number)]
+    return max((u for u in used if u[0].line), key=lambda u: u[0].line, default=own)
 
 
 def _line(mir: Mir, number: int, write: int | None = None) -> Loc:
@@ -303,19 +293,9 @@ def uses_of(mir: Mir, number: int) -> list[int]:
     names = {e.var.name for e in mir.effects[number] if isinstance(e, fx.Defines)}
     reaching = graph_of(mir).reaching
     return [
-        n for n in range(len(mir.code)) for name in names
-        if name in read_by(mir, n) and number in reaching.setters(n, name)
+        n for n, said in enumerate(mentions(mir)) for name in names
+        if name in said.used | said.tested and number in reaching.setters(n, name)
     ]  # fmt: skip
-
-
-def read_by(mir: Mir, number: int) -> frozenset[str]:
-    """The registers that an instruction reads."""
-    what, cond = mir.code[number].what, condition(mir.code[number])
-    exprs = [
-        *(operands(what) if isinstance(what, Op) else ()),
-        *([cond] if cond is not None else ()),
-    ]
-    return frozenset(v.name for e in exprs for v in walk(e) if isinstance(v, Var))
 
 
 def comes_to(mir: Mir, first: int, second: int) -> bool:

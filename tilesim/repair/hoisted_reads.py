@@ -18,11 +18,11 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Load, Store
-from tilesim.repair.seen import comes_to, races_of, uses_of, writes_first
+from tilesim.repair.source_order import comes_to, races_of, uses_of, writes_first
 from tilesim.sim.findings import Finding
 
 
-def sunk(mir: Mir, findings: Sequence[Finding | Diagnostic]) -> Mir:
+def with_reads_at_uses(mir: Mir, findings: Sequence[Finding | Diagnostic]) -> Mir:
     """The program with the reads of these races at the lines that use what they read, of those that
     stand before a write that the source has first; the same if there are none, or that cannot be
     done."""
