@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+from tests.sim.steady_programs import one_stage
 from tilesim import Builder, kernel, s32
-
-_LINES = Path(__file__).read_text().splitlines()
-#: the lines of waits
-WAITS = {at for at, line in enumerate(_LINES, 1) if "k.mbarrier.wait(" in line}
-
-
-def turns(k: Builder, n: Any, *, wrong: bool) -> None:
-    """A ring of one stage; ``wrong``: half of the consumer's arrivals are missing."""
-    full, empty = k.mbarriers("full"), k.mbarriers("empty")
-    with k.one_thread():
-        k.mbarrier.init(full, 32)
-        k.mbarrier.init(empty, 32)
-    k.sync_threads()
-    with k.role("producer", 0), k.loop(n) as i:
-        k.mbarrier.wait(empty, (i & 1) ^ 1)
-        k.mbarrier.arrive(full)
-    with k.role("consumer", 1), k.loop(n) as i:
-        k.mbarrier.wait(full, i & 1)
-        with k.if_(k.lane_id < (16 if wrong else 32)):
-            k.mbarrier.arrive(empty)
 
 
 @kernel(warps=2)
 def ring(k: Builder, *, n: int = 40, wrong: int = 0, listed: bool = False) -> None:
     """Wrong for one value; ``listed``: with a question that no open number answers."""
-    turns(k, n, wrong=n == wrong or (listed and len([0] * n) == 613))
+    one_stage(k, n, n, missing=n == wrong or (listed and len([0] * n) == 613))
 
 
 @kernel(warps=2)
@@ -47,7 +25,7 @@ def drawn(
     with k.one_thread():
         k.mbarrier.init(never, 1)
         k.mem.store(flag[0], 0)
-    turns(k, n, wrong=False)
+    one_stage(k, n, n)
     if n == at:
         with k.role("setter", 0), k.elected():
             k.mem.store(flag[0], 1, sem="relaxed", scope="cta")

@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tilesim import Builder, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
+
+
+def one_stage(k: Builder, produced: Any, consumed: Any, *, missing: bool = False) -> None:
+    """Two warps hand a stage without data back and forth, in so many turns each; ``missing``: half
+    of the consumer's arrivals are."""
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 32)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(produced) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.loop(consumed) as i:
+        k.mbarrier.wait(full, i & 1)
+        if missing:
+            with k.if_(k.lane_id < 16):
+                k.mbarrier.arrive(empty)
+        else:
+            k.mbarrier.arrive(empty)
 
 
 def ring(

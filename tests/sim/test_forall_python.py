@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.sim.steady_programs import one_stage
 from tilesim import Builder, kernel, s32
 from tilesim.ir.expr import as_expr
 from tilesim.ir.kernel import Kernel
@@ -47,31 +48,12 @@ def remembered(n: int) -> bool:
     return n == 613
 
 
-def ring(k: Builder, n: Any, turns: Any, *, faulty: bool) -> None:
-    """A ring of one stage; ``faulty``: half of the consumer's arrivals are missing."""
-    full, empty = k.mbarriers("full"), k.mbarriers("empty")
-    with k.one_thread():
-        k.mbarrier.init(full, 32)
-        k.mbarrier.init(empty, 32)
-    k.sync_threads()
-    with k.role("producer", 0), k.loop(n) as i:
-        k.mbarrier.wait(empty, (i & 1) ^ 1)
-        k.mbarrier.arrive(full)
-    with k.role("consumer", 1), k.loop(turns) as i:
-        k.mbarrier.wait(full, i & 1)
-        if faulty:
-            with k.if_(k.lane_id < 16):
-                k.mbarrier.arrive(empty)
-        else:
-            k.mbarrier.arrive(empty)
-
-
 def of(question: Callable[[Any], object]) -> Kernel:
     """The ring that is faulty where Python says so."""
 
     @kernel(warps=2)
     def asking(k: Builder, *, n: int = 40) -> None:
-        ring(k, n, n, faulty=bool(question(n)))
+        one_stage(k, n, n, missing=bool(question(n)))
 
     return asking
 
@@ -155,7 +137,7 @@ def test_what_an_integer_answers_is_answered_and_kept(name: str) -> None:
     assert report.rules == {"deadlock"}
     finding = report.findings[0]
     assert {p.role for p in finding.participants} == {"producer", "consumer"}
-    lines, first = getsourcelines(ring)
+    lines, first = getsourcelines(one_stage)
     waits = {first + at for at, line in enumerate(lines) if "k.mbarrier.wait" in line}
     assert {p.loc.line for p in finding.participants} == waits
 
@@ -218,7 +200,7 @@ def test_no_attribute_leads_to_the_number() -> None:
 def passed(k: Builder, *, n: int = 40, often: int = 1, fault: int = 0) -> None:
     """The consumer's number of turns is a number of the launch, computed from ``n``."""
     turns = k.scalar("turns", often * n + (n == fault))
-    ring(k, often * n, turns, faulty=False)
+    one_stage(k, often * n, turns)
 
 
 @kernel(warps=1)
@@ -283,7 +265,7 @@ _kept: dict[str, int] = {}
 def test_a_number_that_is_kept_from_another_call_is_noticed() -> None:
     @kernel(warps=2)
     def keeping(k: Builder, *, n: int = 40) -> None:
-        ring(k, n, _kept.setdefault("n", n), faulty=False)
+        one_stage(k, n, _kept.setdefault("n", n))
 
     _kept.clear()
     claim = ts.check(lambda n: keeping.build(n=n), for_all={"n": None}).for_all

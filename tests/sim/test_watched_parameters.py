@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tilesim as ts
+from tests.sim.steady_programs import one_stage
 from tilesim import Builder, Program, s32, select
 from tilesim.ir.expr import as_expr
 
@@ -63,20 +64,10 @@ def _turns(n: Number, skipped: Callable[[Any], Any], *, trips: Number = None) ->
     return k.finish()
 
 
-def _unequal(n: Number, first: Number, second: Number) -> Program:
+def _unequal(first: Number, second: Number) -> Program:
     """One warp arrives so often, and the other one waits so often."""
     k = Builder("unequal", warps=2)
-    full, empty = k.mbarriers("full"), k.mbarriers("empty")
-    with k.one_thread():
-        k.mbarrier.init(full, 32)
-        k.mbarrier.init(empty, 32)
-    k.sync_threads()
-    with k.role("first", 0), k.loop(first) as i:
-        k.mbarrier.wait(empty, (i & 1) ^ 1)
-        k.mbarrier.arrive(full)
-    with k.role("second", 1), k.loop(second) as i:
-        k.mbarrier.wait(full, i & 1)
-        k.mbarrier.arrive(empty)
+    one_stage(k, first, second)
     return k.finish()
 
 
@@ -168,9 +159,9 @@ USES: dict[str, tuple[Build, str]] = {
     "turns of a sum": (
         lambda n, b: _turns(n, lambda i: i.eq(0) & as_expr(n).eq(b), trips=n + 1), "deadlock",
     ),
-    "trip counts": (lambda n, b: _unequal(n, n, n + _one_if(n == b)), "deadlock"),
+    "trip counts": (lambda n, b: _unequal(n, n + _one_if(n == b)), "deadlock"),
     "trip counts that cross": (
-        lambda n, b: _unequal(n, n, select(as_expr(n).eq(b), n + 1, n)), "deadlock",
+        lambda n, b: _unequal(n, select(as_expr(n).eq(b), n + 1, n)), "deadlock",
     ),
     "bytes": (lambda n, b: _bytes(n, 16 + 16 * _one_if(n == b)), "deadlock"),
     "bytes by the machine": (
