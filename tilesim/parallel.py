@@ -133,7 +133,7 @@ def _travels(error: Exception) -> bool:
 
 def _is_death(executor: Executor, error: BaseException) -> bool:
     """Whether it was the worker that failed, and not what it worked on: the process has died, was
-    ended by the task, or there was no memory. Of a cluster nobody can tell."""
+    ended by the task, or there was no memory. Of a cluster it is unknown."""
     return not isinstance(executor, ProcessPoolExecutor) or (
         isinstance(error, BrokenExecutor | MemoryError) or not isinstance(error, Exception)
     )

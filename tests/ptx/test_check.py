@@ -539,7 +539,7 @@ LANE = (
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 @pytest.mark.parametrize("space", [".global", ""])
 def test_what_is_discarded_is_not_read(space: str, strict: Strict) -> None:
-    """``discard.L2`` leaves what nobody knows, in all 128 bytes (PTX 9.7.9.17)."""
+    """``discard.L2`` leaves unknown contents, in all 128 bytes (PTX 9.7.9.17)."""
     gone, read = f"discard{space}.L2 [%rd3], 128;\n", "ld.global.u32 %r3, [%rd3+64];\n"
     found = with_c(LANE + gone + read, strict=strict)
     assert said(found) == ("failed", {"uninitialised-read"})

@@ -20,7 +20,7 @@ from tilesim.ir.types import u32
 from tilesim.ptx.launch import Contents, Pointer, Scalar
 
 STRICT = get_args(Strict)
-#: thread and warp, and what thread 0 has put in shared memory, which nobody knows before the run
+#: thread and warp, and what thread 0 has put in shared memory, which is unknown before the run
 START = (
     "mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; mov.u32 %r1, smem; mov.u32 %r4, {count};\n"
     "setp.eq.u32 %p1, %r2, 0; @%p1 st.shared.u32 [%r1], %r4; bar.sync 0;\n"

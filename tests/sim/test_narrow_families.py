@@ -77,12 +77,12 @@ def test_tickets_of_lanes_in_either_order(name: str, strict: Strict) -> None:
     assert report.verdict in (("failed",) if wrong else ("proved", "exhausted", "bounded"))
 
 
-#: a ticket steers the one arrival that a barrier is for; who waits, or peeks, then stores
+#: a ticket steers the one arrival that a barrier is for; the thread that waits, or peeks, then stores
 _LAST = (Touch(), _DRAW, Guard("t", 1, Arrive("m")))
 _NEVER = (Touch(), _DRAW, Guard("t", 2, Arrive("m")))
 _LOOKS = (Peek("p", "m"), Guard("p", 1, Touch()))
 _STEERED: dict[str, tuple[tuple[tuple[Step, ...], ...], set[str]]] = {
-    "who draws last arrives": (((_DRAW, _LAST[2]), _LAST, (WeakWait("m"), Touch())), set()),
+    "the last to draw arrives": (((_DRAW, _LAST[2]), _LAST, (WeakWait("m"), Touch())), set()),
     "none arrives": (((_DRAW, _LAST[2]), _NEVER, (WeakWait("m"), Touch())), {"deadlock"}),
     "a peek": ((_LAST, (_DRAW, _LAST[2]), _LOOKS), set()),
     "a peek that says no": (

@@ -19,7 +19,7 @@ from tilesim.ir.expr import as_expr
 #: the value that is wrong, among those that are asked for
 BAD = 61
 ASKED = "40..70"
-#: a value that nobody asks for: of the right twin
+#: a value that is not asked for: of the right twin
 NEVER = 999
 Number = Any
 

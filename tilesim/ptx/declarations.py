@@ -137,7 +137,7 @@ class Declarations:
 
     def list(self, cursor: Cursor) -> tuple[Variable, ...]:
         """``(.param ..., .reg ...)``: parameters or results of a function. A ``.hidden`` one is a
-        parameter of which the driver tells nobody."""
+        parameter that the driver does not list."""
         cursor.expect("(", "before the parameters")
         found: list[Variable] = []
         while not cursor.accept(")"):

@@ -297,7 +297,7 @@ class Simulation:
         """
         restore = [again.kept(self.followers[i]) for i, _ in environments if i in self.followers]
         try:
-            # in turns that are left out nobody looks whether they read what one before discarded
+            # in turns that are left out no read is compared with what an earlier turn discarded
             skips = self.skips and not self.code.losing
             return self._run_on(inputs, environments, answers, order, patience, skips=skips)
         except Unskippable:

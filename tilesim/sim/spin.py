@@ -113,7 +113,7 @@ def counting_words(mir: Mir, found: Mapping[int, Spin], whole: frozenset[str]) -
     """Instructions that count at words of the CTA's own shared memory, of which other words hold
     other things: waits, additions and exchanges whose result is not used, scalar stores.
 
-    Of tensors whose words all count (``whole``) `counters` says more. Empty if nobody waits for
+    Of tensors whose words all count (``whole``) `counters` says more. Empty if there is no wait for
     such a word, or allocations overlap.
     """
     if any(True for _ in aliases(mir.kernel)):

@@ -138,7 +138,7 @@ class LoadVector(Op):
 class Discard(Op):
     """``discard.L2``: the 128 bytes at ``dst`` of every active lane lose what they hold.
 
-    A weak write of values that nobody knows, and that may differ from read to read: what is
+    A weak write of unknown values, and that may differ from read to read: what is
     discarded is written again before it is read (PTX 9.7.9.17).
     """
 

@@ -52,7 +52,7 @@ def lose(w: Warp, op: Op, memory: Memory, addresses: Addresses, why: Unknown, dt
     """Nobody knows what counts at these addresses from now on.
 
     Raises:
-        UnknownSteers: somebody has waited for one of them.
+        UnknownSteers: a wait has seen one of them.
     """
     for address in {*addresses.tolist()}:
         counter = touch(w, op, memory, address, dtype)

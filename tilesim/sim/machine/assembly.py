@@ -142,7 +142,7 @@ def _merge(origin: Warp, agents: list[Warp], pc: int) -> None:
 def report_missing(machine: Machine) -> None:
     """At the end: lanes that wait for others of their warp, which do not come.
 
-    Nothing is said where somebody waits for something else, which may be what keeps them; unless
+    Nothing is said where a warp waits for something else, which may be what keeps them; unless
     these are the others, which could only end.
 
     Raises:
@@ -224,7 +224,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
         return False
     plan = w.machine.plan
     code, graph = plan.mir.code, plan.graph
-    # nobody waits for lanes that have ended (U22): early, not where these lanes end as well
+    # no instruction waits for lanes that have ended (U22): early, not where these lanes end as well
     exits = (n for n, i in enumerate(code) if isinstance(i.what, Op) and ends_lanes(i.what))
     fitting = {n for n in exits if not graph.must_follow(op.number, n)}
     fitting |= {n for n in range(len(code)) if plan.twin(n) == plan.twin(op.number)}
@@ -243,7 +243,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
 
 def _may_end(w: Warp, missing: int) -> bool:
     """Whether lanes that are in another arm of a branch, behind which there is only the end, leave
-    from there: nobody waits for lanes that have ended (U22)."""
+    from there: no instruction waits for lanes that have ended (U22)."""
     if w.parts is None:
         return False
     mir = w.machine.plan.mir

@@ -95,7 +95,7 @@ class Counter:
 
     ``bits`` is how many it has; values are unsigned. ``crowded``: several lanes of one instruction
     wrote it, or some write while others wait, in turns that no move of the machine shows.
-    ``open``: it lies beside words that do something else, and nobody has waited for it so far.
+    ``open``: it lies beside words that do something else, and no wait has seen it so far.
     """
 
     def __init__(self, value: int, bits: int, *, open: bool = False) -> None:
@@ -324,7 +324,7 @@ class Counter:
 
     def _any_lanes(self, place: int, goal: int) -> bool:
         """Whether the last of so many increments, which comes after the others, reaches ``goal``
-        without any one of its lanes, so that nobody knows which of them a wait has seen."""
+        without any one of its lanes, so that it is unknown which of them a wait has seen."""
         last = self._life.increments[place - 1]
         enough = self._life.sums[place] - last.most >= goal
         return enough and last.known == place - 1 and last.each is not None

@@ -101,7 +101,7 @@ class Unwritten:
             machine.add(Finding(
                 "uninitialised-read",
                 f"{warp} reads {footprint.name} ({memory.label}), whose bytes {by.op.mnemonic} has "
-                "discarded: what they hold then nobody knows",
+                "discarded: their contents are unknown from then on",
                 (who, machine.participant(by.warp, f"discards it by {by.op.mnemonic}", by.op)),
                 fix="write it again before it is read, or discard it after the last read",
             ))  # fmt: skip

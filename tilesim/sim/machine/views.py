@@ -132,7 +132,7 @@ class _Word:
     """A word, or an mbarrier as the phases that have ended."""
 
     writes: list[_Write] = field(default_factory=list)
-    #: who has read, and how many of the writes he has observed
+    #: the reading thread, and how many of the writes it has observed
     reads: list[tuple[_Point, int]] = field(default_factory=list)
     #: by component, the position and the number of writes at the last of these reads
     last: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class WordOrder:
 
     It does not where they commute; and of words that count, the conditions on counters say whether
     it does (`tilesim.sim.machine.counter`), in the timed run. Which words of shared memory count is
-    known when somebody waits for one: what is said of those of which nobody does is put off.
+    known when a wait for one is met: what is said of those without a wait is put off.
     """
 
     def __init__(self, machine: Core) -> None:
@@ -41,7 +41,7 @@ class WordOrder:
     def immaterial(self, footprint: Footprint, access: Access, record: Access) -> bool:
         """Whether the order of two strong accesses to one location decides nothing by itself:
         reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
-        that may not be made, nobody knows what they leave, or find, in either order."""
+        that may not be made, it is unknown what they leave, or find, in either order."""
         if access.perhaps is not None and record.perhaps is not None:
             return True
         plan, tensor = self._machine.plan, footprint.tensor
@@ -75,7 +75,7 @@ class WordOrder:
         machine.nondeterministic(what, access.op, explorable=explorable)
 
     def settle(self, counters: Mapping[tuple[int, int], Counter]) -> None:
-        """At the end of a run: says what was put off, of words for which nobody has waited."""
+        """At the end of a run: says what was put off, of words for which there was no wait."""
         for key, (what, op, explorable) in self._put_off.items():
             counter = counters.get(key)
             if counter is None or counter.open:

@@ -482,7 +482,7 @@ def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
     """The active lanes that execute an instruction: those in which its guard holds, which has to be
     the same in all repetitions. In the others, registers that it sets keep what they hold.
 
-    None: nobody knows what the guard is, and the registers, in all lanes, are not known either.
+    None: it is unknown what the guard is, and the registers, in all lanes, are not known either.
     """
     guard = w.machine.plan.mir.code[pc].guard
     if guard is None:
