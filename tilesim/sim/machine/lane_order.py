@@ -73,10 +73,6 @@ def comes_after(
     return parts is not None and parts.lanes_known(clock, 0, component, tick, lanes)
 
 
-#: a position of lanes of a warp: component, tick, which lanes
-_Event = tuple[int, int, int]
-
-
 class LaneOrder:
     """Whether the moves of one explored schedule show all orders of what happens in it.
 
@@ -88,22 +84,26 @@ class LaneOrder:
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._loose = self._contended = False
-        #: by warp: events that some lanes of it do not yet come after
-        self._open: dict[int, list[_Event]] = {}
+        #: by warp: events that some lanes of it do not yet come after, by component and lanes the
+        #: position of the last one (what comes after that comes after the earlier ones)
+        self._open: dict[int, dict[tuple[int, int], int]] = {}
 
     def acts(self, warp: Divided) -> None:
         """The active lanes of ``warp`` do what others can see."""
         if warp.parts is None or self._loose:
             return
-        known = self._open.setdefault(warp.index, [])
-        unknown = [event for event in known if not in_order(warp, *event)]
-        if warp.spread is not None or any(lanes != warp.mask for _, _, lanes in unknown):
+        known = self._open.setdefault(warp.index, {})
+        unknown = {
+            (component, lanes): tick
+            for (component, lanes), tick in known.items()
+            if not in_order(warp, component, tick, lanes)
+        }
+        if warp.spread is not None or any(lanes != warp.mask for _, lanes in unknown):
             self._loose = True
             self._judge()
-        event = warp.component, warp.clock.item(warp.component), warp.mask
-        self._open[warp.index] = unknown if warp.mask == warp.live_mask else known
-        if event not in self._open[warp.index]:
-            self._open[warp.index].append(event)
+        left = unknown if warp.mask == warp.live_mask else known
+        left[warp.component, warp.mask] = warp.clock.item(warp.component)
+        self._open[warp.index] = left
 
     def contend(self) -> None:
         """Something depends on an order that nothing makes."""
