@@ -8,9 +8,6 @@ not say. So a proof of a kernel that does both, and writes by one of them, names
 from __future__ import annotations
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.effects import Effect
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.leaning import Leaning
@@ -21,7 +18,8 @@ def aliases(mir: Mir) -> Leaning | None:
     several: list[int] = []
     ordinary: list[int] = []
     for number, effects in enumerate(mir.effects):
-        if any(map(_is_global, effects)):
+        accesses = [e for e in effects if isinstance(e, fx.Reads | fx.Writes)]
+        if any(e.view.space != "shared" for e in accesses):
             op = mir.code[number].what
             multimem = isinstance(op, Op) and "multimem" in op.mnemonic
             (several if multimem else ordinary).append(number)
@@ -34,13 +32,3 @@ def aliases(mir: Mir) -> Leaning | None:
         f"({locs[1]}) only with a fence.proxy.alias between"
     )
     return Leaning("aliases", text, locs, "assumption")
-
-
-def _is_global(effect: Effect) -> bool:
-    """Whether it accesses global memory."""
-    if not isinstance(effect, fx.Reads | fx.Writes):
-        return False
-    tensor = effect.view.tensor
-    if isinstance(tensor, AddressedTensor):
-        return tensor.space in ("global", "generic")
-    return isinstance(tensor, GlobalTensor)

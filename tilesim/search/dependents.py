@@ -9,10 +9,8 @@ come after the instruction, or that are perhaps not performed when it is execute
 from __future__ import annotations
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.leaning import Leaning
@@ -49,17 +47,11 @@ def _writes(mir: Mir) -> list[int]:
     """The instructions that write what another grid can read."""
     return [
         number for number, effects in enumerate(mir.effects)
-        if any(isinstance(e, fx.WritesMap) or _is_global(e) for e in effects)
+        if any(
+            isinstance(e, fx.WritesMap) or (isinstance(e, fx.Writes) and e.view.space != "shared")
+            for e in effects
+        )
     ]  # fmt: skip
-
-
-def _is_global(effect: fx.Effect) -> bool:
-    if not isinstance(effect, fx.Writes):
-        return False
-    tensor = effect.view.tensor
-    if isinstance(tensor, AddressedTensor):
-        return tensor.space in ("global", "generic")
-    return isinstance(tensor, GlobalTensor)
 
 
 def _performed(graph: FlowGraph, write: int, launch: int) -> bool:
