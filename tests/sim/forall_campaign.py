@@ -1,6 +1,6 @@
 """Random programs with a parameter: what is said of all values, compared with checks of each.
 
-    python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
+    python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2] [--values 64]
         [--kind rings|pipelines|clusters|places|guarded|emitted]
 
 Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
@@ -44,7 +44,7 @@ from tilesim.timer import Timer
 
 #: the programs of a number
 Build: TypeAlias = "RandomProgram | GuardedProgram | EmittedProgram"
-#: values that are checked one by one
+#: values that are checked one by one, unless others are asked for
 VALUES = 64
 #: larger ones of each kind
 _LARGE = 2
@@ -108,48 +108,48 @@ class _Values:
         return next((v for v in values if self.verdict(v) not in ("proved", "refused")), None)
 
 
-def case(number: int, kind: str | None = None) -> Case:
-    """Compares what is said of all values of a random program with checks of each; without a kind,
-    the program's number decides."""
+def case(number: int, kind: str | None = None, most: int = VALUES) -> Case:
+    """Compares what is said of all values of a random program with checks of each up to ``most``;
+    without a kind, the program's number decides."""
     start = time.process_time()
     kind = kind or _MIXED[number % len(_MIXED)]
     if kind in _PTX:
-        said, wrong, checked = _compared(_PTX[kind](number), "n", {})
+        said, wrong, checked = _compared(_PTX[kind](number), "n", {}, most)
         said = f"{kind}: {said}"
     elif kind in _ONE:
-        said, wrong, checked = _compared(RandomProgram(number, _ONE[kind]), "n", {})
+        said, wrong, checked = _compared(RandomProgram(number, _ONE[kind]), "n", {}, most)
     else:
         swapped = kind == "clusters" and number // 8 % 4 == 0
         name, other = ("m", "n") if swapped else ("n", "m")
         fixed = {other: _FIXED[number // 32 % len(_FIXED)]}
-        said, wrong, checked = _compared(RandomProgram(number, _TWO[kind]), name, fixed)
+        said, wrong, checked = _compared(RandomProgram(number, _TWO[kind]), name, fixed, most)
         said = f"{kind}: {said}"
     return Case(number, said, wrong, checked, time.process_time() - start)
 
 
-def _compared(build: Build, name: str, fixed: Mapping[str, int]) -> tuple[str, str, int]:
+def _compared(build: Build, name: str, fixed: Mapping[str, int], most: int) -> tuple[str, str, int]:
     """What is said of all values of a parameter, what is wrong about that, and how many values were
     checked."""
     prove = partial(prove_alone, "practice")
     proof = ForAll(build, fixed, name, Values(), prove, "practice", Timer(None), _MOST)
     claim = proof.claim()
     values = _Values(build, name, fixed, dict(proof.alone))
-    said, wrong = _judged(build, claim, values, failing=proof.failing is not None)
+    said, wrong = _judged(build, claim, values, most, failing=proof.failing is not None)
     return said, wrong, values.checked
 
 
 def _judged(
-    build: Build, claim: Claim, values: _Values, *, failing: bool
+    build: Build, claim: Claim, values: _Values, most: int, *, failing: bool
 ) -> tuple[str, str]:  # fmt: skip
     draw = random.Random(build.number)
     if claim.proved:
         last = min(_LAST, claim.limit[0] if claim.limit else _LAST)
-        beside = sorted({m + d for m in build.marks for d in (-1, 0, 1, 2) if m + d > VALUES})
+        beside = sorted({m + d for m in build.marks for d in (-1, 0, 1, 2) if m + d > most})
         late = draw.sample(beside, min(_LARGE, len(beside)))
-        late += [draw.randrange(VALUES, 400), draw.randrange(400, _LAST)]
+        late += [draw.randrange(most, 400), draw.randrange(400, _LAST)]
         if isinstance(build, GuardedProgram) and build.first is not None and build.first <= last:
             return "proved", f"not so for {build.first}, where an interpreter finds a fault"
-        bad = values.not_proved([*range(1, VALUES + 1), *(v for v in late if v <= last)])
+        bad = values.not_proved([*range(1, most + 1), *(v for v in late if v <= last)])
         return "proved", f"not so for {bad}" if bad else ""
     if failing and claim.at is not None:
         right = values.verdict(claim.at) != "failed"
@@ -190,17 +190,22 @@ class Tally:
 
 
 def campaign(
-    cases: int, seed: int, seconds: float = 1e9, jobs: int = 1, kind: str | None = None
+    cases: int,
+    seed: int,
+    seconds: float = 1e9,
+    jobs: int = 1,
+    kind: str | None = None,
+    most: int = VALUES,
 ) -> Tally:
     """So many programs, for so long: how often what was said, and what was wrong."""
     tally = Tally()
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     pool = ProcessPoolExecutor(jobs, initializer=gc.freeze)
-    left = {pool.submit(case, number, kind) for number in islice(numbers, 2 * jobs)}
+    left = {pool.submit(case, number, kind, most) for number in islice(numbers, 2 * jobs)}
     while left and time.monotonic() < end:
         done, left = wait(left, end - time.monotonic(), FIRST_COMPLETED)
-        left |= {pool.submit(case, number, kind) for number in islice(numbers, len(done))}
+        left |= {pool.submit(case, number, kind, most) for number in islice(numbers, len(done))}
         for future in done:
             tally.add(future.result())
     workers = list((pool._processes or {}).values())
@@ -218,9 +223,10 @@ def campaign(
 @click.option(
     "--kind", type=click.Choice([*_ONE, *_TWO, *_PTX]), help="All programs are of this one."
 )
-def main(cases: int, seed: int, seconds: float, jobs: int, kind: str | None) -> None:
+@click.option("--values", default=VALUES, show_default=True, help="Values checked one by one.")
+def main(cases: int, seed: int, seconds: float, jobs: int, kind: str | None, values: int) -> None:
     """Compare what is said of all values with checks of each."""
-    tally = campaign(cases, seed, seconds, jobs, kind)
+    tally = campaign(cases, seed, seconds, jobs, kind, values)
     for what, number in tally.said.most_common():
         click.echo(f"{number:7}  {what}")
     click.echo(str(tally))
