@@ -1,7 +1,7 @@
 """Random programs with a parameter: what is said of all values, compared with checks of each.
 
-    python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2] [--values 64]
-        [--kind rings|pipelines|clusters|places|guarded|emitted]
+    python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
+        [--values 64] [--kind rings|pipelines|clusters|places|guarded|emitted]
 
 Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
 those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`), and those of the

@@ -77,7 +77,7 @@ def test_tickets_of_lanes_in_either_order(name: str, strict: Strict) -> None:
     assert report.verdict in (("failed",) if wrong else ("proved", "exhausted", "bounded"))
 
 
-#: a ticket steers the one arrival that a barrier is for; the thread that waits, or peeks, then stores
+#: a ticket steers the one arrival that a barrier is for; a thread that waits, or peeks, then stores
 _LAST = (Touch(), _DRAW, Guard("t", 1, Arrive("m")))
 _NEVER = (Touch(), _DRAW, Guard("t", 2, Arrive("m")))
 _LOOKS = (Peek("p", "m"), Guard("p", 1, Touch()))
