@@ -33,7 +33,8 @@ class Tickets:
         self._last: Counter[Word] = Counter()
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
-        #: by word, the warps that have drawn, at which position; and up to which of them a warp has come after
+        #: by word, the warps that have drawn, at which position; and up to which of them a warp
+        #: has come after
         self._draws: dict[Word, list[tuple[Agent, int, int, int]]] = {}
         self._seen: dict[tuple[Word, int], int] = {}
 
