@@ -42,7 +42,10 @@ def with_patience(mir: Mir) -> Mir:
     instead: dict[int, tuple[Instruction, ...]] = {n: () for n in graph.reached() if n not in left}
     for number, target, _ in given_up:
         jump = Branch(target=target, loc=mir.code[number].loc)
-        instead[number] = () if target == number + 1 else (mir.code[number].doing(jump),)
+        # no jump over what is left out: the poll stays in one block with its test
+        over = range(number + 1, target)
+        falls = target > number and all(instead.get(n) == () for n in over)
+        instead[number] = () if falls else (mir.code[number].doing(jump),)
     traps = tuple(dict.fromkeys(trap for _, _, trap in given_up))
     return replace(renumbered(mir, instead), gives_up=traps)
 

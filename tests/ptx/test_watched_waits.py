@@ -1,0 +1,244 @@
+"""Loops of polls, at each edge of what passes over PTX take for a wait: right, and wrong twins.
+
+The first warp stores a number and hands it over; the second one waits for it in a loop of some
+form, and reads it. Wrong ones store too late, which the read tells, do not hand it over, which the
+wait tells, or do something in the loop that is no wait. What a form takes for a wait and is none,
+or what it leaves out and is needed, is another verdict of one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.ptx.test_check import FIRST, program
+from tilesim import checker
+from tilesim.verdict import Report
+
+#: %p0: thread 0; %p6: the first lane of the second warp; [%r1] and [%r1+8] are mbarriers, [%r1+16]
+#: and what follows are words
+AROUND = """\
+mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2; @%p0 mbarrier.init.shared::cta.b64 [%r1+8], %r2;
+@%p0 st.shared.u32 [%r1+16], 0; @%p0 st.shared.u32 [%r1+20], 1; @%p0 st.shared.u32 [%r1+24], 0;
+bar.sync 0;
+setp.ge.u32 %p8, %r4, 32; setp.eq.u32 %p6, %r4, 32; mov.u32 %r9, 0; mov.u32 %r10, 0; @%p8 bra W;
+{first}
+ret;
+W: mov.u32 %r11, 5;
+{second}
+"""
+STORE = "@%p0 st.shared.u32 [%r1+64], 7;\n"
+ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
+RAISE = "@%p0 st.release.cta.shared::cta.u32 [%r1+16], 1;\n"
+READ = "ld.shared.u32 %r7, [%r1+64];\n"
+POLL = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n"
+LOOK = "ld.acquire.cta.shared::cta.u32 %r8, [%r1+16];\n"
+
+
+def check(first: str, second: str) -> Report:
+    text = AROUND.format(first=first.strip(), second=second.strip())
+    return checker.check(program(text, warps=2), budget=100, schedules=4)
+
+
+def named(found: Report, first: str, second: str) -> list[str]:
+    """The lines of the first finding."""
+    text = AROUND.format(first=first.strip(), second=second.strip()).splitlines()
+    return [text[p.loc.line - FIRST].split(": ")[-1] for p in found.findings[0].participants]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A loop with the read behind it, what ``hands`` over, and what is said of the right one."""
+
+    text: str
+    hands: str = ARRIVE
+    verdict: str = "proved"
+
+
+def _if(cond: str) -> str:
+    """Reads only if a condition holds of what a loop has left in registers."""
+    return f"setp.{cond};\n@%p4 bra B;\nret;\nB: {READ}"
+
+
+#: right if it is handed over, a race if it is stored late, and a deadlock if nothing is handed over
+FORMS: dict[str, Form] = {
+    "a loop": Form(f"L: {POLL}@!%p1 bra L;\n{READ}"),
+    "its way out": Form(f"L: {POLL}@%p1 bra D;\nbra L;\nD: {READ}"),
+    "an answer in a register": Form(
+        f"L: {POLL}selp.u32 %r8, 1, 0, %p1;\nsetp.eq.u32 %p2, %r8, 0;\n@%p2 bra L;\n{READ}"
+    ),
+    "an answer that is used behind": Form(
+        f"L: {POLL}selp.u32 %r8, 5, 6, %p1;\n@!%p1 bra L;\n{_if('eq.u32 %p4, %r8, 5')}"
+    ),
+    "a negated answer": Form(f"L: {POLL}not.pred %p2, %p1;\n@%p2 bra L;\n{READ}"),
+    "a poll before": Form(f"{POLL}@%p1 bra D;\nL: {POLL}@!%p1 bra L;\nD: {READ}"),
+    "a poll before, and a number set": Form(
+        f"{POLL}@%p1 bra D;\nL: {POLL.replace('%p1', '%p2')}@!%p2 bra L;\nmov.u32 %r9, 0;\n"
+        f"D: {_if('eq.u32 %p4, %r9, 0')}",
+        verdict="bounded",
+    ),
+    "a parity that is set in each turn": Form(
+        "L: and.b32 %r9, %r11, 2;\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r9;\n"
+        f"@!%p1 bra L;\n{READ}"
+    ),
+    "turns that are counted": Form(f"L: {POLL}add.u32 %r9, %r9, 1;\n@!%p1 bra L;\n{READ}"),
+    "a sleep in between": Form(
+        f"L: {POLL}@%p1 bra D;\nsetp.lt.u32 %p2, %r9, 8;\n@%p2 bra S;\nnanosleep.u32 64;\n"
+        f"S: add.u32 %r9, %r9, 1;\nbra L;\nD: {READ}"
+    ),
+    "a trap after many turns": Form(
+        f"L: {POLL}add.u32 %r9, %r9, 1;\nsetp.lt.u32 %p2, %r9, 1000;\n@%p2 bra N;\ntrap;\n"
+        f"N: @!%p1 bra L;\n{READ}"
+    ),
+    "a trap after many turns at the end": Form(
+        f"L: {POLL}@%p1 bra D;\nadd.u32 %r9, %r9, 1;\nsetp.lt.u32 %p2, %r9, 1000;\n@%p2 bra L;\n"
+        f"trap;\nD: {READ}"
+    ),
+    "a word": Form(f"L: {LOOK}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n{READ}", RAISE),
+    "a word and a fence": Form(
+        f"L: {LOOK.replace('acquire', 'relaxed')}fence.acq_rel.cta;\nsetp.ne.u32 %p1, %r8, 1;\n"
+        f"@%p1 bra L;\n{READ}", RAISE,
+    ),
+    "a word, and its sum in a register": Form(
+        f"L: {LOOK}add.u32 %r9, %r8, %r11;\nsetp.lt.u32 %p1, %r9, 6;\n@%p1 bra L;\n{READ}", RAISE
+    ),
+    "a word of a chosen address": Form(
+        f"L: add.u32 %r9, %r1, 16;\n{LOOK.replace('%r1+16', '%r9')}setp.eq.u32 %p1, %r8, 0;\n"
+        f"@%p1 bra L;\n{READ}", RAISE,
+    ),
+    "a word in two conditions": Form(
+        f"L: {LOOK}setp.eq.u32 %p1, %r8, 0;\nsetp.gt.u32 %p2, %r8, 9;\nor.pred %p3, %p1, %p2;\n"
+        f"@%p3 bra L;\n{READ}", RAISE, "bounded",
+    ),
+    "a word that is polled before": Form(
+        f"{LOOK}setp.ne.u32 %p1, %r8, 1;\n@!%p1 bra D;\nL: {LOOK}setp.ne.u32 %p1, %r8, 1;\n"
+        f"@%p1 bra L;\nD: {READ}", RAISE,
+    ),
+    "a word, compared around the end": Form(
+        f"L: {LOOK}sub.u32 %r9, %r8, 1;\nsetp.gt.u32 %p1, %r9, 5;\n@%p1 bra L;\n{READ}", RAISE
+    ),
+    "a word, compared and swapped": Form(
+        "L: atom.acquire.cta.shared::cta.cas.b32 %r8, [%r1+16], 1, 1;\nsetp.ne.u32 %p1, %r8, 1;\n"
+        f"@%p1 bra L;\n{READ}", RAISE,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_loop_that_is_a_wait(name: str) -> None:
+    form = FORMS[name]
+    right = check(STORE + form.hands, form.text)
+    assert right.verdict == form.verdict
+    late = check(form.hands + STORE, form.text)
+    assert late.rules == {"race"}
+    assert sorted(named(late, form.hands + STORE, form.text)) == sorted(
+        [STORE.strip(), READ.strip()]
+    )
+    assert check(STORE, form.text).rules == {"deadlock"}
+
+
+#: no waits, or waits that do more: what is handed over, and the rule of the finding
+NO_WAITS: dict[str, tuple[str, str, str]] = {
+    "as long as it succeeds": (ARRIVE + STORE, f"L: {POLL}@%p1 bra L;\n{READ}", "deadlock"),
+    "another parity in each turn": (
+        STORE + ARRIVE,
+        "L: xor.b32 %r9, %r9, 1;\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r9;\n"
+        f"@!%p1 bra L;\n{READ}",
+        "race",
+    ),
+    "an answer of a failed poll": (
+        STORE, f"{POLL}selp.u32 %r8, 5, 6, %p1;\n{_if('eq.u32 %p4, %r8, 6')}", "race"
+    ),
+    "a number set where it waits": (
+        ARRIVE + STORE,
+        f"{POLL}@%p1 bra D;\nL: {POLL.replace('%p1', '%p2')}@!%p2 bra L;\nmov.u32 %r9, 1;\n"
+        f"D: {_if('eq.u32 %p4, %r9, 1')}",
+        "race",
+    ),
+    "an arrival in the loop": (
+        STORE,
+        f"L: {POLL}@%p1 bra D;\n@%p6 mbarrier.arrive.shared::cta.b64 _, [%r1];\nbra L;\nD: {READ}",
+        "race",
+    ),
+    "an arrival that some turns jump over": (
+        STORE,
+        f"L: {POLL}@%p1 bra D;\nsetp.ne.u32 %p2, %r9, 1;\n@%p2 bra S;\n"
+        f"@%p6 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
+        f"S: add.u32 %r9, %r9, 1;\nbra L;\nD: {READ}",
+        "race",
+    ),
+    "a few turns": (
+        STORE + ARRIVE,
+        f"L: {POLL}@%p1 bra D;\nadd.u32 %r9, %r9, 1;\nsetp.lt.u32 %p2, %r9, 3;\n@%p2 bra L;\n"
+        f"D: {READ}",
+        "race",
+    ),
+    "a way out by a table": (
+        ARRIVE + STORE,
+        f"T: .branchtargets C, D;\nL: {POLL}selp.u32 %r8, 1, 0, %p1;\nbrx.idx %r8, T;\n"
+        f"C: add.u32 %r9, %r9, 1;\nbra L;\nD: {READ}",
+        "race",
+    ),
+    "a way around others' code, past a trap": (
+        ARRIVE + STORE,
+        f"setp.eq.u32 %p5, %r4, 77;\n@%p5 bra E;\nL: {POLL}add.u32 %r9, %r9, 1;\n"
+        f"setp.lt.u32 %p2, %r9, 1000;\n@%p2 bra N;\ntrap;\nE: ret;\nN: @!%p1 bra L;\n{READ}",
+        "race",
+    ),
+    "a word of another thread's choice": (
+        RAISE,
+        f"L: {LOOK}setp.ne.u32 %p1, %r8, 99;\n@%p1 bra N;\ntrap;\nN: setp.ne.u32 %p1, %r8, 2;\n"
+        f"@%p1 bra L;\n{READ}",
+        "deadlock",
+    ),
+    "a word of other size over it": (
+        "@%p0 st.relaxed.cta.shared::cta.u64 [%r1+16], 0;\n",
+        f"L: {LOOK.replace('+16', '+20')}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n",
+        "deadlock race",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_WAITS)
+def test_a_loop_that_is_no_wait(name: str) -> None:
+    first, second, rule = NO_WAITS[name]
+    found = check(first, second)
+    assert found.rules == set(rule.split())
+    if rule == "race":
+        assert READ.strip() in named(found, first, second)
+
+
+#: how a loop asks whether it has made enough turns: first number, step, and whether it goes on
+GIVES_UP = {
+    "less": ("0", "1", "lt.u32 %p2, %r9, 1000"),
+    "at most": ("0", "2", "le.u32 %p2, %r9, 2000"),
+    "greater": ("5000", "-1", "gt.u32 %p2, %r9, 1000"),
+    "at least": ("1000", "-1", "ge.u32 %p2, %r9, 1"),
+    "other": ("0", "1", "ne.u32 %p2, %r9, 1000"),
+    "other, downwards": ("1000", "-1", "ne.u32 %p2, %r9, 0"),
+    "few": ("7", "1", "lt.u32 %p2, %r9, 12"),
+}
+
+
+@pytest.mark.parametrize("asks", ["in the loop", "before it goes back"])
+@pytest.mark.parametrize("name", GIVES_UP)
+def test_a_loop_that_gives_up(name: str, asks: str) -> None:
+    """Who gives up reads too early, but not if it asks once more."""
+    first, step, goes_on = GIVES_UP[name]
+    if asks == "in the loop":
+        loop = (
+            f"mov.u32 %r9, {first};\nL: {POLL}@%p1 bra D;\nadd.s32 %r9, %r9, {step};\n"
+            f"setp.{goes_on};\n@%p2 bra L;\nD: "
+        )
+    else:
+        loop = (
+            f"mov.u32 %r9, {first};\nL: {POLL}add.s32 %r9, %r9, {step};\nsetp.{goes_on};\n"
+            "not.pred %p3, %p1;\nand.pred %p3, %p3, %p2;\n@%p3 bra L;\nD: "
+        )
+    wrong = check(STORE + ARRIVE, f"{loop}{READ}")
+    assert wrong.rules == {"race"}
+    assert STORE.strip() in named(wrong, STORE + ARRIVE, f"{loop}{READ}")
+    right = check(STORE + ARRIVE, f"{loop}@%p1 bra B;\nret;\nB: {READ}")
+    assert right.verdict in ("exhausted", "bounded")
