@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tilesim import Builder, Program, s32, select, u8, u16, u32
-from tilesim.ir.expr import Expr, Var
+from tilesim import Builder, Program, s32, select, u8, u16, u32, u64
+from tilesim.checker import check
+from tilesim.ir.expr import Expr, Var, all_of, any_of, as_expr, maximum, minimum
 from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.steady.skip import Skipper
 
-TURNS = 400
+#: turns, so many that the search for repetitions is worth it early; and of what is not left out
+TURNS, FEW = 4000, 400
 #: the turn that is wrong, of which no kind of state knows but by how it moves
 ODD = 237
 #: an expression before the loop; what is done in each turn; what tells the turn
@@ -72,8 +73,8 @@ def _rotated(k: Builder) -> Callable[[Expr], Expr]:
 
 def _table(k: Builder) -> Callable[[Expr], Expr]:
     """A word in shared memory that was filled before."""
-    words, got = k.shared("words", s32, (TURNS,)), k.var("got", 0)
-    with k.loop(TURNS // 16) as j, k.if_(k.lane_id < 16):
+    words, got = k.shared("words", s32, (FEW,)), k.var("got", 0)
+    with k.loop(FEW // 16) as j, k.if_(k.lane_id < 16):
         k.mem.store(words[j * 16 + k.lane_id], (j * 16 + k.lane_id).eq(ODD))
     k.sync_warp()
 
@@ -201,7 +202,7 @@ def _mixed(turn: int) -> int:
     return v
 
 
-def arriving(state: State, *, wrong: bool) -> Program:
+def arriving(state: State, *, wrong: bool, turns: int = TURNS) -> Program:
     """An arrival in each turn, but for the one that the state tells."""
     k = Builder("watched", warps=1)
     bar = k.mbarriers("bar")
@@ -209,7 +210,7 @@ def arriving(state: State, *, wrong: bool) -> Program:
         k.mbarrier.init(bar, 1)
     k.sync_warp()
     turn = state(k)
-    with k.loop(TURNS) as i:
+    with k.loop(turns) as i:
         odd = turn(i)
         if not wrong:
             odd = odd & (i < 0)
@@ -227,12 +228,74 @@ def timed(program: Program) -> Run:
     return simulation.run({}, lambda cluster: None, [0])
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_a_turn_without_its_arrival(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Skipper, "thrifty", False)
-    right = timed(arriving(STATES[name], wrong=False))
+def require_found(state: State, *, left_out: bool = True) -> None:
+    """The turn is found, and turns of the right program are left out."""
+    turns = TURNS if left_out else FEW
+    right = timed(arriving(state, wrong=False, turns=turns))
     assert not right.findings
-    assert bool(right.stats.skipped) is (name not in NEVER)
-    wrong = timed(arriving(STATES[name], wrong=True))
-    assert [finding.rule for finding in wrong.findings] == ["deadlock"]
-    assert wrong.stats.instructions < right.stats.instructions
+    assert bool(right.stats.skipped) is left_out
+    wrong = check(arriving(state, wrong=True, turns=turns))
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"deadlock"}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_turn_without_its_arrival(name: str) -> None:
+    require_found(STATES[name], left_out=name not in NEVER)
+
+
+#: beyond so many turns the bits of a number are not followed until they repeat
+FAR = 1 << 20
+
+
+BEFORE = FAR - ODD
+#: turns that are told by where a comparison, a quotient or a bit turns, and by nothing else
+EDGES: dict[str, State] = {
+    "below": _of_turn(lambda i: (i < ODD + 1) & (i >= ODD)),
+    "not above": _of_turn(lambda i: (i <= ODD) & (i > ODD - 1)),
+    "from the other side": _of_turn(lambda i: (as_expr(ODD + 1) > i) & (as_expr(ODD) <= i)),
+    "two that move": _register(3 * ODD, lambda v, k: v - 2, lambda v, i: (v <= i) & (v + 3 > i)),
+    "downwards, below": _register(ODD, lambda v, k: v - 1, lambda v, i: (v < 1) & (v >= 0)),
+    "downwards, not above": _register(
+        2 * ODD, lambda v, k: v - 2, lambda v, i: (v <= 0) & (v > -2)
+    ),
+    "not met": _register(2 * ODD + 1, lambda v, k: v - 2, lambda v, i: v.eq(0) | i.eq(ODD)),
+    "least of two": _of_turn(
+        lambda i: (minimum(i, ODD) + 1).eq(minimum(i, ODD + 1)) & (i < ODD + 2) & (i > ODD)
+    ),
+    "least": _of_turn(lambda i: (i - minimum(i, ODD)).eq(1)),
+    "greatest": _of_turn(lambda i: (maximum(i, ODD) - ODD).eq(1)),
+    "least that goes down": _register(
+        ODD, lambda v, k: v - 1, lambda v, i: (minimum(v, 0) + 1).eq(0)
+    ),
+    "a far quotient": _of_turn(lambda i: ((i + BEFORE) // FAR).ne((i + BEFORE - 1) // FAR)),
+    "a far quotient downwards": _of_turn(
+        lambda i: ((FAR + ODD - i) // FAR).ne((FAR + ODD + 1 - i) // FAR)
+    ),
+    "a far remainder": _of_turn(lambda i: ((i + BEFORE) % FAR).eq(0)),
+    "a far remainder downwards": _of_turn(lambda i: ((ODD - 1 - i + FAR) % FAR).eq(FAR - 1)),
+    "a far shift": _of_turn(lambda i: ((i + BEFORE) >> 20).ne((i + BEFORE - 1) >> 20)),
+    "many bits": _of_turn(lambda i: ((i + BEFORE) & (FAR - 1)).eq(0)),
+    "many bits by 16": _of_turn(lambda i: ((16 * i + FAR - 16 * ODD) & (FAR - 16)).eq(0)),
+    "upper bits": _of_turn(lambda i: ((16 * i - 16 * ODD) & -16).eq(0)),
+    "bits that turn": _of_turn(lambda i: ((i + BEFORE) ^ FAR).eq(0)),
+    "a bit that is set": _of_turn(lambda i: ((i + BEFORE) | FAR).eq(FAR) & (i > 0)),
+    "a bit above": _of_turn(lambda i: ((i & 1) + (i ^ 2) - (i & 3)).eq((ODD ^ 2) - (ODD & 2))),
+    "bits below a shift": _of_turn(lambda i: ((8 * i) | 5).eq(8 * ODD + 5)),
+    "chosen": _of_turn(lambda i: select(i < ODD, i, 2 * ODD - i).eq(ODD)),
+    "chosen downwards": _register(ODD, lambda v, k: v - 1, lambda v, i: select(v, 0, 1).ne(0)),
+    "negated": _of_turn(lambda i: (-i).eq(-ODD)),
+    "truth": _of_turn(lambda i: ~((i - ODD).ne(0) & (i >= 0)) & 1),
+    "either": _of_turn(lambda i: any_of(i.eq(ODD), i < 0)),
+    "both": _of_turn(lambda i: all_of(i >= ODD, i <= ODD)),
+    "long": _register((1 << 33) - 5 * ODD, lambda v, k: v + 5, lambda v, i: v.eq(1 << 33), u64),
+    "16 bits downwards": _register(3 * ODD - 1, lambda v, k: v - 3, lambda v, i: v > 65532, u16),
+    "another way round": _register(
+        0, lambda v, k: v + 2, lambda v, i: (as_expr(2 * ODD) - v).eq(0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_turn_at_an_edge(name: str) -> None:
+    require_found(EDGES[name])
