@@ -1,0 +1,503 @@
+"""One CTA of a large grid is wrong, or two of them meet: of clusters that one run stands for.
+
+Nothing tells that CTA but what the run of another one has to be compared with: values in some of
+the lanes, in later turns, at addresses; and where accesses of clusters lie that are not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilesim import (
+    Builder,
+    Program,
+    address_of,
+    bf16,
+    ds,
+    f32,
+    s32,
+    select,
+    u32,
+    u64,
+    view_at,
+)
+from tilesim.checker import check
+from tilesim.ir.expr import Expr
+
+GRID, ODD = 100, 37
+#: leaves 1 in a register of lane 31 of warp 1 in the CTA of which the condition holds, and else 0
+Tell = Callable[[Builder, Expr, Any], None]
+
+
+def _upper_lanes(k: Builder, odd: Expr, at: Any) -> None:
+    """Lanes that an assignment leaves out keep what they have."""
+    k.assign(at, select(odd, 1, 0))
+    with k.if_(k.lane_id < 16):
+        k.assign(at, 0)
+
+
+def _some_lanes(k: Builder, odd: Expr, at: Any) -> None:
+    with k.if_(k.lane_id >= 16):
+        k.assign(at, select(odd, 1, 0))
+
+
+def _both_halves(k: Builder, odd: Expr, at: Any) -> None:
+    with k.if_(k.lane_id < 16):
+        k.assign(at, 0)
+    with k.else_():
+        k.assign(at, select(odd, 1, 0))
+
+
+def _later(k: Builder, odd: Expr, at: Any) -> None:
+    """The same step evaluates what is the same, and then what is not."""
+    seen = k.var("seen", 0)
+    with k.loop(3) as i:
+        k.assign(at, seen * 1)
+        k.assign(seen, select(odd & i.eq(1), 1, 0))
+
+
+def _later_branch(k: Builder, odd: Expr, at: Any) -> None:
+    seen = k.var("seen", 0)
+    with k.loop(3) as i:
+        with k.if_(seen.ne(0)):
+            k.assign(at, 1)
+        k.assign(seen, select(odd & i.eq(1), 1, 0))
+
+
+def _again(k: Builder, odd: Expr, at: Any) -> None:
+    """It differs, then it does not, and then it does."""
+    seen = k.var("seen", 0)
+    with k.loop(5) as i:
+        k.assign(seen, select(odd & i.ne(2), 1, 0))
+        k.assign(at, seen & 1)
+
+
+def _by_warp(k: Builder, odd: Expr, at: Any) -> None:
+    k.assign(at, select(odd & k.warp_id.eq(1), 1, 0))
+
+
+def _by_lane(k: Builder, odd: Expr, at: Any) -> None:
+    k.assign(at, select(odd & k.lane_id.eq(31), 1, 0))
+
+
+def _of_words(k: Builder, odd: Expr, at: Any) -> None:
+    """One lane of one CTA has this number."""
+    word = k.var("word", k.cta_x * 32 + k.lane_id)
+    k.assign(at, word.eq(select(odd, ODD * 32 + 31, -1)))
+
+
+def _floating(k: Builder, odd: Expr, at: Any) -> None:
+    x = k.var("x", select(odd, 1.0, 0.0), f32)
+    k.assign(at, select(x > 0.5, 1, 0))
+
+
+def _long(k: Builder, odd: Expr, at: Any) -> None:
+    x = k.var("x", 0, u64)
+    k.assign(x, select(odd, 1 << 63, 1 << 62))
+    k.assign(at, select(x > 1 << 62, 1, 0))
+
+
+def _narrow(k: Builder, odd: Expr, at: Any) -> None:
+    x = k.var("x", 0, u32)
+    k.assign(x, select(odd, 1 << 31, 0))
+    k.assign(at, (x + x).eq(0) & x.ne(0))
+
+
+def _from_above(k: Builder, odd: Expr, at: Any) -> None:
+    k.mem.shuffle(at, select(odd & k.lane_id.eq(30), 1, 0), 1, "up")
+
+
+def _across(k: Builder, odd: Expr, at: Any) -> None:
+    k.mem.shuffle(at, select(odd & k.lane_id.eq(0), 1, 0), 31, "bfly")
+
+
+def _from_a_lane(k: Builder, odd: Expr, at: Any) -> None:
+    k.mem.shuffle(at, select(k.lane_id.eq(7), 1, 0), select(odd, 7, 6))
+
+
+def _shuffled_twice(k: Builder, odd: Expr, at: Any) -> None:
+    k.mem.shuffle(at, select(odd & k.lane_id.eq(3), 1, 0), 3)
+    k.mem.shuffle(at, at, 31, "bfly")
+
+
+def _word_at(k: Builder, odd: Expr, at: Any) -> None:
+    """A generic address into shared memory."""
+    words, g = k.shared("words", s32, (32,)), k.var("g", 0, u64)
+    with k.if_(k.warp_id.eq(1)):
+        k.mem.store(words[k.lane_id], k.lane_id)
+        k.sync_warp()
+        k.mem.cvta(g, address_of(words[select(odd, 1, 0)]), "shared")
+        k.mem.load(at, view_at(g, s32, space="generic"))
+
+
+def _stored_at(k: Builder, odd: Expr, at: Any) -> None:
+    words, g = k.shared("words", s32, (2, 32)), k.var("g", 0, u64)
+    with k.if_(k.warp_id.eq(1)):
+        k.mem.store(words[1, k.lane_id], 0)
+        k.mem.store(words[0, k.lane_id], 0)
+        k.mem.cvta(g, address_of(words[select(odd, 1, 0), k.lane_id]), "shared")
+        k.mem.store(view_at(g, s32, space="generic"), 1)
+        k.mem.load(at, words[1, k.lane_id])
+
+
+def _divided(k: Builder, odd: Expr, at: Any) -> None:
+    k.assign(at, (k.cta_x + select(odd, 100, 0)) // 100)
+
+
+def _remainder(k: Builder, odd: Expr, at: Any) -> None:
+    k.assign(at, select(((k.cta_x + 1) % 38).eq(0) & odd, 1, 0))
+
+
+def _least(k: Builder, odd: Expr, at: Any) -> None:
+    k.assign(at, 1 - select(odd, k.cta_x - ODD, 1))
+
+
+def _in_turns(k: Builder, odd: Expr, at: Any) -> None:
+    """How often a loop turns differs."""
+    with k.loop(select(odd, 3, 2)) as i:
+        k.assign(at, i // 2)
+
+
+def _pixels(k: Builder, odd: Expr, at: Any) -> None:
+    """Behind a store that names no box."""
+    g, s = k.tensor("g", bf16, (2, 3, 5, 64)), k.shared("s", bf16, (3, 64), align=128)
+    box = k.tensor_map(g, (3, 64), lower=(0, 0), upper=(-1, 0))
+    for pixel in range(3):
+        k.mem.store(s[pixel, k.thread_id], 1.0)
+    k.fence.proxy_async("shared::cta")
+    k.sync_threads()
+    with k.if_(k.thread_id.eq(0) & k.cta_x.eq(0)):
+        k.tma.store(box, s, (0, 0, 1, 0), mode="im2col_no_offs")
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    k.assign(at, select(odd, 1, 0))
+
+
+TELLS = (
+    _upper_lanes, _some_lanes, _both_halves, _later, _later_branch, _again, _by_warp, _by_lane,
+    _of_words, _floating, _long, _narrow, _from_above, _across, _from_a_lane, _shuffled_twice,
+    _word_at, _stored_at, _divided, _remainder, _least, _in_turns,
+)  # fmt: skip
+
+
+def telling(tell: Tell, odd: Callable[[Builder], Expr], grid: Any = GRID) -> Program:
+    """A barrier that nothing comes to is waited for where lane 31 of warp 1 has 1."""
+    k = Builder("telling", warps=2)
+    k.launch(grid=grid)
+    b, at, got = k.mbarriers("b", 2), k.var("at", 0), k.var("got", 0)
+    with k.one_thread():
+        k.mbarrier.init(b[0], 1)
+        k.mbarrier.init(b[1], 1)
+    k.sync_threads()
+    tell(k, odd(k), at)
+    with k.role("first", 0), k.one_thread(0):
+        k.mbarrier.arrive(b[0])
+    with k.role("second", 1):
+        k.mem.shuffle(got, at, 31)
+        k.mbarrier.wait(b[got], 0)
+    return k.finish()
+
+
+@pytest.mark.parametrize("tell", TELLS)
+def test_a_cta_that_hangs(tell: Tell) -> None:
+    right = check(telling(tell, lambda k: k.cta_x.eq(-1)))
+    assert right.verdict == "proved", right
+    wrong = check(telling(tell, lambda k: k.cta_x.eq(ODD)))
+    assert wrong.rules == {"deadlock"}
+    assert {p.cta for p in wrong.findings[0].participants} == {ODD}
+
+
+def test_a_cta_that_hangs_behind_a_store_that_names_no_box() -> None:
+    right = check(telling(_pixels, lambda k: k.cta_x.eq(-1)))
+    assert right.verdict == "bounded"
+    assert "was not compared between clusters" in right.reasons[0]
+    wrong = check(telling(_pixels, lambda k: k.cta_x.eq(ODD)))
+    assert wrong.rules == {"deadlock"}
+    assert {p.cta for p in wrong.findings[0].participants} == {ODD}
+
+
+#: which CTA, of what grid: beyond 256 clusters values are kept as sums
+CTAS: dict[str, tuple[Callable[[Builder], Expr], Any, int]] = {
+    "of three dimensions": (
+        lambda k: k.cta_x.eq(2) & k.cta_y.eq(3) & k.cta_z.eq(1), (5, 5, 4), 2 + 5 * (3 + 5),
+    ),
+    "in the second dimension": (lambda k: k.cta_y.eq(99), (1, 100), 99),
+    "of a sum": (lambda k: (k.cta_x * 7 + k.lane_id).eq(7 * 290 + 31), 300, 290),
+    "of a product": (lambda k: ((k.cta_x + 3) * 5).eq(5 * 203), 300, 200),
+    "of a difference": (lambda k: (1000 - 2 * k.cta_x).eq(1000 - 2 * 299), 300, 299),
+    "of bits": (lambda k: ((k.cta_x & 15).eq(9)) & (k.cta_x >> 4).eq(16), 300, 265),
+    "of a quotient": (lambda k: (k.cta_x // 299).eq(1), 300, 299),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CTAS)
+def test_which_cta_that_is(name: str) -> None:
+    odd, grid, cta = CTAS[name]
+    right = check(telling(_by_warp, lambda k: odd(k) & (k.cta_x < 0), grid))
+    assert right.verdict == "proved", right
+    wrong = check(telling(_by_warp, odd, grid))
+    assert wrong.rules == {"deadlock"}
+    assert {p.cta for p in wrong.findings[0].participants} == {cta}
+
+
+# ------------------------------------------------------------------ what two of them access
+
+
+#: a kernel, right or wrong
+Make = Callable[[Builder, bool], None]
+
+
+def _one_word(k: Builder, wrong: bool) -> None:
+    """The last word of each is the first of the next."""
+    C = k.tensor("C", s32, (GRID * 32,))
+    k.mem.store(C[k.cta_x * (31 if wrong else 32) + k.lane_id], 1)
+
+
+def _columns(k: Builder, wrong: bool) -> None:
+    C = k.tensor("C", s32, (32, GRID))
+    k.mem.store(C[k.lane_id, select(k.cta_x.eq(70) & wrong, ODD, k.cta_x)], 1)
+
+
+def _rows_by_half(k: Builder, wrong: bool) -> None:
+    """Rows of 32 that bulk copies store begin in the middle of others."""
+    C, s = k.tensor("C", s32, (GRID * 32 + 16,)), k.shared("s", s32, (32,), align=128)
+    _filled(k, s)
+    with k.one_thread():
+        at = k.cta_x * 32 + select(k.cta_x.eq(ODD) & wrong, 16, 0)
+        k.bulk.store(C[ds(at, 32)], s[...])
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+def _tiles_by_half(k: Builder, wrong: bool) -> None:
+    C, s = k.tensor("C", s32, (GRID * 8, 64)), k.shared("s", s32, (8, 32), align=128)
+    box = k.tensor_map(C, (8, 32))
+    _filled(k, s)
+    with k.one_thread():
+        row = k.cta_x * 8 + select(k.cta_x.eq(ODD) & wrong, 4, 0)
+        k.tma.store(box, s, (row, 16))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+def _tiles_at_the_end(k: Builder, wrong: bool) -> None:
+    """Boxes of one dimension, of which the last one is cut off."""
+    C, s = k.tensor("C", s32, (GRID * 32 - 16,)), k.shared("s", s32, (32,), align=128)
+    box = k.tensor_map(C, (32,))
+    _filled(k, s)
+    with k.one_thread():
+        k.tma.store(box, s, (k.cta_x * 32 - select(k.cta_x.eq(GRID - 1) & wrong, 16, 0),))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+def _filled(k: Builder, s: Any) -> None:
+    """Shared memory that has been written, and may be copied."""
+    if len(s.shape) == 1:
+        k.mem.store(s[k.lane_id], 1)
+    else:
+        for row in range(s.shape[0]):
+            k.mem.store(s[row, k.lane_id], 1)
+    k.fence.proxy_async("shared::cta")
+    k.sync_warp()
+
+
+def _before_others_leave(k: Builder, wrong: bool) -> None:
+    """They store, and then most others do something else."""
+    C, b = k.tensor("C", s32, (GRID, 32)), k.mbarriers("b")
+    k.mem.store(C[select(k.cta_x.eq(5) & wrong, 3, k.cta_x), k.lane_id], 1)
+    _something_else(k, b, k.cta_x >= 30)
+
+
+def _before_they_leave(k: Builder, wrong: bool) -> None:
+    """One of the two does something else afterwards."""
+    C, b = k.tensor("C", s32, (GRID, 32)), k.mbarriers("b")
+    k.mem.store(C[select(k.cta_x.eq(80) & wrong, 3, k.cta_x), k.lane_id], 1)
+    _something_else(k, b, k.cta_x >= 30)
+
+
+def _after_others_left(k: Builder, wrong: bool) -> None:
+    C, b = k.tensor("C", s32, (GRID, 32)), k.mbarriers("b")
+    _something_else(k, b, k.cta_x >= 30)
+    k.mem.store(C[select(k.cta_x.eq(80) & wrong, 90, k.cta_x), k.lane_id], 1)
+
+
+def _something_else(k: Builder, b: Any, other: Expr) -> None:
+    at = k.var("at", 0)
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+    k.sync_warp()
+    with k.if_(other), k.one_thread(0):
+        k.mbarrier.arrive(b)
+    with k.loop(4) as i:
+        k.assign(at, at + i)
+        k.sync_warp()
+
+
+def _read(k: Builder, wrong: bool) -> None:
+    C, got = k.tensor("C", s32, (GRID + 1, 32)), k.var("got", 0)
+    k.mem.store(C[k.cta_x, k.lane_id], 1)
+    k.mem.load(got, C[k.cta_x + select(k.cta_x.eq(ODD) & wrong, 1, 0), k.lane_id])
+
+
+def _atomic(k: Builder, wrong: bool) -> None:
+    """All add to one word, which one of them also stores."""
+    C = k.tensor("C", s32, (32,))
+    with k.one_thread():
+        k.mem.atomic(C[0], "add", 1)
+    with k.if_(k.cta_x.eq(ODD)), k.one_thread():
+        k.mem.store(C[1 - int(wrong)], 1)
+
+
+def _far(k: Builder, wrong: bool) -> None:
+    """At addresses."""
+    C, g = k.tensor("C", s32, (GRID * 32,)), k.var("g", 0, u64)
+    k.assign(g, address_of(C[k.cta_x * (31 if wrong else 32) + k.lane_id]))
+    k.mem.store(view_at(g, s32, space="global"), 1)
+
+
+def _far_and_near(k: Builder, wrong: bool) -> None:
+    C, g = k.tensor("C", s32, (2 * GRID, 32)), k.var("g", 0, u64)
+    k.mem.store(C[k.cta_x, k.lane_id], 1)
+    k.assign(g, address_of(C[k.cta_x + (GRID - 1 if wrong else GRID), k.lane_id]))
+    k.mem.store(view_at(g, s32, space="global"), 1)
+
+
+def _far_generic(k: Builder, wrong: bool) -> None:
+    C, g = k.tensor("C", s32, (GRID, 32)), k.var("g", 0, u64)
+    row = select(k.cta_x.eq(ODD) & wrong, 99, k.cta_x)
+    k.mem.cvta(g, address_of(C[row, k.lane_id]), "global")
+    k.mem.store(view_at(g, s32, space="generic"), 1)
+
+
+MEETINGS = (
+    _one_word, _columns, _rows_by_half, _tiles_by_half, _tiles_at_the_end, _before_others_leave,
+    _before_they_leave, _after_others_left, _read, _atomic, _far, _far_and_near, _far_generic,
+)  # fmt: skip
+
+
+def meeting(make: Make, *, wrong: bool) -> Program:
+    k = Builder("meeting", warps=1)
+    k.launch(grid=GRID)
+    make(k, wrong)
+    return k.finish()
+
+
+@pytest.mark.parametrize("make", MEETINGS)
+def test_two_ctas_that_meet(make: Make) -> None:
+    right = check(meeting(make, wrong=False))
+    assert right.verdict == "proved", right
+    wrong = check(meeting(make, wrong=True))
+    assert wrong.rules == {"race"}
+    assert len({p.cta for p in wrong.findings[0].participants}) == 2
+
+
+# ------------------------------------------------------------------ other numbers of turns
+
+
+#: CTAs, and tiles: the first two CTAs have one more than the others
+AT_ONCE, TURNS = 70, 60
+TILES = AT_ONCE * TURNS + 2
+#: of a CTA, its tile, and which of its tiles that is
+Of = Callable[[Builder, Expr, Expr], Expr]
+
+
+def _nothing(k: Builder, tile: Expr, count: Expr) -> Expr:
+    return tile < 0
+
+
+def tiles(at: Of, behind: Of = _nothing) -> Program:
+    """Persistent CTAs store rows; one stores another row behind its last one, if ``behind`` holds
+    of it."""
+    k = Builder("tiles", warps=1)
+    k.launch(grid=AT_ONCE)
+    out = k.tensor("out", s32, (2 * TILES + AT_ONCE, 32))
+    last, count = k.var("last", k.cta_x), k.var("count", 0)
+    with k.loop(k.cta_x, TILES, AT_ONCE) as tile:
+        k.mem.store(out[at(k, tile, count), k.lane_id], 1)
+        k.bar.sync(1, 32)
+        k.assign(last, tile)
+        k.assign(count, count + 1)
+    with k.if_(behind(k, last, count)):
+        k.mem.store(out[0, k.lane_id], 3)
+    return k.finish()
+
+
+def _own(k: Builder, tile: Expr, count: Expr) -> Expr:
+    return tile
+
+
+BEHIND: dict[str, tuple[Of, bool]] = {
+    "the last tile": (lambda k, last, count: last.eq(TILES - 1), True),
+    "that of a CTA with a tile less": (lambda k, last, count: last.eq(TILES - 3), True),
+    "a tile that is none": (lambda k, last, count: last.eq(TILES), False),
+    "a tile more": (lambda k, last, count: k.cta_x.eq(1) & count.eq(TURNS + 1), True),
+    "no tile more": (lambda k, last, count: k.cta_x.eq(1) & count.eq(TURNS), False),
+    "no tile more of another": (lambda k, last, count: k.cta_x.eq(33) & count.eq(TURNS), True),
+    "a tile more of another": (lambda k, last, count: k.cta_x.eq(33) & (count > TURNS), False),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_what_a_cta_does_behind_its_last_tile(name: str) -> None:
+    behind, wrong = BEHIND[name]
+    report = check(tiles(_own, behind))
+    assert report.verdict == ("failed" if wrong else "proved")
+    assert report.rules == ({"race"} if wrong else set())
+
+
+#: of the right program, of the wrong one
+PLACES: dict[str, tuple[Of, Of]] = {
+    "a tile of all": (_own, lambda k, tile, count: tile + select(tile.eq(70 * 30 + 40), 1, 0)),
+    "all of a CTA": (_own, lambda k, tile, count: tile + select(k.cta_x.eq(40), 1, 0)),
+    "the last ones": (_own, lambda k, tile, count: tile - select(tile.eq(TILES - 1), 1, 0)),
+    "rows of a CTA": (
+        lambda k, tile, count: k.cta_x * (TURNS + 1) + count,
+        lambda k, tile, count: k.cta_x * TURNS + count,
+    ),
+    "backwards": (
+        lambda k, tile, count: k.cta_x * (TURNS + 1) + TURNS - count,
+        lambda k, tile, count: k.cta_x * TURNS + TURNS - count,
+    ),
+    "columns": (
+        lambda k, tile, count: tile // 8 + tile % 8 * (TILES // 8 + 1),
+        lambda k, tile, count: tile // 8 + tile % 8 * (TILES // 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_tiles_of_other_ctas(name: str) -> None:
+    right, wrong = PLACES[name]
+    assert check(tiles(right)).verdict == "proved"
+    report = check(tiles(wrong))
+    assert report.rules == {"race"}
+    assert len({p.cta for p in report.findings[0].participants}) == 2
+
+
+def test_a_word_at_an_address_decides() -> None:
+    """A table says where each CTA waits, and one entry is wrong."""
+    for wrong in (False, True):
+        k = Builder("table", warps=2)
+        k.launch(grid=GRID)
+        X, at, got = k.tensor("X", s32, (GRID,)), k.var("at", 0), k.var("got", 0)
+        g, b = k.var("g", 0, u64), k.mbarriers("b", 2)
+        with k.one_thread():
+            k.mbarrier.init(b[0], 1)
+            k.mbarrier.init(b[1], 1)
+        k.sync_threads()
+        k.assign(g, address_of(X[k.cta_x]))
+        k.mem.load(at, view_at(g, s32, space="global"))
+        with k.role("first", 0), k.one_thread(0):
+            k.mbarrier.arrive(b[0])
+        with k.role("second", 1):
+            k.mem.shuffle(got, at, 31)
+            k.mbarrier.wait(b[got], 0)
+        contents = np.zeros(GRID, np.int32)
+        contents[ODD] = wrong
+        report = check(k.finish(), inputs={"X": contents})
+        assert report.rules == ({"deadlock"} if wrong else set())
