@@ -61,6 +61,8 @@ def test(arguments: list[str]) -> None:
         run("-m", "pytest", *arguments)
         return
     lint()
+    # many tests start a process of their own, which may have been told to write no bytecode
+    run("-m", "compileall", "-q", "_tilesim_pytest.py", "tilesim", "benchmarks")
     processes = str(min(4, os.cpu_count() or 1))
     # each process goes through files from their beginning: what a file prepares is prepared once
     run("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")

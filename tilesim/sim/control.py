@@ -367,8 +367,7 @@ def remember(step: Step, head: int, *, tests: bool) -> Step:
     def begin(w: Warp) -> None:
         before = w.laps.get(head)
         past = before.past if before is not None and before.again else None
-        registers = [_freeze(r) for r in w.registers]
-        w.laps[head] = Lap(w.effects, w.machine.version, registers, past)
+        w.laps[head] = Lap(w.effects, w.machine.version, _frozen(w), past)
 
     def first(w: Warp) -> bool | None:
         begin(w)
@@ -400,7 +399,7 @@ def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
             if (
                 lap.effects == w.effects
                 and lap.version == machine.version
-                and lap.registers == [_freeze(r) for r in w.registers]
+                and lap.registers == _frozen(w)
             ):
                 machine.outcome.waited |= memory
                 w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
@@ -483,6 +482,11 @@ def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped =
             w.regroup()
 
     return run
+
+
+def _frozen(w: Warp) -> list[Any]:
+    """A warp's registers in a form that compares by content."""
+    return [r if type(r) is int else _freeze(r) for r in w.registers]
 
 
 def _freeze(value: Any) -> Any:
