@@ -222,12 +222,19 @@ GIVES_UP = {
 }
 
 
-@pytest.mark.parametrize("asks", ["in the loop", "before it goes back"])
+@pytest.mark.parametrize("asks", ["in the loop", "before it goes back", "together"])
 @pytest.mark.parametrize("name", GIVES_UP)
 def test_a_loop_that_gives_up(name: str, asks: str) -> None:
     """Who gives up reads too early, but not if it asks once more."""
     first, step, goes_on = GIVES_UP[name]
-    if asks == "in the loop":
+    if asks == "together":
+        compare, operands = goes_on.split(" ", 1)
+        kind = compare.split(".")
+        loop = (
+            f"mov.u32 %r9, {first};\nL: {POLL}add.s32 %r9, %r9, {step};\nnot.pred %p3, %p1;\n"
+            f"setp.{kind[0]}.and.{kind[1]} {operands}, %p3;\n@%p2 bra L;\nD: "
+        )
+    elif asks == "in the loop":
         loop = (
             f"mov.u32 %r9, {first};\nL: {POLL}@%p1 bra D;\nadd.s32 %r9, %r9, {step};\n"
             f"setp.{goes_on};\n@%p2 bra L;\nD: "

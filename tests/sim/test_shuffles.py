@@ -11,6 +11,7 @@ import tilesim as ts
 from tilesim import Builder, s32
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.program import Program
+from tilesim.ir.types import DType
 
 Mode = Literal["idx", "up", "down", "bfly"]
 
@@ -70,3 +71,26 @@ def test_what_all_lanes_hold_alike_goes_around_as_it_is(mode: Mode) -> None:
     k.mem.shuffle(got, large, 1, mode)
     k.mem.store(out[k.lane_id], got & k.lane_id)
     assert ts.simulate(k.finish()).outputs["out"].tolist() == [*range(32)]
+
+
+@pytest.mark.parametrize(
+    ("given", "got", "number", "is_read"),
+    [(ts.u32, s32, (1 << 32) - 3, -3), (s32, ts.u32, -3, (1 << 32) - 3), (s32, ts.u8, 300, 44)],
+)
+def test_a_number_of_another_lane_in_another_type(
+    given: DType, got: DType, number: int, is_read: int
+) -> None:
+    """A register holds it as its own type has it; the wrong twin waits if it does."""
+
+    def read(wrong: bool) -> Program:
+        k = Builder("typed", warps=1)
+        done, value, result = k.mbarriers("done"), k.var("value", number, given), k.var("r", 0, got)
+        with k.elected():
+            k.mbarrier.init(done, 1)
+        k.mem.shuffle(result, value, 3)
+        with k.if_(result.eq(is_read) if wrong else result.ne(is_read)):
+            k.mbarrier.wait(done, 0)
+        return k.finish()
+
+    assert ts.check(read(wrong=False)).verdict == "proved"
+    assert ts.check(read(wrong=True)).rules == {"deadlock"}

@@ -252,7 +252,7 @@ def _jumped_over(graph: FlowGraph, number: int, target: int, uses: Counter[str])
     """
     code, block = graph.mir.code, graph.block_of[number + 1]
     inside = range(number + 1, target)
-    if graph.blocks[block] != inside or not inside:
+    if graph.blocks[block] != inside:
         return []
     if graph.predecessors[block] != [graph.block_of[number]]:
         return []

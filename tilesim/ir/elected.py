@@ -226,8 +226,7 @@ class _Elected:
             return False
         if number in self._alone:
             return apart
-        alike = not inside and not self._tells_apart(number)
-        return apart or not alike or not all(isinstance(e, _ALIKE) for e in effects)
+        return apart or self._tells_apart(number) or not all(isinstance(e, _ALIKE) for e in effects)
 
     def _by_all(self, number: int) -> bool:
         """Whether all lanes take part in an election."""

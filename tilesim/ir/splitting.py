@@ -261,8 +261,11 @@ class _Splitting:
         for earlier in reversed(range(block_at(self._graph, number).start, number)):
             if earlier in self._mir.setters.get(cond.name, ()):
                 found = self._mir.code[earlier]
-                plain = isinstance(found.what, Assign) and found.guard is None
-                return found.what.value if plain and isinstance(found.what, Assign) else cond
+                match found.what:
+                    case Assign(value=value) if found.guard is None:
+                        return value
+                    case _:
+                        return cond
         return cond
 
     def _unelected(self, cond: Expr) -> bool | None:

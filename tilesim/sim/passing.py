@@ -86,7 +86,7 @@ class Passing:
         size = 1 << dtype.bits
         if self._var.dtype.bits != dtype.bits:
             spans = both(spans, ((low, high + 1),))
-        return wrapped(spans, 0, size)
+        return wrapped(spans, size)
 
     # ------------------------------------------------------------------ construction
 
@@ -287,15 +287,15 @@ def outside(spans: Spans) -> Spans:
     return tuple((a, b) for a, b in pairs if a < b)
 
 
-def wrapped(spans: Spans, low: int, size: int) -> Spans:
-    """The numbers from ``low`` on that differ from these by multiples of ``size``."""
+def wrapped(spans: Spans, size: int) -> Spans:
+    """The numbers from 0 on, below ``size``, that differ from these by multiples of it."""
     found: list[tuple[int, int]] = []
     for a, b in spans:
         if b - a >= size:
-            return ((low, low + size),)
-        start = (a - low) % size + low
+            return ((0, size),)
+        start = a % size
         stop = start + b - a
-        found += [(start, min(stop, low + size)), (low, max(low, stop - size))]
+        found += [(start, min(stop, size)), (0, stop - size)]
     return either(tuple((a, b) for a, b in found if a < b))
 
 

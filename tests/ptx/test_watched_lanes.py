@@ -1,0 +1,439 @@
+"""Lanes of a warp that go their own ways: what they know, wait for, copy and choose; wrong twins.
+
+Each row is a kernel of one warp or two in which lanes act in groups, and the nearest one in which
+a lane reads what nothing hands to it, or waits for what does not come. Whatever takes lanes for one
+that are several, or lets one know what another has waited for, calls a wrong one right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from tests.ptx.test_check import FIRST, program
+from tilesim import checker
+from tilesim.ptx.launch import Pointer, Scalar
+from tilesim.verdict import Report
+
+#: %r3: the lane; [%r4] a word of its own, [%r5] a neighbour's, %p1, %p3, %p7: lanes 0, 3, 31; %p4:
+#: the first eight, %p6: the last sixteen; mbarriers at 0 (one arrival), 8 (32) and 16 (40)
+START = """\
+mov.u32 %r1, %tid.x; mov.u32 %r2, smem; and.b32 %r3, %r1, 31; shl.b32 %r4, %r3, 2;
+add.u32 %r4, %r4, %r2; xor.b32 %r5, %r4, 4; setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r3, 0;
+mov.u32 %r6, 1; @%p0 mbarrier.init.shared::cta.b64 [%r2], %r6;
+mov.u32 %r6, 32; @%p0 mbarrier.init.shared::cta.b64 [%r2+8], %r6;
+mov.u32 %r6, 40; @%p0 mbarrier.init.shared::cta.b64 [%r2+16], %r6;
+setp.eq.u32 %p3, %r3, 3; setp.lt.u32 %p4, %r3, 8; setp.ge.u32 %p6, %r3, 16;
+setp.eq.u32 %p7, %r3, 31;
+ld.param.u64 %rd1, [x]; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd3, %rd1, %rd2; mov.u32 %r9, 0;
+@%p0 st.shared.u32 [%r2+48], 0; bar.sync 0;
+setp.ge.u32 %p8, %r1, 32; @%p8 bra W;
+"""  # fmt: skip
+STORE, LOAD = "st.shared.u32 [%r2+64], 7;\n", "ld.shared.u32 %r7, [%r2+64];\n"
+SYNC = "bar.warp.sync -1;\n"
+ELECT = "elect.sync _|%p2, -1;\n"
+
+
+def wait(barrier: int, label: str = "L") -> str:
+    return (
+        f"{label}: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r2+{barrier}], 0;\n"
+        f"@!%p5 bra {label};\n"
+    )
+
+
+def arrive(barrier: int, guard: str = "") -> str:
+    return f"{guard}mbarrier.arrive.shared::cta.b64 _, [%r2+{barrier}];\n"
+
+
+def copy(number: int, guard: str = "", size: str = "4") -> str:
+    return f"{guard}cp.async.ca.shared.global [%r4+{256 + 128 * number}], [%rd3], {size};\n"
+
+
+def load(number: int, guard: str = "", at: str = "%r4") -> str:
+    return f"{guard}ld.shared.u32 %r7, [{at}+{256 + 128 * number}];\n"
+
+
+def store(number: int, guard: str = "") -> str:
+    return f"{guard}st.shared.u32 [%r4+{256 + 128 * number}], %r3;\n"
+
+
+COMMIT = "cp.async.commit_group;\n"
+#: both warps meet, in lanes that may have parted
+MEET = "barrier.sync 1, 64;\n"
+TRACK = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r2+8];\n"
+LOW, HIGH, FEW = "@!%p6 ", "@%p6 ", "@%p4 "
+
+
+def group(pending: int) -> str:
+    return f"cp.async.wait_group {pending};\n"
+
+
+def handed(own: str, other: str) -> str:
+    """What the first warp does, and the second one behind it."""
+    return f"{own}{MEET}{group(0)}ret;\nW: {MEET}{other}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A right body and a wrong one, the rules of its findings, and lines of the first one."""
+
+    right: str
+    wrong: str
+    rules: str = "race"
+    lines: tuple[str, ...] = ()
+
+
+def _moved(body: str, what: str, behind: str) -> str:
+    """A body in which a line comes right behind another one."""
+    assert body.count(what) == body.count(behind) == 1
+    return body.replace(what, "").replace(behind, behind + what)
+
+
+_THREE = copy(0) + COMMIT + copy(1) + COMMIT + copy(2) + COMMIT
+_NEXT = copy(0) + COMMIT + group(0) + SYNC + load(0, at="%r5") + "ret;\nW: ret;"
+_TWO = copy(0) + copy(1, LOW) + LOW + TRACK + copy(2, HIGH) + HIGH + TRACK + "ret;\n"
+_TOLD = f"W: {wait(8)}{load(0)}{load(1, LOW)}{load(2, HIGH)}"
+_AHEAD = copy(0) + COMMIT + f"@%p6 bra A;\n{copy(1)}{COMMIT}A: {group(1)}"
+_RAISE = "red.release.cta.shared::cta.add.u32 [%r2+48], 1;\n"
+_LOOK = "ld.acquire.cta.shared::cta.u32 %r8, [%r2+48];\n"
+#: lane 3 of the second warp waits for the step of the first one, or for that of lane 0 as well
+_RAISED = (
+    f"@%p1 {_RAISE}ret;\nW: @!%p1 bra X;\nP: {_LOOK}setp.lt.u32 %p5, %r8, 1;\n@%p5 bra P;\n"
+    f"{STORE}{_RAISE}X: @!%p3 bra Z;\nQ: {_LOOK}setp.lt.u32 %p5, %r8, {{enough}};\n@%p5 bra Q;\n"
+    f"{LOAD}Z: ret;"
+)
+_HALF = f"{copy(1, LOW)}{TRACK}{copy(1, HIGH)}{COMMIT}{group(0)}ret;\nW: {wait(8)}"
+_SIZED = copy(0, size="4, %r9") + COMMIT + group(0)
+_DOWN = (
+    "shfl.sync.down.b32 %r9, %r3, 1, 31, -1;\nsetp.eq.u32 %p2, %r9, 5;\nsetp.ne.u32 %p5, %r3, 4;\n"
+    f"and.pred %p2, %p2, %p5;\n@%p2 bra W;\n{arrive(8)}{wait(8)}W: ret;"
+)
+ROWS: dict[str, dict[str, Row]] = {
+    "groups": {
+        "none left": Row(
+            handed(_THREE + group(0), load(2)), handed(_THREE + group(1), load(2)), "race",
+            (load(2), copy(2)),
+        ),
+        "one left": Row(
+            handed(_THREE + group(1), load(1)), handed(_THREE + group(2), load(1)), "race",
+            (load(1), copy(1)),
+        ),
+        "two left": Row(
+            handed(_THREE + group(2), load(0)), handed(_THREE + group(3), load(0)), "race",
+            (load(0), copy(0)),
+        ),
+        "waited for by half": Row(
+            handed(f"{copy(0)}{COMMIT}@%p6 bra A;\n{group(0)}A: mov.u32 %r9, 1;\n", load(0, LOW)),
+            handed(f"{copy(0)}{COMMIT}@%p6 bra A;\n{group(0)}A: mov.u32 %r9, 1;\n", load(0, HIGH)),
+            "race", (load(0, HIGH), copy(0)),
+        ),
+        "half are one ahead": Row(
+            handed(_AHEAD, load(0, LOW)), handed(_AHEAD, load(0, HIGH)), "race",
+            (load(0, HIGH), copy(0)),
+        ),
+        "the newest of half": Row(
+            handed(_AHEAD.replace(group(1), group(0)), load(1, LOW)),
+            handed(_AHEAD, load(1, LOW)), "race", (load(1, LOW), copy(1)),
+        ),
+        "a neighbour's": Row(
+            _NEXT, _NEXT.replace(SYNC, ""), "race", (load(0, at="%r5"), copy(0))
+        ),
+        "not committed": Row(
+            handed(copy(0) + COMMIT + group(0), load(0)),
+            handed(copy(0) + group(0), load(0)).replace(f"{group(0)}ret", f"{COMMIT}{group(0)}ret"),
+            "race", (load(0), copy(0)),
+        ),
+        "committed by half": Row(
+            handed(f"{copy(0)}@%p6 bra A;\n{COMMIT}A: {group(0)}", load(0, LOW))
+            .replace(f"{group(0)}ret", f"{COMMIT}{group(0)}ret"),
+            handed(f"{copy(0)}@%p6 bra A;\n{COMMIT}A: {group(0)}", load(0, HIGH))
+            .replace(f"{group(0)}ret", f"{COMMIT}{group(0)}ret"),
+            "race", (load(0, HIGH), copy(0)),
+        ),
+    },
+    "tracked": {
+        "the last one": Row(
+            f"{copy(0)}{copy(1)}{TRACK}ret;\nW: {wait(8)}{load(1)}",
+            f"{copy(0)}{TRACK}{copy(1)}{COMMIT}{group(0)}ret;\nW: {wait(8)}{load(1)}",
+            "race", (load(1), copy(1)),
+        ),
+        "of half": Row(
+            _HALF + load(1, LOW), _HALF + load(1, HIGH),
+            "race", (load(1, HIGH), copy(1, HIGH)),
+        ),
+        "by two instructions": Row(
+            _TWO + _TOLD,
+            _TWO.replace(copy(2, HIGH) + HIGH + TRACK, HIGH + TRACK + copy(2, HIGH))
+            .replace("ret", f"{COMMIT}{group(0)}ret") + _TOLD,
+            "race", (load(2, HIGH), copy(2, HIGH)),
+        ),
+        "the first of two": Row(
+            _TWO + _TOLD,
+            _TWO.replace(copy(1, LOW) + LOW + TRACK, LOW + TRACK + copy(1, LOW))
+            .replace("ret", f"{COMMIT}{group(0)}ret") + _TOLD,
+            "race", (load(1, LOW), copy(1, LOW)),
+        ),
+        "the common one": Row(
+            _TWO + _TOLD,
+            _moved(_TWO, copy(0), copy(2, HIGH) + HIGH + TRACK)
+            .replace("ret", f"{COMMIT}{group(0)}ret") + _TOLD,
+            "race", (load(0), copy(0)),
+        ),
+        "one arrival fewer": Row(
+            _TWO + _TOLD, _TWO.replace(HIGH + TRACK, "") + _TOLD, "deadlock",
+        ),
+    },
+    "sizes": {
+        "nothing": Row(
+            handed(_SIZED,
+                   f"{load(0)}setp.ne.u32 %p2, %r7, 0;\n@%p2 bra Z;\nret;\nZ: {wait(0)}"),
+            handed(_SIZED,
+                   f"{load(0)}setp.eq.u32 %p2, %r7, 0;\n@%p2 bra Z;\nret;\nZ: {wait(0)}"),
+            "deadlock",
+        ),
+        "too much": Row(
+            handed(_SIZED, load(0)),
+            handed("mov.u32 %r9, 5;\n" + _SIZED, load(0)),
+            "out-of-bounds", (copy(0, size="4, %r9"),),
+        ),
+        "too much in one": Row(
+            handed("selp.u32 %r9, 4, 0, %p3;\n" + _SIZED, load(0)),
+            handed("selp.u32 %r9, 5, 0, %p3;\n" + _SIZED, load(0)),
+            "out-of-bounds", (copy(0, size="4, %r9"),),
+        ),
+    },
+    "meetings": {
+        "at two places": Row(
+            f"@%p6 bra A;\n@%p1 {STORE}{SYNC}A: @!%p6 bra B;\n{SYNC}B: @%p7 {LOAD}W: ret;",
+            f"@%p6 bra A;\n{SYNC}@%p1 {STORE}A: @!%p6 bra B;\n{SYNC}B: @%p7 {LOAD}W: ret;",
+            "race", (LOAD, STORE),
+        ),
+        "of half": Row(
+            f"@%p1 {STORE}@%p6 bra A;\nbar.warp.sync 0xffff;\n@%p3 {LOAD}A: mov.u32 %r9, 1;\n"
+            "W: ret;",
+            f"@%p1 {STORE}@%p6 bra A;\nbar.warp.sync 0xffff;\nA: @%p7 {LOAD}W: ret;",
+            "race", (LOAD, STORE),
+        ),
+        "one waits for another's arrival": Row(
+            f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}{LOAD}D: @%p3 {STORE}"
+            f"{arrive(0, '@%p3 ')}A: mov.u32 %r9, 1;\nW: ret;",
+            f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}{LOAD}D: {arrive(0, '@%p3 ')}"
+            f"@%p3 {STORE}A: mov.u32 %r9, 1;\nW: ret;",
+            "race", (LOAD, STORE),
+        ),
+        "one waits for who waits for it": Row(
+            f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}D: {arrive(0, '@%p3 ')}{SYNC}"
+            f"A: mov.u32 %r9, 1;\nW: ret;".replace(SYNC, "bar.warp.sync 0xffff;\n"),
+            f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}D: {SYNC}{arrive(0, '@%p3 ')}"
+            f"A: mov.u32 %r9, 1;\nW: ret;".replace(SYNC, "bar.warp.sync 0xffff;\n"),
+            "deadlock", (wait(0).splitlines()[0],),
+        ),
+        "behind two branches": Row(
+            f"@%p6 bra A;\n@%p4 bra C;\n@%p7 bra C;\n{wait(0, 'M')}C: mov.u32 %r9, 1;\n"
+            f"A: {arrive(0, '@%p7 ')}W: ret;",
+            f"@%p6 bra A;\n@%p4 bra C;\n@%p7 bra C;\n{wait(0, 'M')}C: mov.u32 %r9, 1;\n"
+            f"A: {SYNC}{arrive(0, '@%p7 ')}W: ret;",
+            "deadlock",
+        ),
+        "a word that another lane has raised again": Row(
+            _RAISED.format(enough=2), _RAISED.format(enough=1), "race", (LOAD, STORE)
+        ),
+        "arrivals of eight more": Row(
+            f"{arrive(16)}{store(0, FEW)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, FEW)}",
+            f"{arrive(16)}{arrive(16, FEW)}{store(0, FEW)}ret;\nW: {wait(16)}{load(0, FEW)}",
+            "race", (load(0, FEW), store(0, FEW)),
+        ),
+        "arrivals of others": Row(
+            f"{store(0, HIGH)}{arrive(16)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, HIGH)}",
+            f"{arrive(16)}{store(0, HIGH)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, HIGH)}",
+            "race", (load(0, HIGH), store(0, HIGH)),
+        ),
+    },
+    "collectives": {
+        "a lane that is not there": Row(
+            "mov.u32 %r8, %r3;\n@%p6 bra A;\nshfl.sync.idx.b32 %r9, %r8, 10, 31, 0xffff;\n"
+            "A: mov.u32 %r7, 1;\nW: ret;",
+            "mov.u32 %r8, %r3;\n@%p6 bra A;\nshfl.sync.idx.b32 %r9, %r8, 20, 31, 0xffff;\n"
+            "A: mov.u32 %r7, 1;\nW: ret;",
+            "participation",
+        ),
+        "what is not known of a lane that is not there": Row(
+            "ld.global.u32 %r8, [%rd3];\n@%p6 bra A;\nshfl.sync.idx.b32 %r9, %r8, 10, 31, 0xffff;\n"
+            "A: mov.u32 %r7, 1;\nW: ret;",
+            "ld.global.u32 %r8, [%rd3];\n@%p6 bra A;\nshfl.sync.idx.b32 %r9, %r8, 20, 31, 0xffff;\n"
+            "A: mov.u32 %r7, 1;\nW: ret;",
+            "participation",
+        ),
+        "a lane that has exited": Row(
+            "mov.u32 %r8, %r3;\n@%p6 bra W;\nshfl.sync.idx.b32 %r9, %r8, 10, 31, -1;\nW: ret;",
+            "mov.u32 %r8, %r3;\n@%p6 bra W;\nshfl.sync.idx.b32 %r9, %r8, 20, 31, -1;\nW: ret;",
+            "participation",
+        ),
+        "what is not known of a lane that has exited": Row(
+            "ld.global.u32 %r8, [%rd3];\n@%p6 bra W;\nshfl.sync.idx.b32 %r9, %r8, 10, 31, -1;\n"
+            "W: ret;",
+            "ld.global.u32 %r8, [%rd3];\n@%p6 bra W;\nshfl.sync.idx.b32 %r9, %r8, 20, 31, -1;\n"
+            "W: ret;",
+            "participation",
+        ),
+        "the next lane's number": Row(
+            _DOWN, _DOWN.replace("setp.ne", "setp.eq"), "deadlock",
+        ),
+        "votes of all": Row(
+            f"@%p6 bra A;\nvote.sync.any.pred %p2, %p1, 0xffff;\nA: {SYNC}W: ret;",
+            f"@%p6 bra A;\nvote.sync.any.pred %p2, %p1, -1;\nA: {SYNC}W: ret;",
+            "participation",
+        ),
+        "votes at two places": Row(
+            f"@%p6 bra A;\nvote.sync.any.pred %p2, %p1, 0xffff;\nbra.uni B;\n"
+            f"A: vote.sync.all.pred %p2, %p1, 0xffff0000;\nB: {SYNC}W: ret;",
+            f"@%p6 bra A;\nvote.sync.any.pred %p2, %p1, -1;\nbra.uni B;\n"
+            f"A: vote.sync.all.pred %p2, %p1, -1;\nB: {SYNC}W: ret;",
+            "participation",
+        ),
+    },
+}  # fmt: skip
+
+
+def check(body: str, strict: Literal["practice", "ptx"]) -> Report:
+    made = program(
+        START + body, warps=2, params=(".param .u64 x",), values=(Pointer("x", 1 << 12),)
+    )
+    return checker.check(made, strict=strict, budget=200, schedules=4)
+
+
+def named(found: Report, body: str) -> set[str]:
+    """The lines of the first finding, without guards and labels."""
+    text = (START + body).splitlines()
+    return {_plain(text[p.loc.line - FIRST]) for p in found.findings[0].participants}
+
+
+def _plain(line: str) -> str:
+    line = line.strip().split(": ")[-1]
+    return line.split(" ", 1)[1] if line.startswith("@") else line
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize(
+    ("family", "name"), [(family, name) for family, rows in ROWS.items() for name in rows]
+)
+def test_lanes_that_go_their_own_ways(
+    family: str, name: str, strict: Literal["practice", "ptx"]
+) -> None:
+    row = ROWS[family][name]
+    assert check(row.right, strict).verdict == "proved"
+    wrong = check(row.wrong, strict)
+    assert wrong.rules == set(row.rules.split())
+    if row.lines:
+        assert named(wrong, row.wrong) == set(map(_plain, row.lines))
+
+
+def _again(what: str, label: str, guard: str = "@!%p1 ") -> str:
+    """In lanes of which ``guard`` does not hold, twice."""
+    return (
+        f"{guard}bra {label};\nmov.u32 %r9, 0;\nG{label}: {what}add.u32 %r9, %r9, 1;\n"
+        f"setp.lt.u32 %p5, %r9, 2;\n@%p5 bra G{label};\n{label}: mov.u32 %r9, 2;\n"
+    )
+
+
+#: wrong if another lane than the first one is elected: what stands before, and between both halves
+#: of it that meeting lanes makes right
+ELECTED: dict[str, tuple[str, str]] = {
+    "a guarded store": (f"@%p1 {STORE}", f"{ELECT}@%p2 {LOAD}"),
+    "a store in a branch": (f"@!%p1 bra A;\n{STORE}A: mov.u32 %r9, 2;\n", f"{ELECT}@%p2 {LOAD}"),
+    "a load in a branch": (f"{ELECT}@%p2 {STORE}", f"@!%p1 bra A;\n{LOAD}A: mov.u32 %r9, 2;\n"),
+    "a load of who was elected": (f"{ELECT}@%p2 {STORE}", f"@%p1 {LOAD}"),
+    "a word of each lane": (store(0), f"{ELECT}@%p2 ld.shared.u32 %r7, [%r2+256];\n"),
+    "a word of each lane, stored behind": (
+        f"{ELECT}@%p2 st.shared.u32 [%r2+256], 1;\n", store(0)
+    ),
+    "a store in a region": (
+        f"{ELECT}@!%p2 bra A;\n{STORE}A: mov.u32 %r9, 2;\n",
+        f"@!%p1 bra B;\n{LOAD}B: mov.u32 %r9, 3;\n",
+    ),
+    "stores in a loop": (_again(STORE, "A"), f"{ELECT}@%p2 {LOAD}"),
+    "loads in a loop": (f"{ELECT}@%p2 {STORE}", _again(LOAD, "A")),
+    "an elected loop": (f"{ELECT}{_again(STORE, 'A', '@!%p2 ')}", f"@%p1 {LOAD}"),
+    "two loops": (_again(STORE, "A"), f"{ELECT}{_again(LOAD, 'B', '@!%p2 ')}"),
+    "two stores": (f"@%p1 {STORE}", f"{ELECT}@%p2 {STORE}"),
+    "a chosen branch": (
+        f"{ELECT}@%p2 bra A;\nbra.uni B;\nA: {STORE}B: mov.u32 %r9, 2;\n", f"@%p1 {LOAD}"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELECTED)
+def test_any_lane_may_be_elected(name: str) -> None:
+    before, behind = ELECTED[name]
+    right, wrong = f"{before}{SYNC}{behind}W: ret;", f"{before}{behind}W: ret;"
+    assert check(right, "practice").verdict == check(right, "ptx").verdict == "proved"
+    assert check(wrong, "practice").verdict == "proved"
+    assert check(wrong, "ptx").rules == {"race"}
+
+
+#: without the wait the two lines race
+_REST = """\
+st.shared.u32 [%r10], 1;
+bar.sync 0;
+ld.shared.u32 %r7, [%r11];
+bar.sync 0;
+st.shared.u32 [%r10], 2;
+bar.sync 0;
+ld.shared.u32 %r7, [%r11];
+st.global.u32 [%rd6], %r7;
+E: ret;
+"""
+_WORD = "ld.global.u32 %r8, [%rd4];\nsetp.eq.u32 %p2, %r8, 0;\n@%p2 bra E;\n"
+#: by which all threads of a CTA end or none; and by which each may end for itself
+AGREED = {
+    "a word of the CTA": _WORD,
+    "and a parameter": _WORD.replace("setp", "add.u32 %r8, %r8, %r12;\nsetp"),
+    "chosen": _WORD.replace("setp.eq", "selp.u32 %r8, %r8, 5, %p5;\nsetp.eq"),
+    "two words": _WORD + _WORD.replace("[%rd4]", "[%rd1+64]"),
+    "any thread": (
+        "ld.global.u32 %r8, [%rd5];\nsetp.gt.u32 %p3, %r8, 3;\n"
+        "barrier.cta.red.or.pred %p2, 0, %p3;\n@%p2 bra E;\n"
+    ),
+}  # fmt: skip
+ALONE = {
+    "a word of the thread": _WORD.replace("%rd4", "%rd5"),
+    "volatile": _WORD.replace("ld.global", "ld.volatile.global"),
+    "a number of the thread": _WORD.replace("%r8, 0", "%r8, %r3"),
+    "loaded by some": _WORD.replace("ld.global", "mov.u32 %r8, 1;\n@%p8 ld.global"),
+    "asked by some": _WORD.replace("@%p2", "and.pred %p2, %p2, %p8;\n@%p2"),
+    "in a branch of some": f"@%p8 bra G;\n{_WORD}G: mov.u32 %r9, 2;\n",
+    "a vote of a warp": _WORD.replace("%rd4", "%rd5").replace(
+        "@%p2", "vote.sync.any.pred %p2, %p2, -1;\n@%p2"
+    ),
+    "written": _WORD.replace("[%rd4]", "[%rd6]"),
+    "drawn": _WORD.replace("ld.global.u32 %r8, [%rd4]", "atom.global.add.u32 %r8, [%rd4], 1"),
+}  # fmt: skip
+
+
+def ends(decides: str) -> Report:
+    start = START.replace("setp.ge.u32 %p8, %r1, 32; @%p8 bra W;", (
+        "setp.ge.u32 %p8, %r1, 32; shl.b32 %r10, %r1, 2; add.u32 %r10, %r10, %r2; "
+        "add.u32 %r10, %r10, 256; xor.b32 %r11, %r10, 132; mov.u32 %r13, %ctaid.x; "
+        "setp.eq.u32 %p5, %r13, 0;\nmul.wide.u32 %rd4, %r13, 4; add.u64 %rd4, %rd1, %rd4; "
+        "mad.lo.u32 %r14, %r13, 64, %r1; mul.wide.u32 %rd5, %r14, 4; ld.param.u64 %rd6, [z]; "
+        "add.u64 %rd6, %rd6, %rd5; add.u64 %rd5, %rd1, %rd5; ld.param.u32 %r12, [n];"
+    ))  # fmt: skip
+    made = program(
+        (start + decides).strip(), warps=2, grid=2,
+        params=(".param .u64 x", ".param .u64 z", ".param .u32 n"),
+        values=(Pointer("x", 1 << 12), Pointer("z", 1 << 12), Scalar("n", "u32", 7)),
+    )  # fmt: skip
+    return checker.check(made, budget=200, schedules=4)
+
+
+@pytest.mark.parametrize("name", AGREED)
+def test_a_cta_that_may_end(name: str) -> None:
+    assert ends(AGREED[name] + _REST).verdict == "proved"
+    assert ends(AGREED[name] + _REST.replace("bar.sync 0;\n", "", 1)).rules == {"race"}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_threads_that_may_end(name: str) -> None:
+    assert ends(ALONE[name] + _REST).verdict == "bounded"
