@@ -130,7 +130,8 @@ def _word_at(k: Builder, odd: Expr, at: Any) -> None:
     with k.if_(k.warp_id.eq(1)):
         k.mem.store(words[k.lane_id], k.lane_id)
         k.sync_warp()
-        k.mem.cvta(g, address_of(words[select(odd, 1, 0)]), "shared")
+        k.mem.cvta(g, address_of(words[0]), "shared")
+        k.assign(g, g + select(odd, 4, 0))
         k.mem.load(at, view_at(g, s32, space="generic"))
 
 
@@ -139,7 +140,8 @@ def _stored_at(k: Builder, odd: Expr, at: Any) -> None:
     with k.if_(k.warp_id.eq(1)):
         k.mem.store(words[1, k.lane_id], 0)
         k.mem.store(words[0, k.lane_id], 0)
-        k.mem.cvta(g, address_of(words[select(odd, 1, 0), k.lane_id]), "shared")
+        k.mem.cvta(g, address_of(words[0, k.lane_id]), "shared")
+        k.assign(g, g + select(odd, 128, 0))
         k.mem.store(view_at(g, s32, space="generic"), 1)
         k.mem.load(at, words[1, k.lane_id])
 
@@ -410,19 +412,22 @@ def _nothing(k: Builder, tile: Expr, count: Expr) -> Expr:
     return tile < 0
 
 
-def tiles(at: Of, behind: Of = _nothing) -> Program:
+def tiles(at: Of, behind: Of = _nothing, *, by_rest: bool = False) -> Program:
     """Persistent CTAs store rows; one stores another row behind its last one, if ``behind`` holds
-    of it."""
+    of it (``by_rest``: of what the tile before leaves divided by 13)."""
     k = Builder("tiles", warps=1)
     k.launch(grid=AT_ONCE)
     out = k.tensor("out", s32, (2 * TILES + AT_ONCE, 32))
     last, count = k.var("last", k.cta_x), k.var("count", 0)
+    rest, old = k.var("rest", 0), k.var("old", 0)
     with k.loop(k.cta_x, TILES, AT_ONCE) as tile:
         k.mem.store(out[at(k, tile, count), k.lane_id], 1)
         k.bar.sync(1, 32)
         k.assign(last, tile)
         k.assign(count, count + 1)
-    with k.if_(behind(k, last, count)):
+        k.assign(old, rest)
+        k.assign(rest, tile % 13)
+    with k.if_(behind(k, old if by_rest else last, count)):
         k.mem.store(out[0, k.lane_id], 3)
     return k.finish()
 
@@ -448,6 +453,20 @@ def test_what_a_cta_does_behind_its_last_tile(name: str) -> None:
     report = check(tiles(_own, behind))
     assert report.verdict == ("failed" if wrong else "proved")
     assert report.rules == ({"race"} if wrong else set())
+
+
+@pytest.mark.parametrize("cta", [1, 33, 69])
+def test_what_a_remainder_is_behind_the_last_tile(cta: int) -> None:
+    """It does not differ by the same from turn to turn."""
+    last = cta + AT_ONCE * (TURNS if cta < 2 else TURNS - 1)
+    for wrong in (False, True):
+        rest = (last - AT_ONCE if wrong else last) % 13
+
+        def behind(k: Builder, left: Expr, count: Expr, rest: int = rest) -> Expr:
+            return k.cta_x.eq(cta) & left.eq(rest)
+
+        report = check(tiles(_own, behind, by_rest=True))
+        assert report.rules == ({"race"} if wrong else set())
 
 
 #: of the right program, of the wrong one

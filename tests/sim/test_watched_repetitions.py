@@ -18,8 +18,8 @@ from tilesim.sim.simulate import Run, Simulation
 
 #: turns, so many that the search for repetitions is worth it early; and of what is not left out
 TURNS, FEW = 4000, 400
-#: the turn that is wrong, of which no kind of state knows but by how it moves
-ODD = 237
+#: the turn that is wrong, of which no kind of state knows but by how it moves; another one
+ODD, EARLY = 237, 97
 #: an expression before the loop; what is done in each turn; what tells the turn
 State = Callable[[Builder], Callable[[Expr], Expr]]
 
@@ -246,8 +246,6 @@ def test_a_turn_without_its_arrival(name: str) -> None:
 
 #: beyond so many turns the bits of a number are not followed until they repeat
 FAR = 1 << 20
-
-
 BEFORE = FAR - ODD
 #: turns that are told by where a comparison, a quotient or a bit turns, and by nothing else
 EDGES: dict[str, State] = {
@@ -299,3 +297,238 @@ EDGES: dict[str, State] = {
 @pytest.mark.parametrize("name", EDGES)
 def test_a_turn_at_an_edge(name: str) -> None:
     require_found(EDGES[name])
+
+
+#: what comes of turns, some of which are left out: what is done before them, in each of them, and
+#: what holds behind them
+Comes = Callable[[Builder], tuple[Callable[[Expr], None], Callable[[], Expr]]]
+
+
+def _holds(
+    first: Any, step: Callable[[Expr, Expr, Builder], Any], ends: Any, dtype: Any = s32
+) -> Comes:
+    """A register, and what it holds in the end."""
+
+    def comes(k: Builder) -> tuple[Callable[[Expr], None], Callable[[], Expr]]:
+        v = k.var("v", first(k) if callable(first) else first, dtype)
+        return (
+            lambda i: k.assign(v, step(v, i, k)),
+            lambda: v.eq(ends(k) if callable(ends) else ends),
+        )
+
+    return comes
+
+
+def _held_by_a_lane(k: Builder) -> tuple[Callable[[Expr], None], Callable[[], Expr]]:
+    """Lanes of which each counts in its own steps."""
+    v, got = k.var("v", 0), k.var("got", 0)
+
+    def ends() -> Expr:
+        k.mem.shuffle(got, v, 21)
+        return got.eq(21 * FEW)
+
+    return lambda i: k.assign(v, v + k.lane_id), ends
+
+
+def _held_in_memory(k: Builder) -> tuple[Callable[[Expr], None], Callable[[], Expr]]:
+    words, got = k.shared("words", s32, (32,)), k.var("got", 0)
+    k.mem.store(words[k.lane_id], 0)
+
+    def turn(i: Expr) -> None:
+        k.mem.store(words[k.lane_id], i)
+
+    def ends() -> Expr:
+        k.mem.load(got, words[k.lane_id])
+        return got.eq(FEW - 1)
+
+    return turn, ends
+
+
+def _two_of_them(k: Builder) -> tuple[Callable[[Expr], None], Callable[[], Expr]]:
+    a, b = k.var("a", 5), k.var("b", -3)
+
+    def turn(i: Expr) -> None:
+        k.assign(a, a + 2)
+        k.assign(b, a - i)
+
+    return turn, lambda: a.eq(5 + 2 * FEW) & b.eq(5 + FEW + 1)
+
+
+COMES: dict[str, Comes] = {
+    "a counter": _holds(0, lambda v, i, k: v + 3, 3 * FEW),
+    "downwards": _holds(7, lambda v, i, k: v - 5, 7 - 5 * FEW),
+    "8 bits": _holds(0, lambda v, i, k: v + 1, FEW % 256, u8),
+    "16 bits": _holds(0, lambda v, i, k: v + 1000, FEW * 1000 % 65536, u16),
+    "32 bits": _holds(9, lambda v, i, k: v - 1, (1 << 32) + 9 - FEW, u32),
+    "64 bits": _holds(0, lambda v, i, k: v + (1 << 30), FEW << 30, u64),
+    "the turn": _holds(0, lambda v, i, k: i, FEW - 1),
+    "a multiple of it": _holds(0, lambda v, i, k: 7 * i - 3, 7 * FEW - 10),
+    "a remainder": _holds(0, lambda v, i, k: (v + 3) % 7, FEW * 3 % 7),
+    "a remainder of the turn": _holds(0, lambda v, i, k: i % 13, (FEW - 1) % 13),
+    "a quotient of the turn": _holds(0, lambda v, i, k: i // 16, (FEW - 1) // 16),
+    "bits": _holds(0, lambda v, i, k: i & 37, FEW - 1 & 37),
+    "toggled": _holds(1, lambda v, i, k: v ^ 3, 1),
+    "of lanes": _holds(lambda k: k.lane_id, lambda v, i, k: v + 2, lambda k: k.lane_id + 2 * FEW),
+    "downwards, of lanes": _holds(
+        lambda k: 5 * k.lane_id, lambda v, i, k: v - 1, lambda k: 5 * k.lane_id - FEW
+    ),
+    "that of a lane": _held_by_a_lane,
+    "in memory": _held_in_memory,
+    "two of them": _two_of_them,
+}
+
+
+@pytest.mark.parametrize("name", COMES)
+def test_what_a_register_holds_behind_turns(name: str) -> None:
+    """A barrier that nothing comes to is waited for if it does not hold that; or if it does."""
+    for wrong in (False, True):
+        k = Builder("held", warps=1)
+        bar, never = k.mbarriers("bar"), k.mbarriers("never")
+        with k.one_thread():
+            k.mbarrier.init(bar, 1)
+            k.mbarrier.init(never, 1)
+        k.sync_warp()
+        turn, ends = COMES[name](k)
+        with k.loop(FEW) as i:
+            turn(i)
+            with k.one_thread(0):
+                k.mbarrier.arrive(bar)
+            k.mbarrier.wait(bar, i & 1)
+            k.sync_warp()
+        found = k.var("found", ends())
+        with k.if_(found.ne(0) if wrong else found.eq(0)):
+            k.mbarrier.wait(never, 0)
+        report = check(k.finish())
+        assert report.verdict == ("failed" if wrong else "proved")
+        assert report.rules == ({"deadlock"} if wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "phases"), [(1, FEW), (3, FEW // 3), (150, 2), (399, 1), (401, 0)]
+)
+def test_how_far_a_barrier_is_behind_turns(arrivals: int, phases: int) -> None:
+    """So many phases are over: a wait for the last one returns, and one for the next does not."""
+    for wrong in (False, True):
+        k = Builder("phases", warps=1)
+        own, slow = k.mbarriers("own"), k.mbarriers("slow")
+        with k.one_thread():
+            k.mbarrier.init(own, 1)
+            k.mbarrier.init(slow, arrivals)
+        k.sync_warp()
+        with k.loop(FEW) as i:
+            with k.one_thread(0):
+                k.mbarrier.arrive(own)
+                k.mbarrier.arrive(slow)
+            k.mbarrier.wait(own, i & 1)
+            k.sync_warp()
+        k.mbarrier.wait(slow, (phases + (0 if wrong else 1)) % 2)
+        report = check(k.finish())
+        assert report.rules == ({"deadlock"} if wrong else set())
+
+
+class Ring:
+    """Two warps hand rows of shared memory to each other, in turns; what one of them does in a
+    turn it does but in the odd one, if it is named ``without``."""
+
+    def __init__(self, k: Builder, without: str) -> None:
+        self.k = k
+        self._without = without
+
+    def but(self, what: str, i: Expr) -> Any:
+        """The lanes that do it: all, but in the odd turn."""
+        return self.k.if_(i.ne(EARLY if what == self._without else -1))
+
+
+def _by_mbarriers(k: Builder, ring: Ring) -> None:
+    data, got = k.shared("data", s32, (2, 32)), k.var("got", 0)
+    full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
+    with k.one_thread():
+        for bar in (*full, *empty):
+            k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(FEW) as i:
+        with ring.but("a wait for room", i):
+            k.mbarrier.wait(empty[i % 2], (i // 2 & 1) ^ 1)
+        k.mem.store(data[i % 2, k.lane_id], 7)
+        with ring.but("an arrival", i):
+            k.mbarrier.arrive(full[i % 2])
+    with k.role("consumer", 1), k.loop(FEW) as i:
+        with ring.but("a wait", i):
+            k.mbarrier.wait(full[i % 2], i // 2 & 1)
+        k.mem.load(got, data[i % 2, 31 - k.lane_id])
+        with ring.but("an arrival behind", i):
+            k.mbarrier.arrive(empty[i % 2])
+
+
+def _by_named_barriers(k: Builder, ring: Ring) -> None:
+    data, got = k.shared("data", s32, (32,)), k.var("got", 0)
+    with k.role("producer", 0), k.loop(FEW) as i:
+        k.mem.store(data[k.lane_id], 7)
+        with ring.but("an arrival", i):
+            k.bar.arrive(1, 64)
+        with ring.but("a wait for room", i):
+            k.bar.sync(2, 64)
+    with k.role("consumer", 1), k.loop(FEW) as i:
+        with ring.but("a wait", i):
+            k.bar.sync(1, 64)
+        k.mem.load(got, data[31 - k.lane_id])
+        with ring.but("an arrival behind", i):
+            k.bar.arrive(2, 64)
+
+
+def _by_copies(k: Builder, ring: Ring) -> None:
+    source, data = k.tensor("source", s32, (32,)), k.shared("data", s32, (32,), align=128)
+    full, empty, got = k.mbarriers("full"), k.mbarriers("empty"), k.var("got", 0)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(FEW) as i, k.one_thread(0):
+        with ring.but("a wait for room", i):
+            k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(full, 128)
+        with ring.but("an arrival", i):
+            k.bulk.load(data[...], source[...], full)
+    with k.role("consumer", 1), k.loop(FEW) as i:
+        with ring.but("a wait", i):
+            k.mbarrier.wait(full, i & 1)
+        k.mem.load(got, data[k.lane_id])
+        with ring.but("an arrival behind", i):
+            k.mbarrier.arrive(empty)
+
+
+RINGS = {"mbarriers": _by_mbarriers, "named barriers": _by_named_barriers, "copies": _by_copies}
+#: what is left out, and what comes of it
+WITHOUT = {
+    "an arrival": {"deadlock"}, "an arrival behind": {"deadlock"}, "a wait": {"race"},
+    "a wait for room": {"race", "over-arrival"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("without", [*WITHOUT, "nothing"])
+@pytest.mark.parametrize("name", RINGS)
+def test_two_warps_of_which_one_leaves_something_out(name: str, without: str) -> None:
+    k = Builder("ring", warps=2)
+    RINGS[name](k, Ring(k, without))
+    report = check(k.finish())
+    if without == "nothing":
+        assert report.verdict == "proved"
+    else:
+        assert WITHOUT[without] & report.rules
+
+
+@pytest.mark.parametrize("late", [(-1, -1), (30, 0), (30, 3), (31, 7), (39, 7)])
+def test_a_turn_of_two_loops(late: tuple[int, int]) -> None:
+    """The arrival that is left out is that of one turn of both."""
+    k = Builder("nested", warps=1)
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    with k.loop(40) as tile, k.loop(8) as i:
+        with k.if_(tile.ne(late[0]) | i.ne(late[1])), k.one_thread(0):
+            k.mbarrier.arrive(bar)
+        k.mbarrier.wait(bar, i & 1)
+        k.sync_warp()
+    report = check(k.finish())
+    assert report.rules == (set() if late[0] < 0 else {"deadlock"})
