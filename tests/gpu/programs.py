@@ -397,6 +397,18 @@ def several_devices(k: Builder) -> None:
         k.bulk.commit_group()
 
 
+@program(target="sm_100a", warps=1)
+def operations_of_their_own(k: Builder) -> None:
+    for dtype in (u8, u16, s16, f16, u32, s32, f32, u64, s64, f64):
+        words = k.tensor(f"words_{dtype}", dtype, (32,))
+        k.mem.store_async(words[k.lane_id], 7)
+        k.mem.store_async(words[k.lane_id], 7, scope="sys")
+    for dtype in (u32, s32, u64, s64):
+        sums = k.tensor(f"sums_{dtype}", dtype, (32,))
+        k.mem.reduce_async(sums[k.lane_id], 7)
+        k.mem.reduce_async(sums[k.lane_id], 7, scope="sys")
+
+
 @program(target="sm_100a")
 def several_devices_bytes(k: Builder) -> None:
     packed = [k.var(f"p{i}", 0, u32) for i in range(4)]

@@ -12,6 +12,7 @@ from . import (
     cp_async,
     footprints,
     hints,
+    later,
     mbarriers,
     memory_model,
     named_barriers,
@@ -31,7 +32,7 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    addresses, answers, boxes, bulk, clc, clusters, cp_async, footprints, hints, mbarriers,
+    addresses, answers, boxes, bulk, clc, clusters, cp_async, footprints, hints, later, mbarriers,
     memory_model, named_barriers, packed_maps, phases, registers, restricted, tcgen05,
     tensor_memory, tensor_products, tensormaps, vectors, warps, wgmma,
     wide,

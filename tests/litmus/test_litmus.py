@@ -35,6 +35,7 @@ IDS = {
     *(f"LJ{n:02}" for n in range(1, 14)),
     *(f"LK{n:02}" for n in range(1, 17)),
     *(f"LM{n:02}" for n in range(1, 12)),
+    *(f"LS{n:02}" for n in range(1, 9)),
 }
 
 

@@ -40,6 +40,7 @@ _SM_100 = _HOPPER | {
     "tma.cp_mask",
     "tma.sub_byte.store",
     "multimem.fp8",
+    "st.async.release",
 }
 _BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w", "tma.sub_byte"}
 _SM100 = _BLACKWELL | {"tcgen05.scale_input_d", "redux.f32"}

@@ -146,7 +146,11 @@ def _each(step: Step) -> Iterator[Step]:
 
 @rule("st.async")
 def _store_later(low: Lowering, step: Step) -> Iterator[Op]:
-    """A vector is stored, and its bytes are completed, element by element."""
+    """A vector is stored, and its bytes are completed, element by element; what releases is a
+    scalar in global memory, and no barrier is told."""
+    if "release" in step.qualifiers:
+        yield from _spelled(low, step)
+        return
     place, values, mbar = step.operands
     for part in _each(replace(step, operands=(place, values))) if isinstance(values, Items) else ():
         yield from _spelled(low, replace(part, operands=(*part.operands, mbar)))

@@ -16,6 +16,7 @@ from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.relaxed import fencing, stores_relaxed
+from tilesim.ir.scalars import word_access
 from tilesim.sim.drained import drained
 from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.machine import Code
@@ -67,6 +68,12 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
+    code.sends = frozenset(
+        warp
+        for number, effects in enumerate(mir.effects)
+        if (access := word_access(effects)) is not None and access.later
+        for warp in warps[number]
+    )
     code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))
     code.exchanges = any(e.proxy == "generic" for _, e in mir.all_of(fx.Writes))
     code.losing = frozenset(n for n, e in mir.all_of(fx.Writes) if e.lost)

@@ -7,7 +7,15 @@ from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address
 from tilesim.ir.arithmetic import CType, variable_type
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.scalar import (
+    Assign,
+    Atomic,
+    Load,
+    ReduceLater,
+    Shuffle,
+    Store,
+    StoreLater,
+)
 from tilesim.ir.types import DType
 
 #: PTX register constraint and C type of a value of so many bits in an instruction
@@ -72,6 +80,21 @@ def _store(e: Emitter, op: Store) -> None:
     sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
     value = stored_value(e, op.dst.dtype, op.value)
     e.asm(f"st{sem}{space}.{kind} [%0], %1;", [address, value])
+
+
+@EMIT.rule(StoreLater, ReduceLater)
+def _store_later(e: Emitter, op: StoreLater | ReduceLater) -> None:
+    kind, _, _ = _memory_type(op.dst.dtype)
+    space, address = asm_address(e, op.dst)
+    value = stored_value(e, op.dst.dtype, op.value)
+    form = f"st.async.release.{op.scope}{space}.{kind}"
+    if isinstance(op, ReduceLater):
+        form = f"red.async.release.{op.scope}{space}.add.{op.dst.dtype}"
+    if op.dst.dtype.bits == 8:  # ptxas wants a register of this width
+        lines = f"{{ .reg .b8 byte_; cvt.u8.u16 byte_, %1; {form} [%0], byte_; }}"
+        e.asm(lines, [address, value])
+        return
+    e.asm(f"{form} [%0], %1;", [address, value])
 
 
 def _atomic_type(e: Emitter, op: Atomic) -> str:

@@ -280,6 +280,21 @@ class MemMethods(Namespace):
         the vector, and none of the others (H15).
         """
 
+    def store_async(
+        self, dst: ViewLike, value: Operand, *, scope: Literal["gpu", "sys"] = "gpu"
+    ) -> None:
+        """``st.async.release``: every active lane has ``value`` stored to its word of global memory.
+
+        A thread of its own stores it, at any later time: what the lane did before comes before that,
+        and what the lane does next is in no order with it. No mbarrier is told; only a strong read
+        finds it. It releases what came before it at ``scope`` (D14).
+        """
+
+    def reduce_async(
+        self, dst: ViewLike, value: Operand, *, scope: Literal["gpu", "sys"] = "gpu"
+    ) -> None:
+        """``red.async.release``: like ``st.async.release``, but ``value`` is added to the element."""
+
 class MultimemMethods(Namespace):
     def ld_reduce(
         self,

@@ -20,6 +20,8 @@ from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32
 LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]
 AtomicSem = Literal["relaxed", "acquire", "release", "acq_rel"]
+#: of what an asynchronous operation releases
+LaterScope = Literal["gpu", "sys"]
 AtomicOp = Literal["add", "inc", "dec", "min", "max", "and", "or", "xor", "exch", "cas"]
 
 
@@ -36,6 +38,12 @@ _ATOMIC: dict[str, tuple[DType, ...]] = {
 def _one_element(view: View) -> Iterator[str]:
     if view.size != 1:
         yield f"a scalar access needs one element per lane, {view} has {view.size}"
+
+
+def _later(op: StoreLater | ReduceLater) -> Iterator[str]:
+    yield from _one_element(op.dst)
+    if op.dst.space == "shared":
+        yield f"{op.mnemonic} is of global memory, {op.dst} is not (D14)"
 
 
 @quick
@@ -171,6 +179,75 @@ class Atomic(Op):
         )  # fmt: skip
         results = () if self.result is None else (Defines(self.result, self.dst),)
         return (reads, writes, *results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreLater(Op):
+    """``st.async.release``: every active lane has ``value`` stored to its word of global memory.
+
+    A thread of its own stores it, at any later time: what the lane did before comes before that,
+    and what the lane does next is in no order with it. No mbarrier is told; only a strong read
+    finds it. It releases what came before it at ``scope`` (D14).
+    """
+
+    mnemonic = "st.async.release"
+    call = "mem.store_async(dst, value, *, scope)"
+    ptx = "st.async.release{.scope}{dst.space}.{dst.type} [{dst}], {value};"
+    synonyms = MappingProxyType({"st.async.mmio": "st.async"})
+    cycles = 8
+    engine = "st.async"
+    sync = True
+    features = frozenset({"st.async.release"})
+    data = frozenset({"value"})
+
+    dst: View
+    value: Expr
+    scope: LaterScope = "gpu"
+
+    def verify(self) -> Iterator[str]:
+        yield from _later(self)
+
+    def effects(self) -> tuple[Effect, ...]:
+        writes = Writes(
+            self.dst, asynchronous=True, lanes=EACH, sem="release", scope=self.scope,
+            value=self.value,
+        )  # fmt: skip
+        return (writes,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceLater(Op):
+    """``red.async.release``: like ``st.async.release``, but ``value`` is added to the element."""
+
+    mnemonic = "red.async.release"
+    call = "mem.reduce_async(dst, value, *, scope)"
+    ptx = "red.async.release{.scope}{dst.space}.add.{dst.element} [{dst}], {value};"
+    synonyms = MappingProxyType({"red.async.mmio": "red.async"})
+    cycles = 8
+    engine = "st.async"
+    sync = True
+    features = frozenset({"st.async.release"})
+    data = frozenset({"value"})
+
+    dst: View
+    value: Expr
+    scope: LaterScope = "gpu"
+
+    def verify(self) -> Iterator[str]:
+        yield from _later(self)
+        if self.dst.dtype not in _INTEGERS:
+            types = ", ".join(t.name for t in _INTEGERS)
+            yield f"{self.mnemonic} adds numbers of {types}, not {self.dst.dtype} (D14)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        reads = Reads(
+            self.dst, asynchronous=True, lanes=EACH, sem="release", scope=self.scope
+        )  # fmt: skip
+        writes = Writes(
+            self.dst, asynchronous=True, lanes=EACH, sem="release", scope=self.scope,
+            value=self.value, combine="add",
+        )  # fmt: skip
+        return (reads, writes)
 
 
 @dataclass(frozen=True, kw_only=True)

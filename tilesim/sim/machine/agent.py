@@ -236,6 +236,8 @@ class Agent(ABC):
         self.collective = 0
         self.last_collective: Op | None = None
         self.last_issue: dict[str, Op] = {}
+        #: by component of threads that it sends: the last one's tick (`tilesim.sim.machine.deputy`)
+        self.deputies: dict[int, int] = {}
         #: None in programs without tcgen05
         self.tcgen05: Issuer | None = None
 

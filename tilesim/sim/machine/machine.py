@@ -63,6 +63,8 @@ _BETWEEN_LOOKS = 1024
 _STRETCH = 5_000_000
 #: bytes of the clocks of all warps, at most
 _MOST_CLOCKS = 6 << 30
+#: components for operations that a warp has under way at once (`tilesim.sim.machine.deputy`)
+_DEPUTIES = 64
 Step: TypeAlias = "Callable[[Warp], bool | None]"
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
 Entry: TypeAlias = tuple[Step, bool, int]
@@ -263,6 +265,8 @@ class Machine(Core):
                 warp.groups[kind] = Groups(warp.warpgroup.component)
             else:
                 warp.groups[kind] = Groups(self.components.new())
+        if number in self.plan.sends:
+            warp.deputies = {self.components.new(): 0 for _ in range(_DEPUTIES)}
         if number in self.plan.fence_inits:
             warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:
@@ -390,7 +394,7 @@ class Machine(Core):
             for warp in pollers:
                 self.wake(warp)
 
-    def launch_async(self, op: Op, warp: Warp, delay: float, land: Callable[[], None]) -> None:
+    def launch_async(self, op: Op, warp: Warp, delay: float, land: Callable[[], None]) -> InFlight:
         """Starts an asynchronous operation; ``land`` is its effect when it completes."""
         self._issued += 1
         warp.issued += 1
@@ -412,6 +416,7 @@ class Machine(Core):
                 self.trace.landed(operation)
 
         Move(self.env, complete, delay, operation)
+        return operation
 
     def fault(self, warp: Warp, fault: Exception, op: Op | None = None) -> None:
         """Turns what an instruction could not do into a finding.

@@ -19,6 +19,9 @@ from tilesim.sim.machine.clock import GENERIC
 from tilesim.sim.machine.release import mutual
 from tilesim.sim.machine.strength import hides
 
+#: operations that leave a word which goes on from what they find
+_RMW = ("atom", "red.async.release")
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,7 +68,7 @@ class Word:
 
     def goes_on(self, access: Access) -> bool:
         """Whether who observes a strong write observes the one before it."""
-        return access.op.mnemonic == "atom" and (self.last is None or _strong(access, self.last))
+        return access.op.mnemonic in _RMW and (self.last is None or _strong(access, self.last))
 
     def look(self, look: Look, read: Access, recorded: list[Access]) -> None:
         """Lanes have observed; of their looks those are kept that were the first to observe some

@@ -268,7 +268,11 @@ class Skipper:
 
     def _begin(self, level: Level, length: int, *, parts: bool = True) -> None:
         """A repetition of so many turns is looked for from now on, with rows in ``parts``."""
-        if self.machine.forks or any(w.undefined for w in self.machine.warps):
+        if (
+            self.machine.forks
+            or self.machine.plan.sends
+            or any(w.undefined for w in self.machine.warps)
+        ):
             self._fail(level, None)
             return
         if not self._rows.may_part():
