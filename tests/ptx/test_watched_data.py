@@ -47,6 +47,9 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row("mov.u32 %v, 3; @%d bra A; mov.u32 %w, %r5; bra.uni B; A: mov.u32 %w, 4; B:", 3),
         Row("mov.u32 %v, 3; @!%d bra B; mov.u32 %w, 4; B:", 3),
         Row("mov.u32 %v, 3; @%d mov.u32 %v, 4; mov.u32 %v, 5;", 5),
+        Row("and.b32 %v, %r5, 0;", 0),
+        Row("mov.u32 %w, 0; and.b32 %v, %w, %r5; add.u32 %v, %v, 3;", 3),
+        Row("setp.ne.u32 %e, %r2, %r2; mov.u32 %v, 4; @%e mov.u32 %v, %r5;", 4),
         Row("mov.u32 %v, %r2; @!%d bra B; st.shared.u32 [%s], 1; mov.u32 %w, %r2; B:"
             " add.u32 %v, %v, %v;", 10, 5),
     ),

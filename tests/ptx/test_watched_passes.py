@@ -108,6 +108,13 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _wide("rem.s64 %w, %A, %B;", -(-s(A, 64) % B)),
         _row("mul.wide.u32 %w, %a, -1431655765; shr.u64 %w, %w, 33; cvt.u32.u64 %v, %w;", a // 3),
         _row("mul.hi.u32 %v, %a, -858993459; shr.u32 %v, %v, 2;", a // 5),
+        # like quotients, but for a sum and a product that wraps
+        _row("and.b32 %r30, %n, 255; mul.lo.u32 %r31, %r30, 171; add.u32 %r32, %r31, 5;"
+             " shr.u32 %v, %r32, 9;", (n * 171 + 5) >> 9),
+        _wide("cvt.u64.u32 %rd20, %a; mul.lo.u64 %rd21, %rd20, 6871947674; shr.u64 %w, %rd21, 35;",
+              (a * 6871947674 & M64) >> 35),
+        _row("cvt.u64.u32 %rd20, %n; mul.lo.u64 %rd21, %rd20, 3; shr.u64 %w, %rd21, 1;"
+             " cvt.u32.u64 %v, %w;", n * 3 // 2),
         _row("mul.hi.s32 %v, %a, 1431655766; shr.u32 %r30, %v, 31; add.s32 %v, %v, %r30;",
              -(-s(a) // 3)),
     ),
@@ -202,6 +209,35 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 5, 3, %q; " + _selected("ne.s32 %q, %r30, 3"),
              7),
         _row("set.lt.u32.s32 %v, %a, %b;", M32),
+        # two less than zero
+        _row("cvt.s64.s32 %w, %n; sub.s64 %w, %w, 15; " + _selected("lt.u64 %q, %w, 10"), 9),
+        _row("cvt.s64.s32 %w, %n; sub.s64 %w, %w, 15; " + _selected("lt.s64 %q, %w, 10"), 7),
+        _row("sub.s32 %v, %n, 15; " + _selected("gt.u32 %q, %v, 10"), 7),
+        _row("sub.s32 %v, %n, 15; " + _selected("ge.s32 %q, %v, 0"), 9),
+    ),
+    "chains": (
+        _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 1, 0, %q; add.u32 %r31, %r30, 4;"
+             " setp.eq.u32 %p8, %r31, 5; selp.b32 %v, 7, 9, %p8;", 7),
+        _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 6, 2, %q; sub.u32 %r31, %r30, 2;"
+             " setp.gt.u32 %p8, %r31, 3; selp.b32 %v, 7, 9, %p8;", 7),
+        _row("setp.eq.u32 %q, %n, 12; selp.b32 %r30, 6, 2, %q; and.b32 %r31, %r30, 4;"
+             " setp.ne.u32 %p8, %r31, 0; selp.b32 %v, 7, 9, %p8;", 9),
+        _row("setp.lt.u32 %q, %n, 13; selp.b32 %r30, 1, 0, %q; mov.u32 %v, 3;"
+             " setp.ne.u32 %p8, %r30, 0; @%p8 mov.u32 %v, 4;", 3),
+        _row("setp.lt.u32 %q, %n, 14; selp.b32 %r30, 0, 1, %q; mov.u32 %v, 3;"
+             " setp.eq.u32 %p8, %r30, 0; @%p8 mov.u32 %v, 4;", 4),
+        _row("setp.gt.u32 %q, %n, 12; not.pred %p8, %q; mov.u32 %v, 3; @!%p8 mov.u32 %v, 4;", 4),
+        _row("setp.gt.u32 %q, %n, 12; setp.lt.u32 %p8, %n, 14; and.pred %p7, %q, %p8;"
+             " selp.b32 %v, 7, 9, %p7;", 7),
+        _row("setp.gt.u32 %q, %n, 13; setp.lt.u32 %p8, %n, 13; or.pred %p7, %q, %p8;"
+             " selp.b32 %v, 7, 9, %p7;", 9),
+        _row("mov.u32 %r30, 5; mov.u32 %r31, %r30; add.u32 %r32, %r31, %n; sub.u32 %v, %r32, %r30;",
+             n),
+        _row("shl.b32 %r30, %n, 3; shr.u32 %r31, %r30, 2; and.b32 %v, %r31, 31;", n << 1),
+        _row("add.u32 %r30, %n, -1; xor.b32 %r31, %r30, 12; setp.eq.u32 %q, %r31, 0;"
+             " selp.b32 %v, %n, 3, %q;", n),
+        _wide("cvt.u64.u32 %rd20, %a; add.s64 %rd21, %rd20, -1; shl.b64 %rd22, %rd21, 1;"
+              " or.b64 %w, %rd22, 1;", (a - 1) * 2 + 1),
     ),
 }  # fmt: skip
 
@@ -273,10 +309,19 @@ SOURCES: dict[str, str] = {
 }
 
 
+#: sources of which each row has registers of its own, of which passes see all uses
+SCOPED = frozenset({"parameters", "two arms", "memory", "sums of lanes", "clusters"})
+SCOPE = (
+    ".reg .pred %q, %p7, %p8; .reg .b16 %h, %g; .reg .b32 %v, %r30, %r31, %r32; "
+    ".reg .b64 %w, %rd20, %rd21, %rd22; "
+)
+
+
 def _text(rows: tuple[Row, ...], source: str, wrong: bool) -> str:
+    own, end = ("{ " + SCOPE, "}\n") if source in SCOPED else ("", "\n")
     compared = "".join(
-        f"{row.text} setp.ne.{'b64 %q, %w' if row.wide else 'b32 %q, %v'}, {row.result}; "
-        "or.pred %bad, %bad, %q;\n"
+        f"{own}{row.text} setp.ne.{'b64 %q, %w' if row.wide else 'b32 %q, %v'}, {row.result}; "
+        f"or.pred %bad, %bad, %q; {end}"
         for row in rows
     )
     fails = "not.pred %q, %bad; and.pred %q, %here, %q;" if wrong else "and.pred %q, %here, %bad;"
