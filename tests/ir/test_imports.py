@@ -27,6 +27,7 @@ NAMING = {
     "repair/catalogue/exchanges.py": "edits that put one instruction in the place of another",
     "repair/catalogue/fences.py": "edits that put in fences, commits and waits for groups",
     "repair/catalogue/missing.py": "edits that put in arrivals and what they count",
+    "repair/catalogue/peers.py": "edits that put in arrivals on barriers of other CTAs",
     "repair/cuda.py": "how CUDA writes barriers, waits and fences",
     "repair/hoisted_reads.py": "reads that a compiler has moved up are put back before the stores",
     "repair/search.py": "registers that an edit sets are those of its `mov`",

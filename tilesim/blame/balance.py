@@ -28,6 +28,7 @@ from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.prospect import Bytes
 
 _LANES = 32
 
@@ -97,12 +98,18 @@ class _Balance:
     def odd_phase(self) -> int | None:
         """A phase whose bytes do not balance, if the instructions that expect bytes do so in
         different ones."""
+        if not self._apart:
+            return None
+        odd = (c.phase for c in self.expects if self.phases[c.phase][0] != self.phases[c.phase][1])
+        return next(odd, None)
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether no phase has all the instructions that expect bytes: their sum says nothing."""
         makers: dict[int, set[Maker]] = defaultdict(set)
         for c in self.expects:
             makers[c.phase].add((c.warp, c.op.number))
-        if any(self.expected.keys() <= made for made in makers.values()):
-            return None
-        return next((p for p in makers if self.phases[p][0] != self.phases[p][1]), None)
+        return not any(self.expected.keys() <= made for made in makers.values())
 
     @property
     def is_fine(self) -> bool:
@@ -110,7 +117,17 @@ class _Balance:
         rule = self.case.finding.rule
         if self.want == self.have or (rule == "over-arrival" and not self.have):
             return True
+        if self._apart and self.expects and self._balances_before:
+            here = self.phases.get(self.on.phase, (0, 0))[1]
+            return rule != "deadlock" or (not here and _still_to_come(self.case, self.on))
         return not self.have and rule == "deadlock" and _still_to_come(self.case, self.on)
+
+    @property
+    def _balances_before(self) -> bool:
+        """Whether the bytes of every phase but the open one balance."""
+        return all(
+            want == have for phase, (want, have) in self.phases.items() if phase != self.on.phase
+        )
 
     def expecting(self) -> tuple[Participant, ...]:
         """Who expects bytes."""
@@ -344,7 +361,7 @@ def _still_to_come(case: Case, on: Mbarrier) -> bool:
     """Whether a warp that waits for something else would complete bytes of a barrier."""
     effects = case.history.machine.loaded.mir.effects
     return any(
-        isinstance(e, fx.Completes) and case.history.ahead(number, on)
+        isinstance(e, fx.Completes) and case.history.ahead(number, Bytes(on))
         for number, own in enumerate(effects) for e in own
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesim.blame.arrays import array_of
-from tilesim.blame.barriers import inits, label_of
+from tilesim.blame.barriers import about, elsewhere, inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
@@ -316,6 +316,32 @@ def told_elsewhere(case: Case) -> Cause | None:
                     f"let {first.warp} arrive on the {case.history.array_name(on)} of CTA "
                     f"{second.warp.cta.number}, and count it there",
                 )
+    return None
+
+
+@diagnosis("deadlock", first=True)
+def stays_at_home(case: Case) -> Cause | None:
+    """A barrier that has arrivals and lacks some, where another CTA arrives on its own one at the
+    same place, for which no instruction waits."""
+    history = case.history
+    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
+    for on in about(case):
+        waiter = next((s.warp for s in history.stuck if s.on is on), None)
+        lost = [
+            t for t in elsewhere(case, on)
+            if isinstance(t.on, Mbarrier) and t.on not in waited and t.warp.cta is t.on.cta
+        ]  # fmt: skip
+        if waiter is None or not on.pending or not lost:
+            continue
+        if not any(c.arrivals > 0 for c in history.credits(on)):
+            continue
+        told = lost[0]
+        return Cause(
+            f"{told.warp} arrives on {label_of(told)}, for which no instruction waits: {waiter} "
+            f"waits on {on.label}",
+            (*(case.of(t, f"arrives on {label_of(t)}") for t in lost), *inits(case, on)),
+            f"let {told.warp} arrive on {on.label}",
+        )
     return None
 
 

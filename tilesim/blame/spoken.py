@@ -58,8 +58,8 @@ def spoken_for(case: Case) -> Cause | None:
             continue
         for at, warp, op, where in _releases(case, first, second):
             lost = _unheard(case, first, warp, op, at)
-            if lost is None or lost.done is None:
-                continue
+            if lost is None or lost.done is None or lost.warp.cta is not warp.cta:
+                continue  # another CTA has to arrive itself
             last = [
                 d for d in case.history.between(lost.warp, lost.at, case.made)
                 if lost.op.number < d.op.number < op.number

@@ -11,33 +11,66 @@ from dataclasses import replace
 
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, constant
+from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
-from tilesim.ir.program import children
+from tilesim.ir.program import If, children, walk
 from tilesim.ir.sites import sites
 from tilesim.repair.edit import Edit, changed
+from tilesim.repair.expressions import at_rank
 from tilesim.repair.facts import Facts, Place
 
 #: families that change who arrives
 COUNTED = frozenset({
     "rank", "slot", "condition", "participants", "one lane", "missing arrival", "arrival too many",
-    "repeated", "other arm",
+    "repeated", "other arm", "peer arrival",
 })  # fmt: skip
 
 
-def arriving(facts: Facts, array: str) -> dict[tuple[Loc, str], tuple[int, bool]]:
-    """By line and role, how many arrivals of a CTA a phase of a barrier of an array may have, and
-    whether those of all CTAs of the cluster are made on the barrier of one."""
-    found: dict[tuple[Loc, str], tuple[int, bool]] = {}
+def arriving(facts: Facts, array: str) -> dict[tuple[Loc, str, str], tuple[int, tuple[int, ...]]]:
+    """By line, role and CTA that is named, how many arrivals of a CTA a phase of a barrier of an
+    array may have; and how many of those the barrier of each CTA of the cluster gets."""
+    size = facts.kernel.cluster_size
+    found: dict[tuple[Loc, str, str], tuple[int, tuple[int, ...]]] = {}
     for place in facts.using(array, fx.Arrives):
         for effect in place.op.effects():
             if isinstance(effect, fx.Arrives) and effect.mbar.array.name == array:
                 lanes = 1 if effect.group == "tcgen05" else place.arrivals
-                gathers = effect.mbar.cta is not None and constant(effect.mbar.cta) is not None
-                found[place.loc, place.role] = (constant(effect.count) or 1) * lanes, gathers
+                made = (constant(effect.count) or 1) * lanes
+                got = [0] * size
+                for rank in range(size):
+                    there = reached(effect.mbar.cta, effect.multicast, rank, size)
+                    if executes(facts, place, rank):
+                        for cta in {rank} if there is None else there:
+                            got[cta] += made
+                found[place.loc, place.role, str(effect.mbar.cta)] = made, tuple(got)
     return found
+
+
+def reached(
+    cta: Expr | None, multicast: Expr | None, rank: int, size: int
+) -> frozenset[int] | None:
+    """The CTAs whose memory or barrier an instruction of CTA ``rank`` names, by the operand that
+    says which (None: its own) and the mask of a multicast; None if that is not known."""
+    if multicast is not None:
+        mask = constant(at_rank(multicast, rank))
+        return None if mask is None else frozenset(n for n in range(size) if mask >> n & 1)
+    known = rank if cta is None else constant(at_rank(cta, rank))
+    return frozenset({known}) if known is not None and 0 <= known < size else None
+
+
+def executes(facts: Facts, place: Place, rank: int) -> bool:
+    """Whether CTA ``rank`` may execute a statement: no condition on the rank around it excludes
+    it."""
+    for number in place.within:
+        region = facts.places[number].what
+        if isinstance(region, If):
+            holds = constant(at_rank(region.cond, rank))
+            other = place.number > number + sum(1 for _ in walk(region.then))
+            if holds is not None and bool(holds) == other:
+                return False
+    return True
 
 
 def counted(facts: Facts, edit: Edit) -> Edit | None:
@@ -55,13 +88,13 @@ def counted(facts: Facts, edit: Edit) -> Edit | None:
     after = Facts(edit.of(facts.program))
     inits: list[tuple[Place, int, int]] = []
     for array in sorted(arrays):
-        by = _total(after, array) - _total(facts, array)
+        by = total(after, array) - total(facts, array)
         for place in facts.using(array, fx.InitsMbarrier):
             counts = [constant(s.value) for s in sites(place.op) if s.kind == "count"]
             known = counts[0] if counts else None
             if known is None or place.number in edit.instead:
                 return None
-            inits.append((place, known, known + by if by else _total(after, array)))
+            inits.append((place, known, known + by if by else total(after, array)))
     wrong = [(place, known, count) for place, known, count in inits if count not in (0, known)]
     if not wrong or any(count < 0 for _, _, count in wrong):
         return None
@@ -76,9 +109,10 @@ def counted(facts: Facts, edit: Edit) -> Edit | None:
     )  # fmt: skip
 
 
-def _total(facts: Facts, array: str) -> int:
-    size = facts.kernel.cluster_size
-    return sum(n * (size if gathers else 1) for n, gathers in arriving(facts, array).values())
+def total(facts: Facts, array: str) -> int:
+    """How many arrivals a phase of a barrier of an array has, in the CTA where it has most."""
+    each = [got for _, got in arriving(facts, array).values()]
+    return max(map(sum, zip(*each, strict=True)), default=0)
 
 
 def _ops(facts: Facts, number: int) -> Iterator[Op]:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tilesim.ir.expr import Binary, Const, Expr, Select, Unary, Var, binary, constant, select, unary
+from tilesim.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Special,
+    Unary,
+    Var,
+    binary,
+    constant,
+    select,
+    unary,
+)
 from tilesim.ir.program import For
 
 
@@ -52,6 +64,21 @@ def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
             return binary(op, replaced(lhs, values), replaced(rhs, values))
         case Select(cond, then, other):
             return select(*(replaced(e, values) for e in (cond, then, other)))
+        case _:
+            return expr
+
+
+def at_rank(expr: Expr, rank: int) -> Expr:
+    """``expr`` as it is in the CTA of this rank in its cluster."""
+    match expr:
+        case Special("cluster_rank"):
+            return Const(rank)
+        case Unary(op, operand):
+            return unary(op, at_rank(operand, rank))
+        case Binary(op, lhs, rhs):
+            return binary(op, at_rank(lhs, rank), at_rank(rhs, rank))
+        case Select(cond, then, other):
+            return select(*(at_rank(e, rank) for e in (cond, then, other)))
         case _:
             return expr
 

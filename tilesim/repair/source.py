@@ -16,7 +16,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.common import Namespace, recorded
 from tilesim.ir.dsl.methods import call_of
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, Expr, Var, constant, walk
+from tilesim.ir.expr import Const, Expr, Special, Var, constant, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Control
@@ -91,7 +91,7 @@ def patched(old: Stmt | Control, new: Instead, counters: Counters) -> Patch | No
         return source.without(first)
     if len(new) == 1 and isinstance(new[0], Op):
         return source.exchanged(first, new[0])
-    return None
+    return source.instead(first, new) if all(isinstance(what, Op) for what in new) else None
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,17 @@ class _Source:
             return None
         return self._further(found[0], new, self._builder(call), (call, op), late=late)
 
+    def instead(self, op: Op, new: Sequence[object]) -> Patch | None:
+        """Several lines in the place of the one that makes ``op``."""
+        call = self._call(_names(op))
+        found = None if call is None else self._statement(call)
+        if found is None or call is None:
+            return None
+        lines = [self._spelled(what, self._builder(call), (call, op)) for what in new]
+        known = tuple(f"{' ' * found[0].col_offset}{line}" for line in lines if line is not None)
+        at = found[0].lineno
+        return self._patch(at, at, known) if len(known) == len(lines) else None
+
     def around(self, region: object, new: Sequence[object], *, late: bool) -> Patch | None:
         """Further lines before or after the ``with`` statement whose first region this one is."""
         for node in ast.walk(self.tree):
@@ -234,9 +245,8 @@ class _Source:
             return None
         if type(old) is type(new):
             changed = [n for n in _operands(old) if _differ(getattr(old, n), getattr(new, n))]
-            if len(changed) != 1:
-                return None
-            return self._argument(call, changed[0], old, new)
+            if len(changed) == 1:
+                return self._argument(call, changed[0], old, new)
         text = self._spelled(new, self._builder(call), like=(call, old))
         return None if text is None else self._with(call, text)
 
@@ -282,17 +292,27 @@ class _Source:
         return f"{self._text(node)} ^ 1" if simple else f"({self._text(node)}) ^ 1"
 
     def _barrier(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
-        base = self._text(node)
         if worth.array != was.array:
             renamed = self._renamed(node, was.array.name, worth.array.name)
             return renamed if (worth.index, worth.cta) == (was.index, was.cta) else None
-        if worth.index == was.index and was.cta is None and worth.cta is not None:
-            rank = self._expression(worth.cta)
-            return None if rank is None else f"{base}.at({rank})"
+        if worth.index == was.index and worth.cta != was.cta:
+            return self._of_cta(node, was, worth)
         if worth.cta == was.cta and isinstance(node, ast.Subscript):
             index = self._expression(worth.index)
             return None if index is None else f"{self._text(node.value)}[{index}]"
         return None
+
+    def _of_cta(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
+        """The text of a barrier, ``a[i]`` or ``a[i].at(0)``, as that of another CTA."""
+        if was.cta is not None:
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                return None
+            node = node.func.value
+        base = self._text(node)
+        rank = None if worth.cta is None else self._expression(worth.cta)
+        if rank is None:
+            return base if worth.cta is None else None
+        return f"{base}.at({rank})"
 
     def _renamed(self, node: ast.expr, was: str, worth: str) -> str | None:
         """The text of a barrier, ``a[i].at(0)``, with another array in the place of ``a``."""
@@ -317,7 +337,7 @@ class _Source:
                 return None
 
     def _expression(self, expr: Expr) -> str | None:
-        """An expression of literals and of counters that loops around the line bind."""
+        """An expression of literals, special registers, and counters of loops around the line."""
         names: dict[str, str] = {}
         for part in walk(expr):
             if isinstance(part, Var):
@@ -325,10 +345,22 @@ class _Source:
                 if name is None:
                     return None
                 names[str(part)] = name
+            elif isinstance(part, Special) and self._holder:
+                names[str(part)] = f"{self._holder}.{part.name}"
             elif not isinstance(part, Const) and not list(walk(part))[1:]:
                 return None
         text = _WORD.sub(lambda found: names.get(found[0], found[0]), str(expr))
         return text[1:-1] if text.startswith("(") else text
+
+    @property
+    def _holder(self) -> str:
+        """What the line calls the builder; empty if it calls none."""
+        calls = (
+            node for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call) and node.lineno == self.loc.line
+            and isinstance(node.func, ast.Attribute)
+        )  # fmt: skip
+        return next(map(self._builder, calls), "")
 
     def _builder(self, call: ast.Call) -> str:
         """What the line calls the builder: what its method's name begins with."""
@@ -376,6 +408,8 @@ class _Source:
         node = like[0].args[0]
         if mbar.array != was.array and isinstance(node, ast.Subscript):
             return self._barrier(node, was, mbar)
+        if mbar.array == was.array and mbar.index == was.index and mbar.cta != was.cta:
+            return self._of_cta(node, was, mbar)
         return self._text(node) if mbar == was else None
 
     def _named(self, mbar: Mbar) -> str | None:

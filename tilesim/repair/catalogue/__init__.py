@@ -11,10 +11,11 @@ from tilesim.repair.catalogue import (
     moves,
     numbers,
     operands,
+    peers,
     superfluous,
 )
 
 __all__ = [
     "answers", "barriers", "bounds", "control", "exchanges", "fences", "missing", "moves",
-    "numbers", "operands", "superfluous",
+    "numbers", "operands", "peers", "superfluous",
 ]  # fmt: skip

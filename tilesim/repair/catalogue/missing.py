@@ -33,14 +33,14 @@ from tilesim.repair.focus import FAR, Focus
 _SLOTS = 4
 
 
-def _wanted(facts: Facts, focus: Focus) -> list[Mbarriers]:
+def wanted_arrays(facts: Facts, focus: Focus) -> list[Mbarriers]:
     """The arrays that the findings name, those of the first one first; all, if they name none."""
     arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
     near = [a for a in arrays if a.name in focus.names]
     return near or [a for a in arrays if focus.distance_of({a.name}) < FAR] or arrays
 
 
-def _slots(facts: Facts, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
+def slots_of(facts: Facts, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
     """The slots of an array that may be meant at a place, the likeliest first."""
     if array.count == 1:
         return (Const(0),)
@@ -65,7 +65,7 @@ def _slots(facts: Facts, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
     return tuple(e for e in found if in_scope(facts, e, place))[:_SLOTS]
 
 
-def _spots(facts: Facts, focus: Focus) -> Iterator[tuple[Place, bool]]:
+def spots_of(facts: Facts, focus: Focus) -> Iterator[tuple[Place, bool]]:
     """Where an arrival may be missing: the ends of blocks, then behind and before what
     synchronises or takes part; and whether it comes after the statement there."""
     ends = [(b[-1], True) for b in facts.blocks if b]
@@ -83,14 +83,14 @@ def _spots(facts: Facts, focus: Focus) -> Iterator[tuple[Place, bool]]:
 def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """An arrival on a barrier that a finding names, by a lane or by all."""
     remote = facts.kernel.cluster_size > 1
-    for array in _wanted(facts, focus):
+    for array in wanted_arrays(facts, focus):
         waiters = {p.role for p in facts.using(array.name, fx.Waits)}
-        for place, late in _spots(facts, focus):
+        for place, late in spots_of(facts, focus):
             if place.role in waiters and len({p.role for p in facts.ops}) > 1:
                 continue
             if not facts.blocks or has(place, fx.InitsMbarrier):
                 continue
-            for slot in _slots(facts, array, place):
+            for slot in slots_of(facts, array, place):
                 mbar = Mbar(array, slot)
                 targets: list[tuple[Mbar, Scope]] = [(mbar, "cta")]
                 if remote:
@@ -115,20 +115,32 @@ def _arriving(facts: Facts, place: Place, late: bool, mbar: Mbar, scope: Scope) 
         what = f"{op.mnemonic} on {facts.shown(mbar)} {side} {brief(place)}"
         new = after(place, op) if late else before(place, op)
         yield of_places("missing arrival", what, [(place, new)], 2)
-    if not place.one and not isinstance(facts.program, Mir):
-        elected = Var(facts.fresh("elected"), pred)
-        elect = ElectSync(result=elected, loc=place.loc)
-        region = If(cond=elected, then=(arrive,), loc=place.loc)
-        new = after(place, elect, region) if late else before(place, elect, region)
-        what = f"{arrive.mnemonic} on {facts.shown(mbar)} by one lane {side} {brief(place)}"
-        edit = of_places("missing arrival", what, [(place, new)], 2)
-        yield replace(edit, variables=(elected,))
+    yield from by_one_lane(facts, "missing arrival", place, late, (arrive,))
+
+
+def said(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
+    """Arrivals in words."""
+    return " and ".join(f"{op.mnemonic} on {facts.shown(op.mbar)}" for op in arrivals)
+
+
+def by_one_lane(
+    facts: Facts, family: str, place: Place, late: bool, arrivals: tuple[MbarrierArrive, ...]
+) -> Iterator[Edit]:
+    """Arrivals of the elected lane next to a statement that all lanes execute."""
+    if place.one or isinstance(facts.program, Mir):
+        return
+    elected = Var(facts.fresh("elected"), pred)
+    elect = ElectSync(result=elected, loc=place.loc)
+    region = If(cond=elected, then=arrivals, loc=place.loc)
+    new = after(place, elect, region) if late else before(place, elect, region)
+    what = f"{said(facts, arrivals)} by one lane {'after' if late else 'before'} {brief(place)}"
+    yield replace(of_places(family, what, [(place, new)], 2), variables=(elected,))
 
 
 @family("other arm")
 def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """An arrival where a condition does not hold, if there is one where it does."""
-    wanted = {array.name for array in _wanted(facts, focus)}
+    wanted = {array.name for array in wanted_arrays(facts, focus)}
     for place in facts.places:
         region = place.what
         if not isinstance(region, If) or region.orelse or is_election(facts, region.cond):
@@ -156,7 +168,7 @@ def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if focus.distance(place) > (1 if not first else 4) or has(place, fx.InitsMbarrier):
             continue
         for array in arrays:
-            for slot in _slots(facts, array, place)[:2]:
+            for slot in slots_of(facts, array, place)[:2]:
                 for phase in _parities(facts, slot, array, place):
                     for wait, said in waiting(facts, Mbar(array, slot), phase, place):
                         what = f"{said} before {brief(place)}"

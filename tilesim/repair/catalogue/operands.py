@@ -14,7 +14,7 @@ from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.op import Op
 from tilesim.ir.program import For
 from tilesim.ir.sites import Kind, Site, sites
-from tilesim.repair.counted import arriving
+from tilesim.repair.counted import arriving, total
 from tilesim.repair.edit import Edit, changed, family, of_places
 from tilesim.repair.expressions import (
     flipped,
@@ -62,13 +62,20 @@ def changes(
         worth = value(place, site)
         if worth is None or _same(worth, site.value):
             continue
-        new.append((place, (changed(place.op, **{site.name: worth}),)))
+        new.append((place, (to_its_scope(changed(place.op, **{site.name: worth})),)))
         said.append(f"{facts.shown(worth)} instead of {facts.shown(site.value)}")
     if new:
         what = " and ".join(dict.fromkeys(said))
         yield of_places(
             name, f"{group[0][1].kind} {what} in {group[0][0].op.mnemonic}", new, size, alike=alike
         )
+
+
+def to_its_scope(op: Op) -> Op:
+    """An arrival on a barrier of another CTA releases to the cluster: to its own CTA alone it hands
+    nothing on there. Others stay."""
+    far = any(isinstance(e, fx.Arrives) and e.mbar.cta is not None for e in op.effects())
+    return changed(op, scope="cluster") if far and getattr(op, "scope", "") == "cta" else op
 
 
 def each(
@@ -120,6 +127,7 @@ def _arriving(facts: Facts, init: Place) -> Iterator[int]:
     """How many arrivals a phase of a barrier may have, by who arrives on it."""
     for mbar in mbars(init.op):
         by_role = [n for n, _ in arriving(facts, mbar.array.name).values()]
+        yield total(facts, mbar.array.name)
         yield sum(by_role)
         yield from sorted(set(by_role))
         size = facts.kernel.cluster_size
