@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 import tilesim as ts
+from tests.gpu import needs
+from tests.ptx.test_cuda import SOURCES, compiled
+from tilesim.checker import check
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import ds
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cluster
+from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.program import lower as read_ptx
+from tilesim.ptx.reader import read
 from tilesim.repair import Repairs, Wanted
+from tilesim.report.diff import Diff
+from tilesim.report.result import Checked
 
 ROWS, COLUMNS, STAGES, TRIPS = 8, 32, 2, 5
 BYTES = ROWS * COLUMNS * ts.f32.bytes
@@ -175,6 +187,14 @@ def test_the_arrival_at_the_peer_is_suggested_first(
     assert [line for line in made if ".at(" in line] == lines
 
 
+def test_an_arm_that_is_put_in_is_shown() -> None:
+    first = suggested(one_loader.build(mistake="one CTA"), "practice", "race").found[0]
+    shown = [line for change in first.changes for line in change.after if "cluster_rank" in line]
+    assert shown == ["if %cluster_rank == 0 { ... } else {"]
+    arrivals = [line for change in first.changes for line in change.after if "arrive" in line]
+    assert arrivals == ["    mbarrier.arrive empty[i_1 % 2].at(0), scope=cluster"]
+
+
 @pytest.mark.parametrize("mistake", ["own", "own, not counted"])
 def test_machine_code_is_mended_too(mistake: str) -> None:
     program = lower(one_loader.build(mistake=mistake))
@@ -208,3 +228,160 @@ def test_bytes_that_arrive_in_another_phase_are_no_cause() -> None:
     finding = ts.check(one_loader.build(mistake="none")).findings[0]
     assert finding.diagnosis == "nobody_arrives"
     assert "CTA 0 empty[0]" in finding.cause
+
+
+# ---------------------------------------------------------------------- CUDA and PTX
+
+#: helpers that say what the wrappers of one instruction do not
+FURTHER = r"""F void multicast(void *s, const void *g, u32 n, u64 *b, unsigned short mask) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+               ".multicast::cluster [%0], [%1], %2, [%3], %4;"
+               ::"r"(at(s)), "l"(g), "r"(n), "r"(at(b)), "h"(mask) : "memory");
+}
+F void peer_store(float *p, u32 cta, float v) {
+  asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; st.shared::cluster.f32 [r], %2;}"
+               ::"r"(at(p)), "r"(cta), "f"(v) : "memory");
+}
+"""
+HEAD = (SOURCES / "wrappers.cu").read_text().replace("#line 1\n", FURTHER)
+#: each CTA loads a part of each tile for all
+TILES = r"""
+  __shared__ u64 full[2], empty[2];
+  __shared__ alignas(128) float s[2][32 * SIZE];
+  const int t = threadIdx.x, r = rank();
+  if (t == 0) {
+    for (int i = 0; i < 2; ++i) {
+      init(&full[i], 1);
+      init(&empty[i], COUNT);
+    }
+    init_fence();
+  }
+  cluster_sync();
+  if (t == 0) {
+    for (int i = 0; i < n; ++i) {
+      wait(&empty[i % 2], (i / 2 + 1) & 1);
+      expect(&full[i % 2], 128 * SIZE);
+      multicast(&s[i % 2][32 * r], x + (i * SIZE + r) * 32, 128, &full[i % 2], (1 << SIZE) - 1);
+    }
+  } else if (t >= 32) {
+    float acc = 0;
+    for (int i = 0; i < n; ++i) {
+      wait(&full[i % 2], (i / 2) & 1);
+      for (int c = 0; c < SIZE; ++c) acc += s[i % 2][c * 32 + t - 32];
+      __syncwarp();
+      if (t == 32) RELEASE;
+    }
+    y[r * 32 + t - 32] = acc;
+  }
+  cluster_sync();
+"""
+#: each of two CTAs writes into the other one's stage
+STAGE = r"""
+  __shared__ u64 full, empty;
+  __shared__ float s[32];
+  const int t = threadIdx.x, r = rank();
+  if (t == 0) {
+    init(&full, 32);
+    init(&empty, COUNT);
+    init_fence();
+  }
+  cluster_sync();
+  if (t < 32) {
+    for (int i = 0; i < n; ++i) {
+      wait(&empty, (i + 1) & 1);
+      peer_store(&s[t], r ^ 1, x[(r * n + i) * 32 + t]);
+      arrive_at(&full, r ^ 1);
+    }
+  } else {
+    for (int i = 0; i < n; ++i) {
+      wait(&full, i & 1);
+      y[(r * n + i) * 32 + t - 32] = s[t - 32];
+      RELEASE;
+    }
+  }
+  cluster_sync();
+"""
+OTHERS = "for (unsigned cta = 0; cta < 4; ++cta) arrive_at(&empty[i % 2], cta)"
+BOTH = "{ arrive(&empty[i % 2]); arrive_at(&empty[i % 2], rank() ^ 1); }"
+INLINE = (
+    'asm volatile("{.reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; '
+    'mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];}" :: "r"(at(&empty)), '
+    '"r"(rank() ^ 1) : "memory")'
+)
+#: a kernel, the size of the cluster, the count and the release that are wrong and right, and the
+#: rule that is broken
+COMPILED = (
+    (TILES, 2, ("1", "arrive(&empty[i % 2])"), ("2", BOTH), "race"),
+    (TILES, 2, ("2", "arrive(&empty[i % 2])"), ("2", BOTH), "deadlock"),
+    (TILES, 4, ("1", "arrive(&empty[i % 2])"), ("4", OTHERS), "race"),
+    (TILES, 4, ("4", "arrive(&empty[i % 2])"), ("4", OTHERS), "deadlock"),
+    (STAGE, 2, ("32", "arrive(&empty)"), ("32", "arrive_at(&empty, rank() ^ 1)"), "race"),
+    (STAGE, 2, ("32", "arrive(&empty)"), ("32", INLINE), "race"),
+)
+
+
+def source(body: str, size: int, count: str, release: str) -> str:
+    """A file with a kernel."""
+    text = body.replace("COUNT", count).replace("RELEASE", release).replace("SIZE", str(size))
+    head = f'extern "C" __global__ void __cluster_dims__({size}, 1, 1) __launch_bounds__(64)'
+    return f"{HEAD}{head}\nf(const float *x, float *y, int n) {{{text}}}\n".replace("};\n", "}\n")
+
+
+def program(size: int, ptx: str, file: str = "k.ptx") -> Mir:
+    """What the machine runs of PTX of a kernel."""
+    params = (Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 5))
+    module = read(ptx, file)
+    return read_ptx(
+        module,
+        module.entries[0],
+        Launch("f", (size, 1, 1), (64, 1, 1), (size, 1, 1), params=params),
+    )
+
+
+@needs.compiler
+@pytest.mark.parametrize(("body", "size", "wrong", "right", "rule"), COMPILED)
+def test_a_release_at_the_peer_is_a_patch_of_the_source(
+    body: str, size: int, wrong: tuple[str, str], right: tuple[str, str], rule: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    text = source(body, size, *wrong)
+    if right[1] == INLINE:  # there is no helper
+        own = INLINE.replace("empty", "full").replace("rank()", "r")
+        helper = text[text.index("F void arrive_at") : text.index("F u32 rank")]
+        text = text.replace(helper, "").replace("arrive_at(&full, r ^ 1)", own)
+    Path("k.cu").write_text(text)
+    found = program(size, compiled(text))
+    report = check(found, suggest=Wanted(timedelta(minutes=10), read=lambda _: found))
+    assert rule in report.rules
+    assert report.repairs is not None
+    first = replace(report.repairs, found=report.repairs.found[:1])
+    diff = Diff.of([Checked("k", "sm_90a", replace(report, repairs=first))]).text()
+    subprocess.run(["patch", "-p1"], input=diff, text=True, check=True, capture_output=True)
+    mended = Path("k.cu").read_text()
+    assert mended == text.replace(f"empty[i], {wrong[0]}", f"empty[i], {right[0]}").replace(
+        f"{wrong[1]};", right[1] if right[1].endswith("}") else f"{right[1]};"
+    )  # fmt: skip
+    assert check(program(size, compiled(mended))).verdict == "proved"
+
+
+@needs.compiler
+@pytest.mark.parametrize(("size", "count"), [(2, "1"), (2, "2"), (4, "4")])
+def test_a_release_at_the_peer_is_a_patch_of_ptx(
+    size: int, count: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = compiled(source(TILES, size, count, "arrive(&empty[i % 2])"))
+    text = re.sub(r"^\s*\.(?:loc|file).*$", "", text, flags=re.MULTILINE)
+    text = text[: text.find(".section")] if ".section" in text else text
+    Path("k.ptx").write_text(text)
+    wanted = Wanted(timedelta(minutes=10), read=lambda ptx: program(size, ptx))
+    report = check(program(size, text), suggest=wanted)
+    assert report.repairs is not None
+    first = replace(report.repairs, found=report.repairs.found[:1])
+    diff = Diff.of([Checked("k", "sm_90a", replace(report, repairs=first))]).text()
+    subprocess.run(["patch", "-p1"], input=diff, text=True, check=True, capture_output=True)
+    mended = Path("k.ptx").read_text()
+    made = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%repaired];"
+    assert mended.count(made) == (1 if size == 2 else size) * text.count("mbarrier.arrive.shared")
+    assert check(program(size, mended)).verdict == "proved"

@@ -7,7 +7,7 @@ from typing import Literal
 from tilesim.errors import reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, Space
-from tilesim.ir.expr import Base, Expr, Operand, as_expr
+from tilesim.ir.expr import Base, Binary, Const, Expr, Operand, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import (
     GlobalTensor,
@@ -23,6 +23,8 @@ from tilesim.ir.types import DType
 
 #: an address into shared memory is ``rank << RANK_SHIFT | offset``
 RANK_SHIFT = 24
+#: the bits of it that say where in the shared memory of a CTA it points
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
 #: what a generic address into shared memory begins with, in the simulator
 SHARED_WINDOW = 1 << 36
 #: the name of its `Base`, which no declaration has
@@ -76,6 +78,26 @@ def mbar_at(
 ) -> Mbar:
     """The mbarrier at a byte address; see `AddressedMbarriers`."""
     return Mbar(AddressedMbarriers(as_expr(address), space), as_expr(0))
+
+
+def peer_address(address: Expr, cta: Expr) -> Expr:
+    """The address in CTA ``cta`` of the cluster that corresponds to one in shared memory (J2)."""
+    return (address & OFFSET_MASK) + (cta << RANK_SHIFT)
+
+
+def peer_of(address: Expr) -> tuple[Expr, Expr] | None:
+    """What `peer_address` has made an address of; None if it has not made it."""
+    match address:
+        case Binary("+", Binary("&", own, Const(mask)), Binary("<<", cta, Const(by))) if (
+            mask,
+            by,
+        ) == (OFFSET_MASK, RANK_SHIFT):
+            return own, cta
+        case Binary("+", Binary("&", own, Const(mask)), Const(rank)) if mask == OFFSET_MASK:
+            return own, Const(int(rank) >> RANK_SHIFT)
+        case Binary("&", own, Const(mask)) if mask == OFFSET_MASK:
+            return own, Const(0)
+    return None
 
 
 def address_of(item: Tensor | View | Mbarriers | Mbar | TensorMap) -> Expr:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from tilesim.files import source_lines
-from tilesim.ir.expr import Const, constant
+from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
@@ -37,6 +37,10 @@ _LABEL = re.compile(r"(?:case\b[^:;{}]*|default|[A-Za-z_]\w*)\s*:(?!:)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 _STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 _CONSTRAINT = re.compile(r'"[+=&]*[a-z]"\s*\(')
+#: an arrival without bytes or a token, as one instruction of PTX, and ``mapa``
+_ARRIVAL = re.compile(r"(mbarrier\.arrive(?!\.(?:expect_tx|noComplete))[\w.:]*) _, \[(\S+)\]")
+_RANK = re.compile(r"mov\.u32 %0, %%cluster_ctarank;?")
+_MAPA = re.compile(r"mapa\.shared::cluster\.u32 (\S+), (\S+), (\S+)")
 _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -97,14 +101,47 @@ class Function:
 class Helper:
     """A function that is nothing but inline PTX: its instructions, and what their operands are.
 
-    ``operands``: by number, the name of a parameter (of the template: ``templated``), or None.
+    ``operands``: by number, the name of a parameter (of the template: ``templated``), or None;
+    ``texts``: what is written for it.
     """
 
     name: str
     instructions: tuple[str, ...]
     operands: tuple[str | None, ...]
+    texts: tuple[str, ...]
     parameters: tuple[str, ...]
     template: tuple[str, ...]
+
+    @property
+    def arrives_on(self) -> str | None:
+        """The parameter that says the barrier, if all it does is one arrival on the own CTA's."""
+        if len(self.instructions) != 1:
+            return None
+        found = _ARRIVAL.fullmatch(self.instructions[0])
+        if found is None or "cluster" in found[1].rpartition("shared")[2]:
+            return None
+        return self._parameter(found[2])
+
+    @property
+    def arrives_elsewhere(self) -> tuple[str, str] | None:
+        """The parameters that say the barrier and the CTA, if all it does is one arrival there."""
+        rest = [text.lstrip("{ ") for text in self.instructions]
+        rest = [text for text in rest if text and text != "}" and not text.startswith(".reg")]
+        if len(rest) != 2 or (mapa := _MAPA.fullmatch(rest[0])) is None:
+            return None
+        found = _ARRIVAL.fullmatch(rest[1])
+        if found is None or found[2] != mapa[1] or ".shared::cluster" not in found[1]:
+            return None
+        barrier, cta = self._parameter(mapa[2]), self._parameter(mapa[3])
+        return None if barrier is None or cta is None else (barrier, cta)
+
+    def _parameter(self, operand: str) -> str | None:
+        """The one parameter in the text of an operand."""
+        if not re.fullmatch(r"%\d+", operand) or int(operand[1:]) >= len(self.texts):
+            return None
+        words = set(_WORD.findall(self.texts[int(operand[1:])]))
+        found = [name for name in self.parameters if name in words]
+        return found[0] if len(found) == 1 else None
 
     def call(self, wanted: Sequence[tuple[str, tuple[int, ...]]]) -> str | None:
         """The call that executes just these instructions, with these numbers; None: it does not."""
@@ -223,15 +260,97 @@ class Source:
             if part.strip()
         )  # fmt: skip
         known = {*function.parameters, *function.template}
-        operands = []
+        texts = []
         for section in rest[:2]:
             for part in _parted(section):
                 constraint = _CONSTRAINT.match(part.strip())
-                name = part.strip()[constraint.end() : -1].strip() if constraint else ""
-                operands.append(name if name in known else None)
+                texts.append(part.strip()[constraint.end() : -1].strip() if constraint else "")
+        operands = tuple(name if name in known else None for name in texts)
         return Helper(
-            function.name, instructions, tuple(operands), function.parameters, function.template
-        )
+            function.name, instructions, operands, tuple(texts), function.parameters,
+            function.template,
+        )  # fmt: skip
+
+    def arriving_elsewhere(self, line: int, ctas: Sequence[Expr | None]) -> tuple[str, ...] | None:
+        """A line with a call of a helper that arrives on the own CTA's barrier, as lines that
+        arrive on those of these CTAs instead (None: the own one); None if there is no such call."""
+        own = self.lines[line - 1]
+        found = [
+            (helper, call)
+            for helper in self.helpers if helper.arrives_on is not None
+            for call in re.finditer(rf"(?<![\w.:>]){re.escape(helper.name)}\s*\(", own)
+        ]  # fmt: skip
+        if len(found) != 1:
+            return None
+        ((helper, call),) = found
+        begin, end = call.start(), _closing(own, call.end())
+        given = _parted(own[call.end() : end - 1])
+        if own[end : end + 1] != ";" or len(given) != len(helper.parameters):
+            return None
+        arguments = dict(zip(helper.parameters, (g.strip() for g in given), strict=True))
+        peers = [cta for cta in ctas if cta is not None]
+        texts = [f"{self._arriving(helper, arguments, cta)};" for cta in peers]
+        if len(peers) > 2 and peers == [Const(n) for n in range(len(peers))]:
+            one = self._arriving(helper, arguments, "cta")
+            texts = [f"for (unsigned cta = 0; cta < {len(peers)}; ++cta) {one};"]
+        if len(peers) < len(ctas):
+            texts.insert(0, own[begin : end + 1])
+        whole = self.whole(line)
+        alone = not own[:begin].strip() and not own[end + 1 :].strip()
+        if len(texts) > 1 and alone and whole and whole[-1].kind == "simple":
+            return tuple(own[:begin] + text for text in texts)
+        text = texts[0] if len(texts) == 1 else f"{{ {' '.join(texts)} }}"
+        return (own[:begin] + text + own[end + 1 :],)
+
+    def _arriving(self, local: Helper, given: Mapping[str, str], cta: Expr | str) -> str:
+        """An arrival on another CTA's barrier: by a helper of the file, else as inline PTX."""
+        barrier = local.arrives_on or ""
+        rank = self._rank(cta)
+        for helper in self.helpers:
+            places = helper.arrives_elsewhere
+            if places is not None and rank is not None and len(helper.parameters) == len(places):
+                worth = dict(zip(places, (given[barrier], rank), strict=True))
+                return f"{helper.name}({', '.join(worth[n] for n in helper.parameters)})"
+        address = next(t for t in local.texts if barrier in _WORD.findall(t))
+        address = re.sub(rf"\b{barrier}\b", lambda _: given[barrier], address)
+        steps = "mapa.shared::cluster.u32 r, %0, %1;"
+        operands = f'"r"({address}), "r"({rank})'
+        if rank is None:
+            steps = "mov.u32 c, %%cluster_ctarank; xor.b32 c, c, 1; "
+            steps = f".reg .b32 c; {steps}mapa.shared::cluster.u32 r, %0, c;"
+            operands = f'"r"({address})'
+        arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];"
+        return f'asm volatile("{{.reg .b32 r; {steps} {arrive}}}" :: {operands} : "memory")'
+
+    def _rank(self, cta: Expr | str) -> str | None:
+        """The rank of a CTA, or of the other one of two; None if only PTX can say it here."""
+        if isinstance(cta, str):
+            return cta
+        known = constant(cta)
+        if known is not None:
+            return str(known)
+        if self._asks_rank:
+            return f"{self._asks_rank}() ^ 1"
+        if "cooperative_groups.h" in self.text:
+            return f"{self._groups}::this_cluster().block_rank() ^ 1"
+        return None
+
+    @property
+    def _asks_rank(self) -> str:
+        """The function of the file that returns the rank of the CTA in its cluster, if any."""
+        for function in self.functions:
+            text = self.text[function.begin : self._starts[function.last]]
+            asks = [" ".join(part.split()) for part in _STRING.findall(text)]
+            asked = len(asks) >= 2 and _RANK.fullmatch(asks[0]) and text.count("asm") == 1
+            if asked and not function.parameters and not function.template:
+                return function.name
+        return ""
+
+    @property
+    def _groups(self) -> str:
+        """What the file calls the namespace of cooperative groups."""
+        alias = re.search(r"\bnamespace\s+(\w+)\s*=\s*cooperative_groups\s*;", self.text)
+        return alias[1] if alias else "cooperative_groups"
 
     def spelled(self, ops: Sequence[Op]) -> tuple[str, ...] | None:
         """Statements that execute instructions of the whole, one after another: CUDA's functions,
@@ -262,8 +381,7 @@ class Source:
             if call is not None:
                 return call
         if "cooperative_groups.h" in self.text:
-            alias = re.search(r"\bnamespace\s+(\w+)\s*=\s*cooperative_groups\s*;", self.text)
-            return f"{alias[1] if alias else 'cooperative_groups'}::this_cluster().sync();"
+            return f"{self._groups}::this_cluster().sync();"
         return None
 
     def _one(self, op: Op) -> str | None:
@@ -440,6 +558,16 @@ def _parsed(file: str, lines: tuple[str, ...]) -> Source:
 
 def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
+
+
+def _closing(text: str, begin: int) -> int:
+    """Behind the bracket that closes the one before ``begin``; the end if none does."""
+    depth = 1
+    for place in range(begin, len(text)):
+        depth += (text[place] in "([{") - (text[place] in ")]}")
+        if not depth:
+            return place + 1
+    return len(text) + 1
 
 
 def _parted(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.edits import statements, stretches
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Special, Var, walk
@@ -146,6 +147,11 @@ def mbars(op: Op) -> tuple[Mbar, ...]:
     """The mbarriers that an instruction names."""
     operands = (getattr(op, n) for n in operand_names(type(op)))
     return tuple(v for v in operands if isinstance(v, Mbar) and isinstance(v.array, Mbarriers))
+
+
+def is_own_address(mbar: Mbar) -> bool:
+    """Whether it is the barrier of the executing CTA at an address."""
+    return isinstance(mbar.array, AddressedMbarriers) and mbar.array.space == "shared::cta"
 
 
 def _array(effect: fx.Effect) -> str | None:

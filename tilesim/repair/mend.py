@@ -16,7 +16,7 @@ from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Mir
-from tilesim.ir.program import Program, Stmt, Strict, Verdict
+from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
 from tilesim.ir.text.statement import statement_lines, statement_text
 from tilesim.repair.edit import Edit
 from tilesim.repair.hoisted_reads import with_reads_at_uses
@@ -353,9 +353,13 @@ def _written(
 ) -> tuple[str, ...]:
     """What stands in the place of ``old``: one line, but for what is added and holds others."""
     exchanged = len(instead) == 1 and type(what) is type(old)
-    if what is old or exchanged:
-        return (_folded(statement_text(program, what)),)
-    return statement_lines(program, what)
+    if not (what is old or exchanged):
+        return statement_lines(program, what)
+    head = _folded(statement_text(program, what))
+    if isinstance(what, If) and isinstance(old, If) and what.orelse and not old.orelse:
+        lines = (f"    {line}" for op in what.orelse for line in statement_lines(program, op))
+        return (f"{head} else {{", *lines, "}")
+    return (head,)
 
 
 def _folded(text: str) -> str:

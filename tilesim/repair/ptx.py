@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice, product
 
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import peer_of
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Binary, Const, Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, Op, operand_names
+from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
 from tilesim.repair.source import Patch
@@ -88,6 +91,11 @@ class Lines:
         if not new:
             yield begin.rstrip() if begin.strip() else ""
             return
+        elsewhere = [_elsewhere(what, guard, rest) for what in new if what is not old]
+        if elsewhere and all(text is not None for text in elsewhere):
+            texts = [f"{whole};"] if any(what is old for what in new) else []
+            yield begin + "\n".join([*texts, *(text for text in elsewhere if text is not None)])
+            return
         here = [n for n, what in enumerate(new) if what is old]
         if here:
             added = [_spelled(what, old, rest) for what in new if what is not old]
@@ -143,6 +151,25 @@ class Lines:
         numbers = re.findall(rf"\bmov\.[bus]32\s+{name}\s*,\s*(-?\d+)\s*;", "\n".join(self.lines))
         others = re.findall(rf"\b[a-z][\w.:]*\s+{name}\s*,", "\n".join(self.lines))
         return int(numbers[0]) if len(numbers) == len(others) == 1 else None
+
+
+def _elsewhere(what: Stmt | Control, guard: str, operands: str) -> str | None:
+    """An arrival on the barrier of another CTA, where one with these operands arrives on its own;
+    None if it is none."""
+    mbar = what.mbar if isinstance(what, MbarrierArrive) else None
+    array = None if mbar is None else mbar.array
+    there = peer_of(array.address) if isinstance(array, AddressedMbarriers) else None
+    bracket = re.search(r"\[([^\]]*)\](.*)", operands, re.DOTALL)
+    if there is None or bracket is None or not isinstance(what, MbarrierArrive):
+        return None
+    known = _constant(there[1])
+    rank, steps = str(known), ""
+    if known is None:
+        rank = "%rank"
+        steps = f".reg .b32 {rank}; mov.u32 {rank}, %cluster_ctarank; xor.b32 {rank}, {rank}, 1; "
+    steps += f"mapa.shared::cluster.u32 %repaired, {bracket[1]}, {rank};"
+    code = f"mbarrier.arrive.{what.sem}.cluster.shared::cluster.b64 _, [%repaired]{bracket[2]};"
+    return f"{{ .reg .b32 %repaired; {steps} {guard}{code} }}"
 
 
 def _operands(op: Op) -> list[str]:

@@ -409,7 +409,8 @@ class _Source:
         if mbar.array != was.array and isinstance(node, ast.Subscript):
             return self._barrier(node, was, mbar)
         if mbar.array == was.array and mbar.index == was.index and mbar.cta != was.cta:
-            return self._of_cta(node, was, mbar)
+            other = isinstance(node, ast.Name) and node.id != was.array.name
+            return None if other else self._of_cta(node, was, mbar)
         return self._text(node) if mbar == was else None
 
     def _named(self, mbar: Mbar) -> str | None:

@@ -16,9 +16,11 @@ from functools import cached_property
 from itertools import dropwhile
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import peer_of
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, constant
+from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
 from tilesim.ir.op import ANNOTATIONS, Op
@@ -26,7 +28,7 @@ from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
 from tilesim.repair.edit import Edit
-from tilesim.repair.facts import DATA, SYNC
+from tilesim.repair.facts import DATA, SYNC, is_own_address
 from tilesim.repair.source import Patch
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn
@@ -302,7 +304,9 @@ class SourceEdits:
         copy of the statements; none if it is no edit of lines."""
         new = edit.instead
         before = {n: self.mir.code[n].what for n in new}
-        if all(any(w is before[n] for w in new[n]) for n in new):
+        if edit.family == "peer arrival":
+            yield from self._arriving_elsewhere(edit, before)
+        elif all(any(w is before[n] for w in new[n]) for n in new):
             yield from self._inserted(edit, before)
         elif all(not new[n] for n in new):
             yield from self._deleted(edit)
@@ -491,6 +495,36 @@ class SourceEdits:
         if made is not None:
             yield made
 
+    def _arriving_elsewhere(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
+        """A call that arrives on the barriers of other CTAs, and another count of the inits."""
+        arrivals = {n: new for n, new in edit.instead.items() if _arrives(before[n])}
+        lines = {self._lines[n][:1] for n in arrivals}
+        if len(lines) != 1 or not next(iter(lines)):
+            return
+        ((line,),) = lines
+        same = [
+            n for n, i in enumerate(self.mir.code) if self._lines[n][:1] == (line,)
+            and _arrives(i.what)
+        ]  # fmt: skip
+        if sorted(same) != sorted(arrivals):
+            return
+        whom = {tuple(map(_cta_of, new)) for new in arrivals.values()}
+        text = self.source.arriving_elsewhere(line, next(iter(whom))) if len(whom) == 1 else None
+        if text is None:
+            return
+        own = self.source.lines[line - 1]
+        patches = [Patch(self.source.file, line, line, (own,), text)]
+        rest = {n: new for n, new in edit.instead.items() if n not in arrivals}
+        counts: dict[tuple[int, ...], dict[int, Instead]] = {}
+        for number, new in rest.items():
+            counts.setdefault(self._lines[number][:1], {})[number] = new
+        for part in counts.values():
+            made = next(self._exchanged(replace(edit, instead=part), before), None)
+            if made is None:
+                return
+            patches += made.patches
+        yield replace(edit, patches=tuple(patches))
+
     def _exchanged(self, edit: Edit, before: dict[int, Op | Control]) -> Iterator[Edit]:
         """Another number in a line, wherever the line has made an instruction with the old one."""
         lines = {self._lines[n][:1] for n in edit.instead}
@@ -546,6 +580,27 @@ def _synchronises(what: Stmt | Control) -> bool:
     effects = what.effects()
     return any(isinstance(e, SYNC) for e in effects) and not any(isinstance(e, DATA)
                                                                  for e in effects)  # fmt: skip
+
+
+def _arrives(what: Stmt | Control) -> bool:
+    """Whether it is a plain arrival on a barrier of the executing CTA at an address."""
+    return (
+        isinstance(what, Op)
+        and any(
+            isinstance(e, fx.Arrives) and e.bytes is None and is_own_address(e.mbar)
+            for e in what.effects()
+        )
+    )  # fmt: skip
+
+
+def _cta_of(what: Stmt | Control) -> Expr | None:
+    """The CTA on whose barrier an instruction arrives; None: its own."""
+    for effect in what.effects() if isinstance(what, Op) else ():
+        array = effect.mbar.array if isinstance(effect, fx.Arrives) else None
+        if isinstance(array, AddressedMbarriers) and array.space == "shared::cluster":
+            there = peer_of(array.address)
+            return None if there is None else there[1]
+    return None
 
 
 def _goes_back(mir: Mir, number: int) -> bool:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.addresses import RANK_SHIFT, SHARED_WINDOW, WINDOW
+from tilesim.ir.addresses import RANK_SHIFT, SHARED_WINDOW, WINDOW, peer_address
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Base, Const, Expr, Special, Var
 from tilesim.ir.op import Op
 from tilesim.ir.types import s32, s64, u32, u64
 
-#: the bits of an address that say where in the shared memory of a CTA it points
-OFFSET_MASK = (1 << RANK_SHIFT) - 1
 #: what a generic address is converted from and to
 ConvertedSpace = Literal["shared", "shared::cta", "shared::cluster", "global"]
 _RANK = Special("cluster_rank")
@@ -47,8 +45,7 @@ class Mapa(Op):
             yield f"the result has 32 bits, {self.result} is of type {self.result.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
-        there = (self.address & OFFSET_MASK) + (self.cta << RANK_SHIFT)
-        return (Defines(self.result, there),)
+        return (Defines(self.result, peer_address(self.address, self.cta)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +66,7 @@ class MapaGeneric(Op):
         yield from _wide(self.result)
 
     def effects(self) -> tuple[Effect, ...]:
-        there = (self.address & OFFSET_MASK) + (self.cta << RANK_SHIFT)
-        return (Defines(self.result, there + _WINDOW),)
+        return (Defines(self.result, peer_address(self.address, self.cta) + _WINDOW),)
 
 
 @dataclass(frozen=True, kw_only=True)

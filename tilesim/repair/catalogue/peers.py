@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import mbar_at, peer_address
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Const, Expr, Special, binary
+from tilesim.ir.expr import Base, Const, Expr, Special, Var, binary, constant, walk
 from tilesim.ir.memory import Mbar, Mbarriers, View
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierArrive
+from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
 from tilesim.ir.program import If
 from tilesim.ir.sites import sites
 from tilesim.repair.catalogue.fences import brief
@@ -24,7 +27,7 @@ from tilesim.repair.catalogue.missing import by_one_lane, said, slots_of, spots_
 from tilesim.repair.catalogue.operands import to_its_scope
 from tilesim.repair.counted import executes, reached
 from tilesim.repair.edit import Edit, after, before, changed, family, of_places
-from tilesim.repair.facts import Facts, Place, is_election
+from tilesim.repair.facts import Facts, Place, is_election, is_own_address
 from tilesim.repair.focus import Focus
 
 RANK = Special("cluster_rank")
@@ -51,6 +54,108 @@ def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 if place.role not in waiters:
                     for slot in slots_of(facts, array, place):
                         yield from _added(facts, Mbar(array, slot), place, late, targets)
+    if isinstance(facts.program, Mir):
+        yield from _at_addresses(facts, facts.program)
+
+
+def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
+    """The same of barriers at addresses, as compiled code has them: in the place of an arrival on
+    the own one, and beside it; with the count of the inits of that barrier, where it has more."""
+    size = facts.kernel.cluster_size
+    lines: dict[object, list[Place]] = {}
+    for place in facts.ops:
+        op = place.what
+        if isinstance(op, MbarrierArrive) and op.token is None and is_own_address(op.mbar):
+            lines.setdefault(place.loc.written_places, []).append(place)
+    for places in lines.values():
+        op = places[0].op
+        assert isinstance(op, MbarrierArrive)
+        inits = _inits(facts, mir, places)
+        for targets in _any(size):
+            more = [cta for cta in targets if cta is not None]
+            new: list[tuple[Place, Instead]] = []
+            for place in places:
+                assert isinstance(place.op, MbarrierArrive)
+                far = tuple(_to_peer(place.op, cta) for cta in more)
+                new.append((place, after(place, *far) if None in targets else far))
+            whom = " and ".join(_shown(facts, cta) for cta in more)
+            side = "as well" if None in targets else "instead of its own CTA"
+            what = f"{op.mnemonic} on the barrier of {whom} {side}"
+            yield of_places("peer arrival", what, new, 2 if None in targets else 1)
+            for count in _raised(inits, size):
+                counts: list[tuple[Place, Instead]] = [
+                    (init, (changed(init.op, count=Const(count)),)) for init in inits
+                ]
+                yield of_places(
+                    "peer arrival", f"{what}; count {count} in {inits[0].op.mnemonic}",
+                    [*new, *counts], 2, alike=True,
+                )  # fmt: skip
+
+
+def _any(size: int) -> Iterator[Targets]:
+    """Whom an arrival may have been meant to tell: the peer (as well), all, each CTA."""
+    if size == 2:
+        yield (binary("^", RANK, 1),)
+        yield None, binary("^", RANK, 1)
+    else:
+        yield tuple(Const(n) for n in range(size))
+    yield from ((Const(n),) for n in range(size))
+
+
+def _shown(facts: Facts, cta: Expr) -> str:
+    return f"CTA {facts.shown(cta)}" if isinstance(cta, Const) else "the other CTA"
+
+
+def _to_peer(op: MbarrierArrive, cta: Expr) -> MbarrierArrive:
+    """An arrival on the barrier at the same place of another CTA, as ``mapa`` has its address."""
+    assert isinstance(op.mbar.array, AddressedMbarriers)
+    there = mbar_at(peer_address(op.mbar.array.address, cta), space="shared::cluster")
+    new = changed(op, mbar=there, scope="cluster")
+    assert isinstance(new, MbarrierArrive)
+    return new
+
+
+def _inits(facts: Facts, mir: Mir, places: list[Place]) -> list[Place]:
+    """The inits of the barriers on which some arrivals may be: at the same address, else those of
+    what their addresses are made of."""
+    inits = [p for p in facts.ops if isinstance(p.what, MbarrierInit)]
+    wanted = {m for p in places for m in _addresses(p.op)}
+    same = [p for p in inits if wanted & set(_addresses(p.op))]
+    if same:
+        return same
+    names = frozenset(n for p in places for e in _addresses(p.op) for n in _bases(mir, e))
+    return [p for p in inits if any(names & _bases(mir, e) for e in _addresses(p.op))]
+
+
+def _addresses(op: Op) -> Iterator[Expr]:
+    mbar = getattr(op, "mbar", None)
+    if isinstance(mbar, Mbar) and isinstance(mbar.array, AddressedMbarriers):
+        yield mbar.array.address
+
+
+def _bases(mir: Mir, address: Expr) -> frozenset[str]:
+    """The declarations that an address is made of, through the registers in it."""
+    found = set[str]()
+    left, seen = [address], set[str]()
+    while left:
+        for part in walk(left.pop()):
+            if isinstance(part, Base):
+                found.add(part.name)
+            elif isinstance(part, Var) and part.name not in seen:
+                seen.add(part.name)
+                for number in mir.setters.get(part.name, ()):
+                    value = getattr(mir.code[number].what, "value", None)
+                    if isinstance(value, Expr):
+                        left.append(value)
+    return frozenset(found)
+
+
+def _raised(inits: list[Place], size: int) -> Iterator[int]:
+    """The counts of inits if as many arrive from every CTA as it was from one."""
+    counts = {constant(s.value) for p in inits for s in sites(p.op) if s.kind == "count"}
+    known = next(iter(counts)) if len(counts) == 1 else None
+    if known is not None:
+        yield known * size
 
 
 # ------------------------------------------------------------------ whom to tell
