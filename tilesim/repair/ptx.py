@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice, product
 
+from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
 from tilesim.ir.edits import Instead
@@ -18,7 +19,6 @@ from tilesim.ir.expr import Binary, Const, Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, Op, operand_names
-from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
 from tilesim.repair.source import Patch
@@ -156,11 +156,12 @@ class Lines:
 def _elsewhere(what: Stmt | Control, guard: str, operands: str) -> str | None:
     """An arrival on the barrier of another CTA, where one with these operands arrives on its own;
     None if it is none."""
-    mbar = what.mbar if isinstance(what, MbarrierArrive) else None
-    array = None if mbar is None else mbar.array
+    effects = what.effects() if isinstance(what, Op) else ()
+    arrives = next((e for e in effects if isinstance(e, fx.Arrives)), None)
+    array = None if arrives is None else arrives.mbar.array
     there = peer_of(array.address) if isinstance(array, AddressedMbarriers) else None
     bracket = re.search(r"\[([^\]]*)\](.*)", operands, re.DOTALL)
-    if there is None or bracket is None or not isinstance(what, MbarrierArrive):
+    if arrives is None or there is None or bracket is None:
         return None
     known = _constant(there[1])
     rank, steps = str(known), ""
@@ -168,7 +169,7 @@ def _elsewhere(what: Stmt | Control, guard: str, operands: str) -> str | None:
         rank = "%rank"
         steps = f".reg .b32 {rank}; mov.u32 {rank}, %cluster_ctarank; xor.b32 {rank}, {rank}, 1; "
     steps += f"mapa.shared::cluster.u32 %repaired, {bracket[1]}, {rank};"
-    code = f"mbarrier.arrive.{what.sem}.cluster.shared::cluster.b64 _, [%repaired]{bracket[2]};"
+    code = f"mbarrier.arrive.{arrives.sem}.cluster.shared::cluster.b64 _, [%repaired]{bracket[2]};"
     return f"{{ .reg .b32 %repaired; {steps} {guard}{code} }}"
 
 
