@@ -172,8 +172,8 @@ def _pixels(k: Builder, odd: Expr, at: Any) -> None:
         k.mem.store(s[pixel, k.thread_id], 1.0)
     k.fence.proxy_async("shared::cta")
     k.sync_threads()
-    with k.if_(k.thread_id.eq(0) & k.cta_x.eq(0)):
-        k.tma.store(box, s, (0, 0, 1, 0), mode="im2col_no_offs")
+    with k.if_(k.thread_id.eq(0)):
+        k.tma.store(box, s, (k.cta_x.eq(GRID - 1), 0, 1, 0), mode="im2col_no_offs")
         k.bulk.commit_group()
         k.bulk.wait_group(0)
     k.assign(at, select(odd, 1, 0))
@@ -292,7 +292,7 @@ def _tiles_at_the_end(k: Builder, wrong: bool) -> None:
     box = k.tensor_map(C, (32,))
     _filled(k, s)
     with k.one_thread():
-        k.tma.store(box, s, (k.cta_x * 32 - select(k.cta_x.eq(GRID - 1) & wrong, 16, 0),))
+        k.tma.store(box, s, (k.cta_x * 32 - select(k.cta_x.eq(ODD) & wrong, 16, 0),))
         k.bulk.commit_group()
         k.bulk.wait_group(0)
 
