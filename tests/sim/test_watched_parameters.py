@@ -13,7 +13,7 @@ import pytest
 
 import tilesim as ts
 from tests.sim.steady_programs import one_stage
-from tilesim import Builder, Program, s32, select
+from tilesim import Builder, Program, s32, select, u8, u32
 from tilesim.ir.expr import as_expr
 
 #: the value that is wrong, among those that are asked for
@@ -105,6 +105,91 @@ def _words(n: Number, first: Number, second: Number) -> Program:
     return k.finish()
 
 
+Place = Callable[[Any], Any]
+
+
+def _stored(
+    n: Number, first: Place, second: Number, *, rows: Number = 512, trips: Number = None,
+    how: str = "store",
+) -> Program:  # fmt: skip
+    """A warp accesses a row of a tensor in each turn, and another one stores to a row once."""
+    k = Builder("stored", warps=2)
+    x = k.tensor("x", s32, (rows, 32))
+    value = k.var("value", 0)
+    with k.role("turns", 0), k.loop(n if trips is None else trips) as i:
+        place = x[as_expr(first(i)), k.lane_id]
+        if how == "store":
+            k.mem.store(place, 1)
+        else:
+            k.mem.load(value, place)
+    with k.role("once", 1):
+        k.mem.store(x[as_expr(second), k.lane_id], 2)
+    return k.finish()
+
+
+def _both(n: Number, first: Place, second: Place) -> Program:
+    """Each of two warps stores to a row of a tensor in each turn."""
+    k = Builder("both", warps=2)
+    x = k.tensor("x", s32, (2048, 32))
+    for warp, place in enumerate((first, second)):
+        with k.role(f"w{warp}", warp), k.loop(n) as i:
+            k.mem.store(x[as_expr(place(i)), k.lane_id], warp)
+    return k.finish()
+
+
+def _copied(n: Number, first: Place, second: Number) -> Program:
+    """A warp stores a tile by a tensor map in each turn, and another one stores a tile once."""
+    k = Builder("copied", "sm_90a", warps=2)
+    x, data = k.tensor("x", s32, (2048, 64)), k.shared("data", s32, (8, 32), align=128)
+    box = k.tensor_map(x, (8, 32))
+    with k.role("fills", 0):
+        for row in range(8):
+            k.mem.store(data[row, k.lane_id], row)
+        k.fence.proxy_async()
+    k.sync_threads()
+    with k.role("turns", 0), k.if_(k.lane_id.eq(0)), k.loop(n) as i:
+        k.tma.store(box, data, (8 * as_expr(first(i)), 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with k.role("once", 1), k.if_(k.lane_id.eq(0)):
+        k.tma.store(box, data, (8 * as_expr(second), 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    return k.finish()
+
+
+def _counted(
+    n: Number, kind: Any, skipped: Callable[[Any], Any], by: int = 1, first: int = 0
+) -> Program:
+    """``n`` turns with an arrival in each; but for those in which a register says otherwise."""
+    k = Builder("counted", warps=1)
+    bar, count = k.mbarriers("bar"), k.var("count", first, kind)
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    with k.loop(n) as i:
+        k.assign(count, count + by)
+        with k.if_(as_expr(skipped(count)).eq(0)), k.one_thread(0):
+            k.mbarrier.arrive(bar)
+        k.mbarrier.wait(bar, i & 1)
+        k.sync_warp()
+    return k.finish()
+
+
+def _gridded(n: Number, skipped: Any) -> Program:
+    """``n`` CTAs, one of which does not arrive."""
+    k = Builder("gridded", warps=1)
+    k.launch(grid=n)
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    with k.if_(k.cta_x.ne(skipped)), k.one_thread(0):
+        k.mbarrier.arrive(bar)
+    k.mbarrier.wait(bar, 0)
+    return k.finish()
+
+
 def _one_if(holds: bool) -> int:
     return 1 if holds else 0
 
@@ -171,6 +256,70 @@ USES: dict[str, tuple[Build, str]] = {
     "a row too far": (lambda n, b: _row(n, 90 - 30 * _one_if(n == b), n - 1), "out-of-bounds"),
     "rows that meet": (lambda n, b: _words(n, n, b if b < 99 else 200), "race"),
     "rows that cross": (lambda n, b: _words(n, 2 * n, n + b if b < 99 else 255), "race"),
+    "Python's lower bits cut": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(n & -8 == b & -8 and n & 7 == b & 7)),
+        "deadlock",
+    ),
+    "Python's field": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(n & 120 == b & 120 and n & 7 == b & 7)),
+        "deadlock",
+    ),
+    "Python's large remainder": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(3 * n % 600 == 3 * b % 600)), "deadlock",
+    ),
+    "Python's remainder from above": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if((2000 - n) % 1900 == (2000 - b) % 1900)),
+        "deadlock",
+    ),
+    "Python's large quotient": (
+        lambda n, b: _arrivals(n, wanted=1 + _one_if(b < 99 and (n + 600 - b) // 600 > 0)),
+        "deadlock",
+    ),
+    "a number that is true": (
+        lambda n, b: _arrivals(n, wanted=2 if b - n else 1, came=2), "over-arrival",
+    ),
+    "rows of turns": (lambda n, b: _stored(n, lambda i: i, b - 1 if b < 99 else 300), "race"),
+    "rows of turns, two apart": (
+        lambda n, b: _stored(n, lambda i: 2 * i + 1, 2 * b - 1 if b < 99 else 300), "race",
+    ),
+    "rows of turns from the end": (
+        lambda n, b: _stored(n, lambda i: 300 - i, 301 - b if b < 99 else 400), "race",
+    ),
+    "rows of turns before the last": (
+        lambda n, b: _stored(n, lambda i: n - 1 - i, b - 1 if b < 99 else 300), "race",
+    ),
+    "rows of turns that are read": (
+        lambda n, b: _stored(n, lambda i: i, b - 1 if b < 99 else 300, how="load"), "race",
+    ),
+    "rows beside those of turns": (
+        lambda n, b: _stored(n, lambda i: i + n, 2 * b - 1 if b < 99 else 300), "race",
+    ),
+    "one row of each other turn": (
+        lambda n, b: _stored(n, lambda i: i, b - 1 if b < 99 else 300, trips=(n + 1) // 2 * 2),
+        "race",
+    ),
+    "turns beyond the rows": (
+        lambda n, b: _stored(n, lambda i: i + 1, 0, rows=b if b < 99 else 300, how="load"),
+        "out-of-bounds",
+    ),
+    "rows that come from both ends": (
+        lambda n, b: _both(n, lambda i: i, lambda i: 2 * (b - 1) - i + (0 if b < 99 else 1)),
+        "race",
+    ),
+    "rows that one overtakes": (
+        lambda n, b: _both(n, lambda i: 3 * i, lambda i: i + 3 * (b - 1) if b < 99 else 3 * i + 1),
+        "race",
+    ),
+    "tiles of turns from the end": (
+        lambda n, b: _copied(n, lambda i: 150 - i, 151 - b if b < 99 else 200), "race",
+    ),
+    "a counter": (lambda n, b: _counted(n, u32, lambda c: c.eq(b)), "deadlock"),
+    "a counter of 8 bits": (
+        lambda n, b: _counted(n, u8, lambda c: c < 4, by=4, first=12) if b < 99
+        else _counted(n, u8, lambda c: c < 1, by=3), "deadlock",
+    ),
+    "a counter down": (lambda n, b: _counted(n, s32, lambda c: c.eq(-2 * b), by=-2), "deadlock"),
+    "CTAs": (lambda n, b: _gridded(n, b - 1), "deadlock"),
     "rows from the end": (lambda n, b: _words(n, 200 - n, 200 - b if b < 99 else 255), "race"),
 }  # fmt: skip
 
