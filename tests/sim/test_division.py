@@ -231,6 +231,24 @@ def test_thrown_away(body: Body) -> None:
     assert check(program(body)).verdict == "proved"
 
 
+@pytest.mark.parametrize("body", THROWN_AWAY)
+def test_thrown_away_before_an_arrival_too_few(body: Body) -> None:
+    """Nothing is said of the quotient, and the wait is reached, which one arrival does not end."""
+
+    def waits(k: Builder, out: GlobalTensor) -> None:
+        bar = k.mbarriers("bar")
+        with k.one_thread():
+            k.mbarrier.init(bar, 33)
+        k.sync_warp()
+        body(k, out)
+        k.mbarrier.arrive(bar)
+        k.mbarrier.wait(bar, 0)
+
+    report = check(program(waits))
+    assert (report.verdict, report.rules) == ("failed", {"deadlock"})
+    assert [p.loc.function for p in report.findings[0].participants] == ["waits"]
+
+
 @pytest.mark.parametrize("grid", [8, 200])
 def test_one_cta_of_a_grid(grid: int) -> None:
     """One that is no representative of others divides by zero."""
