@@ -247,11 +247,19 @@ def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
 #: columns of the table
 COLUMNS = (
     "false proof", "other verdict, rule or error", "other finding", "right programs only",
-    "more work only", "alive", "not executed",
+    "more work only", "harmless by reading", "alive", "not executed",
 )  # fmt: skip
 #: columns of mutants that wrong programs expose, and of those that make no false proof
 EXPOSED = COLUMNS[:3]
-HARMLESS = COLUMNS[3:5]
+HARMLESS = COLUMNS[3:6]
+#: by module and change, why a mutant makes no false proof, of those for which code was read
+READ = Path(__file__).with_name("harmless.json")
+
+
+def harmless() -> dict[str, dict[str, str]]:
+    """What is in `READ`."""
+    found: dict[str, dict[str, str]] = json.loads(READ.read_text())
+    return found
 
 
 def column(outcome: Outcome) -> str:
@@ -259,8 +267,10 @@ def column(outcome: Outcome) -> str:
     if outcome.kind in (*SILENT, "not executed"):
         if outcome.more and not outcome.less:
             return "more work only"
+        if outcome.change in harmless().get(outcome.module, ()):
+            return "harmless by reading"
         return "not executed" if outcome.kind == "not executed" else "alive"
-    if not outcome.wrong:
+    if not outcome.wrong and outcome.kind != "unearned claim":
         return "right programs only"
     return outcome.kind if outcome.kind in EXPOSED else "other verdict, rule or error"
 
@@ -270,8 +280,8 @@ def table(outcomes: dict[str, list[Outcome]]) -> str:
 
     ``exposed`` is the share of mutants that a wrong program exposes among those that are not
     harmless. Harmless are those that right programs alone expose, which lose proofs and make no
-    false one, and those under which programs execute more instructions, never fewer, and get the
-    same findings: they leave out less than tilesim does.
+    false one, those under which programs execute more instructions, never fewer, and get the same
+    findings (they leave out less than tilesim does), and those of which reading the code says so.
     """
     heads = ("part", "mutants", *COLUMNS, "exposed")
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

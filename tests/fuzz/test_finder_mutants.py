@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.finder_mutants.__main__ import PARTS, column, modules, table
+from benchmarks.finder_mutants.__main__ import PARTS, column, harmless, modules, table
 from benchmarks.finder_mutants.corpus import SUFFIX, Check, result_of
 from benchmarks.finder_mutants.judge import Executed, Outcome, execute
 from benchmarks.finder_mutants.mutate import changed, changes, drawn, file_of, mutants
@@ -93,11 +93,22 @@ def test_what_leaves_out_less_is_no_gap() -> None:
     assert column(replace(silent, more=2)) == "more work only"
     assert column(replace(silent, more=2, less=1)) == "alive"
     assert column(replace(silent, kind="not executed")) == "not executed"
+    (module, reasons), *_ = harmless().items()
+    known = replace(silent, module=module, change=next(iter(reasons)))
+    assert column(known) == "harmless by reading"
+    assert column(replace(known, kind="error")) == "other verdict, rule or error"
     found = replace(silent, kind="other finding", program="p")
     assert column(found) == "other finding"
     assert column(replace(found, wrong=False)) == "right programs only"
+    unearned = replace(found, kind="unearned claim", wrong=False)
+    assert column(unearned) == "other verdict, rule or error"
     rows = table({"lanes": [silent, replace(silent, more=1), found, replace(found, wrong=False)]})
     assert rows.splitlines()[-1].endswith("| 50 % |")
+
+
+def test_what_is_harmless_by_reading_is_a_mutant_of_today() -> None:
+    for module, reasons in harmless().items():
+        assert {*reasons} <= {mutant.says for mutant in mutants(module)}, module
 
 
 def judged(folder: Path, module: str, number: int, program: Executed) -> Outcome:
