@@ -245,7 +245,8 @@ def test_thrown_away_before_an_arrival_too_few(body: Body) -> None:
         k.mbarrier.wait(bar, 0)
 
     report = check(program(waits))
-    assert (report.verdict, report.rules) == ("failed", {"deadlock"})
+    assert report.verdict == "failed"
+    assert report.rules == {"deadlock"}
     assert [p.loc.function for p in report.findings[0].participants] == ["waits"]
 
 
