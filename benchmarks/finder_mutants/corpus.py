@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tilesim.verdict import Report
 
 SUFFIX = ".check"
+#: between what is claimed, and what that leans on
+_LEANING = ", leaning on "
 #: the environment's variable that names the folder into which `collect` writes
 FOLDER = "FINDER_CORPUS"
 
@@ -49,9 +51,10 @@ class PtxSource:
 class Result:
     """What a check says, and what that took.
 
-    ``verdict``: with `for_all`, also what is said of all values. ``rules``: those of the findings.
-    ``findings``: of each its rule, and what each participant does at which line. ``work``: warp
-    instructions that were executed in all runs, without those of repetitions that were left out.
+    ``verdict``: with `for_all`, also what is said of all values, and the names of what makes a
+    proof conditional. ``rules``: those of the findings. ``findings``: of each its rule, and what
+    each participant does at which line. ``work``: warp instructions that were executed in all runs,
+    without those of repetitions that were left out.
     """
 
     verdict: str
@@ -68,6 +71,11 @@ class Result:
     def is_claim(self) -> bool:
         """Whether this is said of all schedules, and of all values if that was asked."""
         return self.verdict.startswith(("proved", "exhausted")) and not self.is_wrong
+
+    @property
+    def is_unconditional(self) -> bool:
+        """Whether a claim leans on nothing."""
+        return self.is_claim and _LEANING not in self.verdict
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,8 @@ def result_of(report: Report, work: int) -> Result:
     if (claim := report.for_all) is not None:
         limit = None if claim.limit is None else claim.limit[0]
         verdict += f" for all up to {limit}" if claim.proved else f" not for {claim.at}"
+    if report.conditions:
+        verdict += f"{_LEANING}{', '.join(sorted(report.conditions))}"
     findings = (f"{f.rule}: {'; '.join(map(str, f.participants))}" for f in report.findings)
     return Result(verdict, tuple(sorted(report.rules)), tuple(sorted(findings)), work)
 

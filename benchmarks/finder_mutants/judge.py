@@ -37,12 +37,12 @@ class Executed:
 class Outcome:
     """What came of a mutant.
 
-    ``kind`` is ``false proof``, ``unearned claim`` (of a program in which nothing is wrong and
-    nothing was proved), ``other verdict``, ``other rule``, ``other finding``, ``error`` or ``hang``
-    if a program exposes it (``program``, with what it ``says``); ``alive`` if none of the ``tried``
-    ones does, ``not executed`` if no program executes its line, and ``cut off`` if there
-    was no time for all of them. ``less`` and ``more`` are how many of those executed fewer and more
-    instructions than without the mutant.
+    ``kind`` is ``false proof``, ``unearned claim`` (of a program in which nothing is wrong, where
+    nothing was proved, or a proof leans on something), ``other verdict``, ``other rule``, ``other
+    finding``, ``error`` or ``hang`` if a program exposes it (``program``, with what it ``says``);
+    ``alive`` if none of the ``tried`` ones does, ``not executed`` if no program executes its line,
+    and ``cut off`` if there was no time for all of them. ``less`` and ``more`` are how many of
+    those executed fewer and more instructions than without the mutant.
     """
 
     module: str
@@ -166,8 +166,10 @@ def judge(
         was = program.result
         if result.verdict != was.verdict:
             kind = "other verdict"
-            if result.is_claim and not was.is_claim:
-                kind = "false proof" if wrong else "unearned claim"
+            if wrong and result.is_claim:
+                kind = "false proof"
+            elif not wrong and result.is_unconditional and not was.is_unconditional:
+                kind = "unearned claim"
             return outcome(kind, tried, program.name, result.verdict)
         if result.rules != was.rules:
             return outcome("other rule", tried, program.name, ", ".join(result.rules))

@@ -251,7 +251,7 @@ class Number:
         mask = _plain(other)
         if mask is not None and mask >= 0 and not mask & (mask + 1):
             return self % (mask + 1)
-        if mask is not None and mask < 0 and not -mask & (-mask - 1):
+        if mask is not None and not -mask & (-mask - 1):  # the upper bits of a negative number
             return self // -mask * -mask
         low = mask & -mask if mask else 0
         if mask is not None and _is_power(mask + low) and 0 <= self < mask + low:
