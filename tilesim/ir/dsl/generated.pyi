@@ -262,7 +262,7 @@ class MemMethods(Namespace):
     def discard(self, dst: ViewLike) -> None:
         """``discard.L2``: the 128 bytes at ``dst`` of every active lane lose what they hold.
 
-        A weak write of values that nobody knows, and that may differ from read to read: what is
+        A weak write of unknown values, and that may differ from read to read: what is
         discarded is written again before it is read (PTX 9.7.9.17).
         """
 
