@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     addresses,
     answers,
+    async_release,
     boxes,
     bulk,
     clc,
@@ -12,7 +13,6 @@ from . import (
     cp_async,
     footprints,
     hints,
-    later,
     mbarriers,
     memory_model,
     named_barriers,
@@ -32,8 +32,8 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    addresses, answers, boxes, bulk, clc, clusters, cp_async, footprints, hints, later, mbarriers,
-    memory_model, named_barriers, packed_maps, phases, registers, restricted, tcgen05,
+    addresses, answers, async_release, boxes, bulk, clc, clusters, cp_async, footprints, hints,
+    mbarriers, memory_model, named_barriers, packed_maps, phases, registers, restricted, tcgen05,
     tensor_memory, tensor_products, tensormaps, vectors, warps, wgmma,
     wide,
 )  # fmt: skip

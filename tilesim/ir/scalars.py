@@ -19,7 +19,7 @@ EACH = 32
 class WordAccess:
     """What every active lane does to its word: it reads it into ``result``, leaves ``value`` there,
     or ``combine``s that with what is there, which ``result`` gets (cas: if it is ``compare``).
-    ``element`` as for `Reads`. ``later``: an operation of its own does it, at any later time."""
+    ``element`` as for `Reads`. ``asynchronous``: it is done at any later time (D14)."""
 
     view: View
     sem: Sem
@@ -29,7 +29,7 @@ class WordAccess:
     combine: str | None = None
     compare: Expr | None = None
     element: tuple[int, int] | None = None
-    later: bool = False
+    asynchronous: bool = False
 
     @property
     def loads(self) -> bool:
@@ -68,7 +68,7 @@ def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
         case (Writes(lanes=32, view=view, value=Expr() as value, combine=None) as write,):
             access = WordAccess(
                 view, write.sem, write.scope, None, value, element=write.element,
-                later=write.asynchronous,
+                asynchronous=write.asynchronous,
             )  # fmt: skip
         case (
             Reads(lanes=32),
@@ -78,7 +78,7 @@ def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
             result = rest[0].var if rest and isinstance(rest[0], Defines) else None
             access = WordAccess(
                 view, write.sem, write.scope, result, value, how, write.compare,
-                later=write.asynchronous,
+                asynchronous=write.asynchronous,
             )  # fmt: skip
         case _:
             pass
@@ -92,6 +92,6 @@ def communicates(mir: Mir) -> bool:
     for access in map(word_access, mir.effects):
         if access is None or access.sem == "weak" or access.view.space == "shared":
             continue
-        if access.stores or access.later or access.result is not None:
+        if access.stores or access.asynchronous or access.result is not None:
             return True
     return False

@@ -110,8 +110,8 @@ class _Splitting:
             if access is not None and access.sem != "weak":
                 # lanes may tell what they know at words of their own, and learn there
                 where = frozenset[str]().union(*map(mentioned, expressions_in(access.view)))
-                if access.later or self._differs(where):
-                    self._add(number, _ALL)  # what is made later comes after its lane alone
+                if access.asynchronous or self._differs(where):
+                    self._add(number, _ALL)  # each one comes after its lane alone (D14)
         for number in self._crowds:
             self._add(number, 1)
 

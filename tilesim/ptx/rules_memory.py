@@ -145,7 +145,7 @@ def _each(step: Step) -> Iterator[Step]:
 
 
 @rule("st.async")
-def _store_later(low: Lowering, step: Step) -> Iterator[Op]:
+def _st_async(low: Lowering, step: Step) -> Iterator[Op]:
     """A vector is stored, and its bytes are completed, element by element; what releases is a
     scalar in global memory, and no barrier is told."""
     if "release" in step.qualifiers:

@@ -304,7 +304,7 @@ class SourceEdits:
         copy of the statements; none if it is no edit of lines."""
         new = edit.instead
         before = {n: self.mir.code[n].what for n in new}
-        if edit.family == "peer arrival":
+        if any(_cta_of(w) is not None for n in new for w in new[n] if w is not before[n]):
             yield from self._arriving_elsewhere(edit, before)
         elif all(any(w is before[n] for w in new[n]) for n in new):
             yield from self._inserted(edit, before)

@@ -68,10 +68,10 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
-    code.sends = frozenset(
+    code.async_accesses = frozenset(
         warp
         for number, effects in enumerate(mir.effects)
-        if (access := word_access(effects)) is not None and access.later
+        if (access := word_access(effects)) is not None and access.asynchronous
         for warp in warps[number]
     )
     code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))

@@ -11,10 +11,10 @@ from tilesim.ir.ops.scalar import (
     Assign,
     Atomic,
     Load,
-    ReduceLater,
+    RedAsyncRelease,
     Shuffle,
+    StAsyncRelease,
     Store,
-    StoreLater,
 )
 from tilesim.ir.types import DType
 
@@ -82,13 +82,13 @@ def _store(e: Emitter, op: Store) -> None:
     e.asm(f"st{sem}{space}.{kind} [%0], %1;", [address, value])
 
 
-@EMIT.rule(StoreLater, ReduceLater)
-def _store_later(e: Emitter, op: StoreLater | ReduceLater) -> None:
+@EMIT.rule(StAsyncRelease, RedAsyncRelease)
+def _async_release(e: Emitter, op: StAsyncRelease | RedAsyncRelease) -> None:
     kind, _, _ = _memory_type(op.dst.dtype)
     space, address = asm_address(e, op.dst)
     value = stored_value(e, op.dst.dtype, op.value)
     form = f"st.async.release.{op.scope}{space}.{kind}"
-    if isinstance(op, ReduceLater):
+    if isinstance(op, RedAsyncRelease):
         form = f"red.async.release.{op.scope}{space}.add.{op.dst.dtype}"
     if op.dst.dtype.bits == 8:  # ptxas wants a register of this width
         lines = f"{{ .reg .b8 byte_; cvt.u8.u16 byte_, %1; {form} [%0], byte_; }}"

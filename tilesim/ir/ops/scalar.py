@@ -21,7 +21,7 @@ LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]
 AtomicSem = Literal["relaxed", "acquire", "release", "acq_rel"]
 #: of what an asynchronous operation releases
-LaterScope = Literal["gpu", "sys"]
+AsyncScope = Literal["gpu", "sys"]
 AtomicOp = Literal["add", "inc", "dec", "min", "max", "and", "or", "xor", "exch", "cas"]
 
 
@@ -40,7 +40,7 @@ def _one_element(view: View) -> Iterator[str]:
         yield f"a scalar access needs one element per lane, {view} has {view.size}"
 
 
-def _later(op: StoreLater | ReduceLater) -> Iterator[str]:
+def _to_global(op: StAsyncRelease | RedAsyncRelease) -> Iterator[str]:
     yield from _one_element(op.dst)
     if op.dst.space == "shared":
         yield f"{op.mnemonic} is of global memory, {op.dst} is not (D14)"
@@ -182,7 +182,7 @@ class Atomic(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreLater(Op):
+class StAsyncRelease(Op):
     """``st.async.release``: every active lane has ``value`` stored to its word of global memory.
 
     A thread of its own stores it, at any later time: what the lane did before comes before that,
@@ -202,10 +202,10 @@ class StoreLater(Op):
 
     dst: View
     value: Expr
-    scope: LaterScope = "gpu"
+    scope: AsyncScope = "gpu"
 
     def verify(self) -> Iterator[str]:
-        yield from _later(self)
+        yield from _to_global(self)
 
     def effects(self) -> tuple[Effect, ...]:
         writes = Writes(
@@ -216,7 +216,7 @@ class StoreLater(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceLater(Op):
+class RedAsyncRelease(Op):
     """``red.async.release``: like ``st.async.release``, but ``value`` is added to the element."""
 
     mnemonic = "red.async.release"
@@ -231,10 +231,10 @@ class ReduceLater(Op):
 
     dst: View
     value: Expr
-    scope: LaterScope = "gpu"
+    scope: AsyncScope = "gpu"
 
     def verify(self) -> Iterator[str]:
-        yield from _later(self)
+        yield from _to_global(self)
         if self.dst.dtype not in _INTEGERS:
             types = ", ".join(t.name for t in _INTEGERS)
             yield f"{self.mnemonic} adds numbers of {types}, not {self.dst.dtype} (D14)"

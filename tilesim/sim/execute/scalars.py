@@ -31,7 +31,7 @@ from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine import elements
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.deputy import send
+from tilesim.sim.machine.async_access import issue
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
@@ -138,14 +138,14 @@ def _access(c: Operands, op: Op, effects: Effects) -> Step:
     if access.loads:
         return _load(c, op, access)
     step = _store(c, op, access) if access.stores else _update(c, op, access)
-    return _sent(op, c.view(access.view), step) if access.later else step
+    return _issued(op, c.view(access.view), step) if access.asynchronous else step
 
 
 OPERATIONS.append((_applies, _access))
 
 
-def _sent(op: Op, view: ViewAccess, step: Step) -> Step:
-    """``step``, which a thread of each lane's own makes at any later time (D14)."""
+def _issued(op: Op, view: ViewAccess, step: Step) -> Step:
+    """``step``, which each active lane only issues: it is made at any later time (D14)."""
     far = view.view.space == "global"
 
     def run(w: Warp) -> None:
@@ -154,7 +154,7 @@ def _sent(op: Op, view: ViewAccess, step: Step) -> Step:
                 "out-of-bounds", f"{op.mnemonic} of {w} at an address in shared memory (D14)",
                 "give it an address in global memory",
             )  # fmt: skip
-        send(w, op, step)
+        issue(w, op, step)
 
     return run
 

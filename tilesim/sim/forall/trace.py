@@ -216,8 +216,8 @@ class Tracer(Skipper):
                 if back is not None and self._main.spins(w, back):
                     self._spoil(Obstacle("whether a turn of a loop changes something", loc))
             stopped = step(w)
-            if machine.plan.sends:
-                self._spoil(Obstacle("accesses that are made at any later time", loc))
+            if machine.plan.async_accesses:
+                self._spoil(Obstacle("asynchronous accesses to global memory", loc))
             if machine.irregular:
                 self._spoil(Obstacle("what data decides about", loc))
             if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:

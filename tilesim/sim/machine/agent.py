@@ -236,8 +236,9 @@ class Agent(ABC):
         self.collective = 0
         self.last_collective: Op | None = None
         self.last_issue: dict[str, Op] = {}
-        #: by component of threads that it sends: the last one's tick (`tilesim.sim.machine.deputy`)
-        self.deputies: dict[int, int] = {}
+        #: by component of its asynchronous accesses: the last one's tick
+        #: (`tilesim.sim.machine.async_access`)
+        self.async_ticks: dict[int, int] = {}
         #: None in programs without tcgen05
         self.tcgen05: Issuer | None = None
 

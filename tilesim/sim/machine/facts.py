@@ -126,7 +126,7 @@ class Facts:
     fence_inits: frozenset[int] = frozenset()
     uses_remote_stores: bool = False
     #: warps of a CTA that can reach an asynchronous access of lanes to global memory (D14)
-    sends: frozenset[int] = frozenset()
+    async_accesses: frozenset[int] = frozenset()
     #: copies complete bytes of mbarriers
     tracks_loads: bool = False
     uses_tcgen05: bool = False

@@ -63,8 +63,8 @@ _BETWEEN_LOOKS = 1024
 _STRETCH = 5_000_000
 #: bytes of the clocks of all warps, at most
 _MOST_CLOCKS = 6 << 30
-#: components for operations that a warp has under way at once (`tilesim.sim.machine.deputy`)
-_DEPUTIES = 64
+#: components of asynchronous accesses (`tilesim.sim.machine.async_access`) of a warp
+_ASYNC_ACCESSES = 64
 Step: TypeAlias = "Callable[[Warp], bool | None]"
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
 Entry: TypeAlias = tuple[Step, bool, int]
@@ -265,8 +265,8 @@ class Machine(Core):
                 warp.groups[kind] = Groups(warp.warpgroup.component)
             else:
                 warp.groups[kind] = Groups(self.components.new())
-        if number in self.plan.sends:
-            warp.deputies = {self.components.new(): 0 for _ in range(_DEPUTIES)}
+        if number in self.plan.async_accesses:
+            warp.async_ticks = {self.components.new(): 0 for _ in range(_ASYNC_ACCESSES)}
         if number in self.plan.fence_inits:
             warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:

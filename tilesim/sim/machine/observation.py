@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tilesim.ir.kept import kept
+from tilesim.ir.op import Op
+from tilesim.ir.scalars import word_access
 from tilesim.sim.machine.clock import GENERIC
 from tilesim.sim.machine.release import mutual
 from tilesim.sim.machine.strength import hides
-
-#: operations that leave a word which goes on from what they find
-_RMW = ("atom", "red.async.release")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class Word:
 
     def goes_on(self, access: Access) -> bool:
         """Whether who observes a strong write observes the one before it."""
-        return access.op.mnemonic in _RMW and (self.last is None or _strong(access, self.last))
+        return _is_rmw(access.op) and (self.last is None or _strong(access, self.last))
 
     def look(self, look: Look, read: Access, recorded: list[Access]) -> None:
         """Lanes have observed; of their looks those are kept that were the first to observe some
@@ -264,6 +264,13 @@ def _knows(read: Access, record: Access) -> bool:
     return bool(
         warp.clock[GENERIC * warp.machine.components.size + record.component] >= record.tick
     )
+
+
+@kept
+def _is_rmw(op: Op) -> bool:
+    """Whether what an instruction leaves in a word goes on from what it finds there."""
+    access = word_access(op.effects())
+    return access is not None and access.combine is not None
 
 
 def _strong(one: Access, other: Access) -> bool:

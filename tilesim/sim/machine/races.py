@@ -100,8 +100,8 @@ class RaceDetector:
         self._alone: dict[tuple[int, int], set[Agent]] = {}
         self.maps = MapProxy(machine)
         self.words = WordOrder(machine)
-        #: threads of operations that are under way (`tilesim.sim.machine.deputy`)
-        self.deputies: list[Agent] = []
+        #: agents of accesses that are under way (`tilesim.sim.machine.async_access`)
+        self.async_agents: list[Agent] = []
         self.unwritten = Unwritten(machine)
         self._losing = machine.plan.losing
         self._raced: set[Footprint] = set()
@@ -405,7 +405,7 @@ class RaceDetector:
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
-        accessors = (*self._warps, *self.deputies)
+        accessors = (*self._warps, *self.async_agents)
         least = reduce(np.minimum, (w.known for w in accessors if not w.exited))
         keep = {*self._raced, *self.unwritten.footprints}
         for table in self.crowded_tables:

@@ -270,7 +270,7 @@ class Skipper:
         """A repetition of so many turns is looked for from now on, with rows in ``parts``."""
         if (
             self.machine.forks
-            or self.machine.plan.sends
+            or self.machine.plan.async_accesses
             or any(w.undefined for w in self.machine.warps)
         ):
             self._fail(level, None)

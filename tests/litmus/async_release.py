@@ -171,7 +171,7 @@ def a_later_release_says_nothing_of_it(
 @row("LS04", fails(defect("deadlock")))
 @row("LS04-plain", completes(), plain=True)
 def it_may_come_after_what_its_thread_does_next(k: Builder, *, plain: bool = False) -> None:
-    """Who has found what the thread stored next may find the old value here, and then waits."""
+    """A thread that has found the next store may find the old value here, and waits."""
     _begin(k)
     a, f, r = _word(k, "a"), _word(k, "f"), k.var("r", 0, u32)
     seen, never = k.var("seen", 0, u32), k.var("never", 0, u32)

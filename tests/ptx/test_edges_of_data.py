@@ -1,6 +1,6 @@
 """What is known behind code that data leads through, told apart from what is not.
 
-Data that nobody knows decides branches, guards and turns. Behind them a kernel compares what is
+Unknown data decides branches, guards and turns. Behind them a kernel compares what is
 known all the same with what it has to be. The right kernel arrives where all of it is the same; the
 wrong one leaves its arrival out just there: whatever takes a result for another number, or for one
 that is not known, does not find that it hangs.

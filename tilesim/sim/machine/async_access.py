@@ -20,19 +20,19 @@ from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.unknown import require_known
 
 
-def send(w: Warp, op: Op, step: Step) -> None:
-    """Each active lane has ``step`` made by a thread of its own, at any later time."""
+def issue(w: Warp, op: Op, step: Step) -> None:
+    """Each active lane issues ``step``, which an agent of its own makes at any later time."""
     if w.perhaps is not None:
         require_known(w.perhaps)
     active = w.mask
     if active & (active - 1) == 0:
-        _send(w, op, step, w.clock.copy())
+        _issue(w, op, step, w.clock.copy())
     elif w.parts is not None:
         try:
             for part in w.parts.shatter(active):
                 w.mask = part.mask
                 w.act_as(part)
-                _send(w, op, step, w.clock.copy())
+                _issue(w, op, step, w.clock.copy())
         finally:
             w.mask = active
         w.regroup()
@@ -41,21 +41,21 @@ def send(w: Warp, op: Op, step: Step) -> None:
         try:
             for lane in np.flatnonzero(mask_array(active)).tolist():
                 w.mask = 1 << lane
-                _send(w, op, step, known.copy())
+                _issue(w, op, step, known.copy())
         finally:
             w.mask = active
     w.advance()
     w.effects += 1
 
 
-def _send(w: Warp, op: Op, step: Step, clock: Clock) -> None:
+def _issue(w: Warp, op: Op, step: Step, clock: Clock) -> None:
     """One lane of ``w`` issues an operation that knows ``clock``."""
     machine = w.machine
-    one = _deputy(w, op, clock)
-    machine.races.deputies.append(one)
+    one = _agent(w, op, clock)
+    machine.races.async_agents.append(one)
 
     def land() -> None:
-        machine.races.deputies.remove(one)
+        machine.races.async_agents.remove(one)
         step(one)
         one.exited = True
 
@@ -63,11 +63,11 @@ def _send(w: Warp, op: Op, step: Step, clock: Clock) -> None:
     one.key, one.index = operation.key, operation.index
 
 
-def _deputy(w: Warp, op: Op, clock: Clock) -> Warp:
+def _agent(w: Warp, op: Op, clock: Clock) -> Warp:
     """The thread that carries out what the active lane of ``w`` issues."""
     machine = w.machine
     component = _position(w, op)
-    tick = w.deputies[component] = w.deputies[component] + 1
+    tick = w.async_ticks[component] = w.async_ticks[component] + 1
     clock[component] = clock[GENERIC * machine.components.size + component] = tick
     one = copy(w)
     one.base = one.component = component
@@ -79,7 +79,7 @@ def _deputy(w: Warp, op: Op, clock: Clock) -> Warp:
     one.exchanges = one.diverged = False
     one.alone = one.left = one.turn = one.apart = one.executed = 0
     one.registers = [*w.registers]
-    one.deputies = {}
+    one.async_ticks = {}
     return one
 
 
@@ -88,9 +88,9 @@ def _position(w: Warp, op: Op) -> int:
     had it is through. Where there is none left, it shares one: knowing the later of the two then
     counts as knowing the earlier one as well."""
     size, known = w.machine.components.size, w.clock.item
-    for component, tick in w.deputies.items():
+    for component, tick in w.async_ticks.items():
         if known(component) >= tick and known(GENERIC * size + component) >= tick:
             return component
-    what = f"which of more than {len(w.deputies)} operations that are under way are made"
+    what = f"which of more than {len(w.async_ticks)} operations that are under way are made"
     w.machine.nondeterministic(what, op, explorable=False)
-    return min(w.deputies, key=w.deputies.__getitem__)
+    return min(w.async_ticks, key=w.async_ticks.__getitem__)

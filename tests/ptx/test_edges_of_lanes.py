@@ -223,7 +223,7 @@ ROWS: dict[str, dict[str, Row]] = {
             f"@%p3 {STORE}A: mov.u32 %r9, 1;\nW: ret;",
             "race", (LOAD, STORE),
         ),
-        "one waits for who waits for it": Row(
+        "two that wait for each other": Row(
             f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}D: {arrive(0, '@%p3 ')}{SYNC}"
             f"A: mov.u32 %r9, 1;\nW: ret;".replace(SYNC, "bar.warp.sync 0xffff;\n"),
             f"@%p6 bra A;\n@%p1 bra C;\nbra.uni D;\nC: {wait(0)}D: {SYNC}{arrive(0, '@%p3 ')}"

@@ -49,18 +49,23 @@ def _arrivals(n: Number, *, wanted: Number = 1, came: Number = 1, skipped: Any =
     return k.finish()
 
 
-def _turns(n: Number, skipped: Callable[[Any], Any], *, trips: Number = None) -> Program:
-    """``n`` turns with an arrival in each; but for turns that are skipped."""
-    k = Builder("turns", warps=1)
+def _arriving_turns(k: Builder, trips: Number, skipped: Callable[[Any], Any]) -> None:
+    """So many turns with an arrival in each; but for turns that are skipped."""
     bar = k.mbarriers("bar")
     with k.one_thread():
         k.mbarrier.init(bar, 1)
     k.sync_warp()
-    with k.loop(n if trips is None else trips) as i:
+    with k.loop(trips) as i:
         with k.if_(as_expr(skipped(i)).eq(0)), k.one_thread(0):
             k.mbarrier.arrive(bar)
         k.mbarrier.wait(bar, i & 1)
         k.sync_warp()
+
+
+def _turns(n: Number, skipped: Callable[[Any], Any], *, trips: Number = None) -> Program:
+    """``n`` turns with an arrival in each; but for turns that are skipped."""
+    k = Builder("turns", warps=1)
+    _arriving_turns(k, n if trips is None else trips, skipped)
     return k.finish()
 
 
@@ -163,16 +168,13 @@ def _counted(
 ) -> Program:
     """``n`` turns with an arrival in each; but for those in which a register says otherwise."""
     k = Builder("counted", warps=1)
-    bar, count = k.mbarriers("bar"), k.var("count", first, kind)
-    with k.one_thread():
-        k.mbarrier.init(bar, 1)
-    k.sync_warp()
-    with k.loop(n) as i:
+    count = k.var("count", first, kind)
+
+    def counted(_: Any) -> Any:
         k.assign(count, count + by)
-        with k.if_(as_expr(skipped(count)).eq(0)), k.one_thread(0):
-            k.mbarrier.arrive(bar)
-        k.mbarrier.wait(bar, i & 1)
-        k.sync_warp()
+        return skipped(count)
+
+    _arriving_turns(k, n, counted)
     return k.finish()
 
 

@@ -16,7 +16,7 @@ from tilesim.checker import Report
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Scalar
 
-#: the value that is wrong, and one that nobody asks for
+#: the value that is wrong, and one that is not asked for
 BAD, NEVER = 61, 9999
 Number = Any
 

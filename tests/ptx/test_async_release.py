@@ -6,7 +6,7 @@ import pytest
 
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
-from tilesim.ir.ops.scalar import ReduceLater, StoreLater
+from tilesim.ir.ops.scalar import RedAsyncRelease, StAsyncRelease
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.lowering import Unsupported
@@ -90,7 +90,7 @@ def test_a_read_by_its_own_thread_races_with_it() -> None:
 )
 def test_every_type_is_read(text: str, scope: str, bits: int) -> None:
     code = [i.what for i in _program(text).code]
-    (op,) = [w for w in code if isinstance(w, StoreLater | ReduceLater)]
+    (op,) = [w for w in code if isinstance(w, StAsyncRelease | RedAsyncRelease)]
     assert (op.scope, op.dst.dtype.bits) == (scope, bits)
 
 
