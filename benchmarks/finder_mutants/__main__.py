@@ -117,6 +117,11 @@ def _draw(number: int) -> None:
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(PARTS)))
 @click.option("--limit", default=LIMIT, show_default=True, help="Seconds for a mutant's programs.")
 @click.option("--output", type=click.Path(path_type=Path), help="Also write each mutant there.")
+@click.option(
+    "--again",
+    type=click.Path(exists=True, path_type=Path),
+    help="Only the mutants that an earlier run left alive there; of the others what it wrote.",
+)
 def run(
     folder: Path,
     number: int,
@@ -125,6 +130,7 @@ def run(
     parts: tuple[str, ...],
     limit: float,
     output: Path | None,
+    again: Path | None,
 ) -> None:
     """Draws mutants, and says of each which program of FOLDER exposes it."""
     chosen = parts or tuple(PARTS)
@@ -134,9 +140,15 @@ def run(
         flush=True,
     )
     outcomes: dict[str, list[Outcome]] = {part: [] for part in chosen}
-    each = -(-number // len(chosen))
-    with ThreadPoolExecutor(jobs) as pool:
+    if again is None:
+        each = -(-number // len(chosen))
         drawn_of = {part: drawn(modules(part), each, seed) for part in chosen}
+    else:
+        earlier = read(again)
+        drawn_of = {part: left(earlier[part]) for part in chosen}
+        for part in chosen:
+            outcomes[part] += [o for o in earlier[part] if column(o) not in LEFT]
+    with ThreadPoolExecutor(jobs) as pool:
         # one of each part in turn: what an interrupted run has said is of all parts
         turns = zip_longest(*([(part, one) for one in some] for part, some in drawn_of.items()))
         futures = {
@@ -157,8 +169,26 @@ def run(
 @click.argument("found", type=click.Path(exists=True, path_type=Path))
 def tabulate(found: Path) -> None:
     """The table of what `run` has written to FOUND, by what is known to be harmless now."""
+    print(table(read(found)))
+
+
+def read(found: Path) -> dict[str, list[Outcome]]:
+    """The outcomes that `run` has written to a file, by part."""
     parts = json.loads(found.read_text())
-    print(table({part: [Outcome(**one) for one in some] for part, some in parts.items()}))
+    return {part: [Outcome(**one) for one in some] for part, some in parts.items()}
+
+
+def left(outcomes: Iterable[Outcome]) -> list[Mutant]:
+    """The mutants that nothing exposed, as the code is now.
+
+    One that is no longer there, as its line was changed, is left out.
+    """
+    found = []
+    for outcome in outcomes:
+        if column(outcome) in LEFT:
+            same = [m for m in mutants(outcome.module) if m.says == outcome.change]
+            found += sorted(same, key=lambda m: abs(m.line - outcome.line))[:1]
+    return found
 
 
 @main.command(hidden=True)
@@ -257,9 +287,10 @@ COLUMNS = (
     "false proof", "other verdict, rule or error", "other finding", "right programs only",
     "more work only", "harmless by reading", "alive", "not executed",
 )  # fmt: skip
-#: columns of mutants that wrong programs expose, and of those that make no false proof
+#: columns of mutants that wrong programs expose, that make no false proof, and of the others
 EXPOSED = COLUMNS[:3]
 HARMLESS = COLUMNS[3:6]
+LEFT = COLUMNS[6:]
 #: by module and change, why a mutant makes no false proof, of those for which code was read
 READ = Path(__file__).with_name("harmless.json")
 
