@@ -157,5 +157,5 @@ def _turns(holds: Callable[[int, int], bool], begins: int, by: int, stop: int) -
     near = (stop - begins) // by
     for turns in range(max(near - 1, 1), near + 3):
         if holds(begins + turns * by, stop) is not first:
-            return turns if near > 0 else None
+            return turns
     return None

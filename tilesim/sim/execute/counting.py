@@ -36,6 +36,10 @@ Addresses = NDArray[np.int64]
 #: least value that it finds in any schedule, where the loop is entered again with it
 Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
 
+#: the first of the numbers that do what a given one does when it is drawn, and the first one behind
+#: them; None if that is not known for numbers as large as it
+Round = Callable[[int], "tuple[int, int] | None"]
+
 
 def touch(w: Warp, op: Op, memory: Memory, address: int, dtype: DType) -> Counter:
     """The counter at an address; it starts with what is there now."""
@@ -179,9 +183,8 @@ def _of_each(w: Warp, own: Released, *, releases: bool) -> Released | None:
     return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
 
 
-def draws_in_turns(c: Operands, view: View) -> Callable[[int], int | None] | None:
-    """The first number that decides what a given one does, for words that are waited for as well;
-    None if that is not known for numbers as large as it.
+def draws_in_turns(c: Operands, view: View) -> Round | None:
+    """The numbers that do what a given one does, for words that are waited for as well.
 
     A barrier of the grid: every CTA draws a number, and waits until all of its round are drawn. It
     does not matter which one of the round it was.
@@ -199,27 +202,29 @@ def draws_in_turns(c: Operands, view: View) -> Callable[[int], int | None] | Non
     size = 1 << view.dtype.bits
     wraps = not bounds and all(not d and size % n == 0 for n, d in periods)
 
-    def first(number: int) -> int | None:
+    def alike(number: int) -> tuple[int, int] | None:
         if number >= size // 2 and not wraps:
             return None  # a register may hold it as a negative number
-        below = [b for b in bounds if b <= number]
-        return max([*below, *(number - (number + d) % n for n, d in periods)], default=0)
+        starts = [number - (number + d) % n for n, d in periods]
+        first = max([*(b for b in bounds if b <= number), *starts], default=0)
+        ends = [start + n for start, (n, _) in zip(starts, periods, strict=True)]
+        last = size if wraps else size // 2
+        return first, min([*(b for b in bounds if b > number), *ends, last])
 
-    return first
+    return alike
 
 
 def drawn_in_turns(
-    w: Warp, op: Op, memory: Memory, address: int, first: Callable[[int], int | None], amount: int,
-    own: Released, dtype: DType, scope: FenceScope, *, acquires: bool,
+    w: Warp, op: Op, memory: Memory, address: int, alike: Round, amount: int, own: Released,
+    dtype: DType, scope: FenceScope, *, acquires: bool,
 ) -> None:  # fmt: skip
     """A lane is about to add to a word and to use in which range what it finds is."""
     counter = touch(w, op, memory, address, dtype)
-    released, start = None, first(counter.value)
-    counter.holds = counter.holds and start is not None
-    if counter.holds and start is not None:
-        released = counter.draw_after(w, start, amount, own)
+    numbers = alike(counter.value) if counter.holds else None
+    released = None if numbers is None else counter.draw_after(w, *numbers, amount, own)
+    counter.holds = released is not None
     doubtful(w, op, counter)
-    if not counter.holds:
+    if released is None:
         what = f"the result of {op.mnemonic}.add on {memory.label}"
         w.machine.nondeterministic(what, op)
         released = w.machine.released.get((id(memory), address))

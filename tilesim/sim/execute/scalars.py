@@ -383,7 +383,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
     draws = counting and slot is not None and poll is None and not word.view.remote
-    first = draws_in_turns(c, word.view) if draws else None
+    alike = draws_in_turns(c, word.view) if draws else None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -425,11 +425,11 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             raise UnknownSteers(unknown)
         (address,) = addresses.tolist()
         place = memory.label, address
-        if first is None and tickets.holds_up(w, place):
+        if alike is None and tickets.holds_up(w, place):
             return w.machine.block(w, tickets, "waits for its turn to draw", op)
         before = w.clock.copy()
         amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
-        if first is None:
+        if alike is None:
             if tickets.led_to(w, place):
                 what = f"whether a relaxed draw from {memory.label} finds a later one"
                 w.machine.nondeterministic(what, op)
@@ -439,11 +439,11 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         w.machine.races.observations.saw(access, footprint)
         own = released_by(w, memory, scope, releases=releases)
-        if first is None:
+        if alike is None:
             drawn(w, op, memory, address, before, how, amount, own, dtype)
         else:
             drawn_in_turns(
-                w, op, memory, address, first, amount, own, dtype, scope, acquires=acquires
+                w, op, memory, address, alike, amount, own, dtype, scope, acquires=acquires
             )
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
@@ -453,7 +453,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         w.machine.changed()
         assert slot is not None
         number = int(old[0])
-        if first is None:
+        if alike is None:
             number = tickets.number(w, name, place, number)
         assign(w, slot, number if fit is None else fit(number))
         return None
@@ -470,7 +470,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         waits = poll is not None and timed
         tells = releases or bool(w.fences) or (slot is not None and not waits)
         # one lane of several cannot wait for its turn to draw, which a run may be told
-        if _by_lanes(w, addresses, tells=tells, step=change if first is None else step):
+        if _by_lanes(w, addresses, tells=tells, step=change if alike is None else step):
             return
         alone = _take_turns(w, footprint, addresses)
         if w.machine.views is not None:

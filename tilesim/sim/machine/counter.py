@@ -184,17 +184,23 @@ class Counter:
         self._life = _Life([0], own, (warp.component, warp.tick))
         self._drawn = True
 
-    def draw_after(self, warp: Agent, first: int, amount: int, own: Released) -> Released | None:
-        """``warp`` adds and uses what it finds, as far as that is ``first`` or more.
+    def draw_after(
+        self, warp: Agent, first: int, stop: int, amount: int, own: Released
+    ) -> Released | None:
+        """``warp`` adds and uses what it finds, as far as that is ``first`` or more and less than
+        ``stop``.
 
-        So it is in every schedule if the additions up to there are in its past; where it decides
-        up to which number it is less, later ones have it in theirs for the same reason. Returns
-        what those additions released; None if that depends on the schedule.
+        It is not less in every schedule if the additions up to there are in its past. It is less
+        than ``stop`` if all of this round but any one of them make less, or all others come before
+        the one that makes more: later ones have these in their past for the same reason. Returns
+        what the additions before the round released; None if that depends on the schedule.
         """
-        past, sums = warp.clock, self._life.sums
-        first += sums[-1] - self.value
+        past, sums, steps = warp.clock, self._life.sums, self._life.increments
+        turn = sums[-1] - self.value
+        first, stop, after = first + turn, stop + turn, sums[-1] + amount
         known, place = self._known(warp, past), bisect_left(sums, first)
-        self.holds = known >= place and (sums[place] == first or not place)
+        least = min((step.least for step in steps[place:]), default=amount)
+        self.holds = known >= place and (self._last(known) or after - least < stop)
         if not self.holds:
             return None
         released = self._learned(warp, place, past)
