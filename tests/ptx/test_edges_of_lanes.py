@@ -110,6 +110,18 @@ _DOWN = (
     "shfl.sync.down.b32 %r9, %r3, 1, 31, -1;\nsetp.eq.u32 %p2, %r9, 5;\nsetp.ne.u32 %p5, %r3, 4;\n"
     f"and.pred %p2, %p2, %p5;\n@%p2 bra W;\n{arrive(8)}{wait(8)}W: ret;"
 )
+#: lanes 8 to 15 wait for lane 31, which goes on without the first eight
+_INNER = (
+    f"@%p6 bra A;\n{{before}}@%p4 bra C;\n{wait(0, 'M')}C: {SYNC}{{behind}}A: {arrive(0, '@%p7 ')}"
+    f"@!%p6 bra B;\n{SYNC}@%p7 {LOAD}B: mov.u32 %r9, 1;\nW: ret;"
+)
+FENCE = "fence.acq_rel.cta;\n"
+RELAXED = "st.relaxed.cta.shared::cta.u32 [%r2+48], 1;\n"
+_FLAGGED = f"ret;\nW: mov.u32 %r9, 0;\nP: {_LOOK}setp.lt.u32 %p5, %r8, 1;\n@%p5 bra P;\n{LOAD}ret;"
+_LOOKED = (
+    f"W: @!%p3 bra X;\nP: {_LOOK.replace('acquire', 'relaxed')}setp.lt.u32 %p5, %r8, 1;\n"
+    f"@%p5 bra P;\nX: {{fences}}{FENCE}{{first}}{LOAD}ret;"
+)
 ROWS: dict[str, dict[str, Row]] = {
     "groups": {
         "none left": Row(
@@ -240,6 +252,17 @@ ROWS: dict[str, dict[str, Row]] = {
         "a word that another lane has raised again": Row(
             _RAISED.format(enough=2), _RAISED.format(enough=1), "race", (LOAD, STORE)
         ),
+        "a meeting at the end of a branch": Row(
+            f"@%p6 bra A;\n@%p1 {STORE}{SYNC}A: @!%p6 bra B;\n{SYNC}B: @%p7 {LOAD}W: ret;",
+            f"@%p6 bra A;\n@%p1 {STORE}{SYNC}A: @%p3 {STORE}@!%p6 bra B;\n{SYNC}B: @%p7 {LOAD}"
+            "W: ret;",
+            "race", (LOAD, STORE),
+        ),
+        "a meeting behind an inner branch": Row(
+            _INNER.format(before=f"@%p1 {STORE}", behind=""),
+            _INNER.format(before="", behind=f"@%p1 {STORE}"),
+            "race", (LOAD, STORE),
+        ),
         "arrivals of eight more": Row(
             f"{arrive(16)}{store(0, FEW)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, FEW)}",
             f"{arrive(16)}{arrive(16, FEW)}{store(0, FEW)}ret;\nW: {wait(16)}{load(0, FEW)}",
@@ -249,6 +272,33 @@ ROWS: dict[str, dict[str, Row]] = {
             f"{store(0, HIGH)}{arrive(16)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, HIGH)}",
             f"{arrive(16)}{store(0, HIGH)}{arrive(16, FEW)}ret;\nW: {wait(16)}{load(0, HIGH)}",
             "race", (load(0, HIGH), store(0, HIGH)),
+        ),
+    },
+    "fences": {
+        "before a branch": Row(
+            f"@%p1 {STORE}{FENCE}@!%p1 bra A;\n{RELAXED}A: mov.u32 %r9, 1;\n{_FLAGGED}",
+            f"{FENCE}@!%p1 bra A;\n{STORE}{RELAXED}A: mov.u32 %r9, 1;\n{_FLAGGED}",
+            "race", (LOAD, STORE),
+        ),
+        "before guards": Row(
+            f"@%p1 {STORE}{FENCE}@%p1 {RELAXED}{_FLAGGED}",
+            f"{FENCE}@%p1 {STORE}@%p1 {RELAXED}{_FLAGGED}", "race", (LOAD, STORE),
+        ),
+        "between two branches": Row(
+            f"{FENCE}@%p6 bra A;\n@!%p1 bra C;\n{STORE}{FENCE}{RELAXED}C: mov.u32 %r9, 2;\n"
+            f"A: mov.u32 %r9, 1;\n{_FLAGGED}",
+            f"{FENCE}@%p6 bra A;\n{FENCE}@!%p1 bra C;\n{STORE}{RELAXED}C: mov.u32 %r9, 2;\n"
+            f"A: mov.u32 %r9, 1;\n{_FLAGGED}",
+            "race", (LOAD, STORE),
+        ),
+        "of other lanes": Row(
+            f"@%p1 {STORE}@%p1 {FENCE}@%p1 {RELAXED}{_FLAGGED}",
+            f"@%p1 {STORE}@%p3 {FENCE}@%p1 {RELAXED}{_FLAGGED}", "race", (LOAD, STORE),
+        ),
+        "of who has looked": Row(
+            f"@%p1 {STORE}@%p1 {_RAISE}ret;\n{_LOOKED.format(first='@%p3 ', fences='')}",
+            f"@%p1 {STORE}@%p1 {_RAISE}ret;\n{_LOOKED.format(first='@%p3 ', fences='@%p1 ')}",
+            "race", (LOAD, STORE),
         ),
     },
     "collectives": {
@@ -371,6 +421,136 @@ def test_any_lane_may_be_elected(name: str) -> None:
     assert check(right, "practice").verdict == check(right, "ptx").verdict == "proved"
     assert check(wrong, "practice").verdict == "proved"
     assert check(wrong, "ptx").rules == {"race"}
+
+
+def _with(body: str, right: str, wrong: str = "") -> tuple[str, str]:
+    """A body with one of these at ``@@``."""
+    end = "" if "W: " in body else "W: ret;"
+    return body.replace("@@", right) + end, body.replace("@@", wrong) + end
+
+
+def _copied(own: str, right: str, wrong: str) -> tuple[str, str]:
+    """Lane 31 of the second warp reads what a copy of that lane of the first one leaves."""
+    both = (handed(own.replace("@@", lane), load(0, LAST)) for lane in (right, wrong))
+    right, wrong = (body.replace(f"{group(0)}ret", f"{COMMIT}{group(0)}ret") for body in both)
+    return right, wrong
+
+
+LAST, CHOSEN = "@%p7 ", "@%p2 "
+_LAST_STORES, _HANG = f"{LAST}{STORE}", f"@%p5 bra E;\n{wait(0)}E: ret;\n"
+_UPPER = f"@!%p6 bra A;\nelect.sync _|%p2, 0xffff0000;\n{CHOSEN}"
+_TURN = f"{_LAST_STORES}add.u32 %r9, %r9, 1;\nsetp.lt.u32 %p5, %r9, 2;\n@%p5 bra G;\n"
+_GENERIC = "cvt.u64.u32 %rd4, %r2;\ncvta.shared.u64 %rd4, %rd4;\n"
+_FREE = "mov.u64 %rd4, %rd3;\n"
+#: no other word than that of lane 0 (right) or 31 (wrong) is stored by the second warp
+_OTHER = "ret;\nW: @%p1 st.global.u32 [%rd1+@@], 1;\nret;\n"
+_COPY, _TRACK_ONE = copy(0) + COMMIT, TRACK.replace("+8", "")
+#: wrong unless the last lane is elected, as it is in all runs but one: of each the right one, too
+LAST_ONLY: dict[str, tuple[str, str, str]] = {
+    **{
+        name: (
+            *(f"{before}{sync}{behind}W: ret;".replace("%p1 ", "%p7 ") for sync in (SYNC, "")),
+            "race",
+        )
+        for name, (before, behind) in ELECTED.items()
+    },
+    "arrivals in between": (*_with(
+        f"{_LAST_STORES}{arrive(8)}@@{ELECT}{CHOSEN}{LOAD}", SYNC), "race"),
+    "a fence in between": (*_with(
+        f"{_LAST_STORES}fence.acq_rel.cta;\n@@{ELECT}{CHOSEN}{LOAD}", SYNC), "race"),
+    "a barrier in between": (*_with(
+        f"{_LAST_STORES}@@{ELECT}{CHOSEN}{LOAD}ret;\nW: barrier.sync 2, 64;\nret;\n",
+        "barrier.sync 2, 64;\n", "barrier.arrive 2, 64;\n"), "race"),
+    "others meet": (*_with(
+        f"{_LAST_STORES}{LAST}bra A;\nbar.warp.sync 0x7fffffff;\n"
+        f"A: @@{ELECT}{CHOSEN}{LOAD}", SYNC, "mov.u32 %r9, 1;\n"), "race"),
+    "in the turn before": (*_with(
+        f"mov.u32 %r9, 0;\n@%p1 {STORE}{SYNC}G: @@{ELECT}{CHOSEN}{LOAD}{SYNC}{_TURN}",
+        SYNC, "mov.u32 %r8, 1;\n"), "race"),
+    "a word of its own": (*_with(
+        f"{ELECT}{CHOSEN}ld.global.u32 %r7, [%rd3];\n{_OTHER}", "256", "0"), "race"),
+    "words of all others": (*_with(
+        f"{_FREE}{ELECT}{CHOSEN}add.u64 %rd4, %rd1, 256;\nld.global.u32 %r7, [%rd4];\n{_OTHER}",
+        "512", "124"), "race"),
+    "words of all others, chosen": (*_with(
+        f"{ELECT}add.u64 %rd4, %rd1, 256;\nselp.b64 %rd4, %rd4, %rd3, %p2;\n"
+        f"ld.global.u32 %r7, [%rd4];\n{_OTHER}", "512", "124"), "race"),
+    "words of all others, guarded": (*_with(
+        f"{ELECT}@!%p2 ld.global.u32 %r7, [%rd3];\n{_OTHER}", "512", "124"), "race"),
+    "words of all others, in a branch": (*_with(
+        f"{ELECT}{CHOSEN}bra A;\nld.global.u32 %r7, [%rd3];\nA: mov.u32 %r9, 2;\n{_OTHER}",
+        "512", "124"), "race"),
+    "its number, stored": (*_with(
+        f"{ELECT}{CHOSEN}st.shared.u32 [%r2+64], %r3;\n{SYNC}{LOAD}setp.@@.u32 %p5, %r7, 31;\n"
+        f"{_HANG}", "le", "eq"), "deadlock"),
+    "its number, in a register": (*_with(
+        f"mov.u32 %r7, 0;\n{ELECT}{CHOSEN}mov.u32 %r7, %r3;\nredux.sync.add.u32 %r7, %r7, -1;\n"
+        f"setp.@@.u32 %p5, %r7, 31;\n{_HANG}", "le", "eq"), "deadlock"),
+    "its number, shuffled": (*_with(
+        f"mov.u32 %r7, 0;\n{ELECT}{CHOSEN}mov.u32 %r7, 1;\n"
+        "shfl.sync.idx.b32 %r8, %r7, 31, 31, -1;\n"
+        f"setp.@@.u32 %p5, %r8, 1;\n{_HANG}", "le", "eq"), "deadlock"),
+    "of half, and of all": (*_with(
+        f"{_UPPER}{STORE}A: @@{ELECT}{CHOSEN}{LOAD}", SYNC, "mov.u32 %r9, 1;\n"), "race"),
+    "of all, and of half": (*_with(
+        f"{ELECT}{CHOSEN}{STORE}@@{_UPPER}{LOAD}A: mov.u32 %r9, 1;\n", SYNC), "race"),
+    "a generic store": (*_with(
+        f"{_GENERIC}{ELECT}{CHOSEN}st.u32 [%rd4+64], 1;\n@@{LAST}{LOAD}", SYNC), "race"),
+    "a generic load behind": (*_with(
+        f"{_GENERIC}{ELECT}{CHOSEN}{STORE}@@{LAST}ld.u32 %r7, [%rd4+64];\n", SYNC), "race"),
+    "a global store": (*_with(
+        f"{ELECT}{CHOSEN}st.global.u32 [%rd1+64], 1;\n@@{LAST}ld.global.u32 %r7, [%rd1+64];\n",
+        SYNC), "race"),
+    "commits a copy": (*_copied(
+        f"{LAST}{copy(0)}{ELECT}@@{COMMIT}{group(0)}mov.u32 %r9, 1;\n", LAST, CHOSEN), "race"),
+    "waits for a copy": (*_copied(
+        f"{LAST}{copy(0)}{LAST}{COMMIT}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
+    "waits for copies of all": (*_copied(f"{_COPY}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
+    "commits copies of all": (*_copied(
+        f"{copy(0)}{ELECT}@@{COMMIT}{group(0)}", LAST, CHOSEN), "race"),
+    "tracks a copy": (*_with(
+        f"{LAST}{copy(0)}{ELECT}@@{_TRACK_ONE}{COMMIT}{group(0)}ret;\nW: {wait(0)}{load(0, LAST)}",
+        LAST, CHOSEN), "race"),
+    "tracks copies of all": (*_with(
+        f"{copy(0)}{ELECT}@@{COMMIT}{group(0)}ret;\nW: {wait(0)}{load(0, LAST)}",
+        f"{COMMIT}{group(0)}{arrive(0, LAST)}", f"{CHOSEN}{_TRACK_ONE}"), "race"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAST_ONLY)
+def test_not_only_the_last_lane_may_be_elected(name: str) -> None:
+    """It is in each run but the one that looks at the first lane, where that may matter."""
+    right, wrong, rule = LAST_ONLY[name]
+    assert check(right, "ptx").verdict in ("proved", "bounded")
+    assert check(wrong, "ptx").rules == {rule}
+
+
+#: what all lanes of a mask wait for each other to execute
+TOGETHER = (
+    "vote.sync.any.pred %p2, %p1, @@;", "shfl.sync.idx.b32 %r9, %r3, 0, 31, @@;",
+    "bar.warp.sync @@;", "match.any.sync.b32 %r9, %r3, @@;", "redux.sync.add.u32 %r9, %r3, @@;",
+)  # fmt: skip
+_ONE = f"""\
+mov.u32 %r1, %tid.x; mov.u32 %r2, smem; and.b32 %r3, %r1, 31; setp.ge.u32 %p6, %r3, 16;
+setp.eq.u32 %p1, %r3, 0; setp.ge.u32 %p8, %r1, 32; setp.ne.u32 %p0, %r1, 0; mov.u32 %r6, 1;
+{SYNC}@%p0 bra I;
+mbarrier.init.shared::cta.b64 [%r2], %r6;
+I: bar.sync 0; @%p8 bra W;
+{SYNC}@%p6 bra A;
+@@
+A: {SYNC}{ELECT}@!%p2 bra D;
+{arrive(0)}D: {SYNC}ret;
+W: {wait(0)}@%p1 {STORE}ret;"""
+
+
+@pytest.mark.parametrize("together", TOGETHER)
+def test_lanes_that_all_meet_again_before_the_others_could_come(together: str) -> None:
+    """Only the second warp's lanes part; those of the first one act as one but in a branch."""
+    for mask, rules in (("0xffff", set()), ("-1", {"participation"})):
+        text = _ONE.replace("@@", together.replace("@@", mask))
+        report = checker.check(program(text, warps=2), budget=200, schedules=4)
+        assert report.rules == rules
+        assert report.verdict == ("failed" if rules else "proved")
 
 
 #: without the wait the two lines race

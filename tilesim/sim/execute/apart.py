@@ -21,10 +21,12 @@ def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> Non
     What they learn they know for themselves, up to where they meet.
     """
     different = sorted(set(keys))
-    if len(different) == 1 or w.parts is None:
+    if len(different) <= 1:
         for key in different:
             act(key)
         return
+    # a warp whose lanes may name different ones has parts (`tilesim.ir.splitting`)
+    assert w.parts is not None
     active = w.mask
     lanes = np.flatnonzero(mask_array(active)).tolist()
     w.machine.outcome.explorable = False
