@@ -90,12 +90,13 @@ class Lines:
 
 def execute(path: Path, modules: Iterable[str], *, right: bool = True) -> Executed | None:
     """The program of a file with what it executes; none if it gets another verdict here, or is
-    right and right ones are not asked for (``right``)."""
+    right and right ones are not asked for (``right``). One of which nothing is claimed counts as
+    wrong there: most are the wrong twins of proved ones in tests of what data decides."""
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         check = read(path)
-        if not check.result.is_wrong and not right:
+        if check.result.is_claim and not right:
             return None
         begin = perf_counter()
         result = check.again()
@@ -151,7 +152,9 @@ def judge(
             says, less, more,
         )  # fmt: skip
 
-    for tried, program in enumerate(sorted(programs, key=lambda p: (p.seconds, p.name)), start=1):
+    # of those that are not wrong, first the ones of which too much may be claimed
+    ranked = sorted(programs, key=lambda p: (p.result.is_claim, p.seconds, p.name))
+    for tried, program in enumerate(ranked, start=1):
         if perf_counter() > end:
             return outcome("cut off", tried - 1)
         signal.setitimer(signal.ITIMER_PROF, PATIENCE + 30 * program.seconds)
@@ -168,7 +171,7 @@ def judge(
             kind = "other verdict"
             if wrong and result.is_claim:
                 kind = "false proof"
-            elif not wrong and result.is_unconditional and not was.is_unconditional:
+            elif not wrong and _claims_more(result, was):
                 kind = "unearned claim"
             return outcome(kind, tried, program.name, result.verdict)
         if result.rules != was.rules:
@@ -179,6 +182,13 @@ def judge(
         less += result.work < was.work
         more += result.work > was.work
     return outcome("alive", len(programs))
+
+
+def _claims_more(result: Result, was: Result) -> bool:
+    """Whether ``result`` claims what ``was`` does not, or that without what it leans on."""
+    if not was.is_claim:
+        return result.is_claim
+    return result.is_unconditional and not was.is_unconditional
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:

@@ -47,6 +47,8 @@ class Pair:
     at: str
     warps: int = 2
     strict: Strict = "practice"
+    #: CTAs, which are one cluster
+    ctas: int = 1
 
     @property
     def wrong(self) -> str:
@@ -56,7 +58,10 @@ class Pair:
 
 def check(body: str, pair: Pair) -> Report:
     values = Pointer("a", 4096), Pointer("b", 1 << 20)
-    loaded = program(SETUP + START + body, params=TWO, values=values, warps=pair.warps)
+    loaded = program(
+        SETUP + START + body, params=TWO, values=values, warps=pair.warps, grid=pair.ctas,
+        cluster=pair.ctas,
+    )  # fmt: skip
     return checker.check(loaded, schedules=1, max_schedules=1, strict=pair.strict)
 
 
@@ -100,6 +105,16 @@ LOOPS = {
         "MID: add.u32 %r7, %r7, 1; setp.lt.u32 %p5, %r7, %r5; @%p5 bra HEAD;\n"
         "END: mov.u32 %r9, 1;\n", "mov.u32 %r9, 2;", "@%p3 bra MID;", "@%p2 bra END",
     ),
+    # who enters it in the middle goes round for ever
+    "of arithmetic, with two entries": Pair(
+        "@!%p2 bra END;\nmov.u32 %r9, 2;\nHEAD: add.u32 %r7, %r7, 1;\n"
+        "MID: add.u32 %r7, %r7, 1; setp.ne.u32 %p5, %r7, 4; @%p5 bra HEAD;\n"
+        "END: mov.u32 %r9, 1;\n", "mov.u32 %r9, 2;", "@%p3 bra MID;", "@!%p2 bra END",
+    ),
+    "of arithmetic, without an end": Pair(
+        "@!%p2 bra END;\nHEAD: add.u32 %r7, %r7, 1; setp.ne.u32 %p5, %r7, 4; @%p5 bra HEAD;\n"
+        "END: mov.u32 %r9, 1;\n", "%r7, 4;", "0, 4;", "HEAD",
+    ),
 }  # fmt: skip
 
 WAYS = {
@@ -137,6 +152,11 @@ WAYS = {
         "@!%p2 bra END;\nst.global.u32 [%rd6+4096], 1;\n@%p3 bra END;\nmov.u32 %r10, 0;\n"
         "END: mov.u32 %r9, 1;\ncvt.u64.u32 %rd8, %r10; add.s64 %rd8, %rd6, %rd8;\n"
         "st.global.u32 [%rd8], 1;\n", "%r10, 0;\nEND", "%r10, 128;\nEND", "st.global.u32 [%rd8]",
+    ),
+    "traps": Pair(
+        "@%p2 bra ELSE;\nst.global.u32 [%rd6], 1; @%p4 trap; bra.uni END;\n"
+        "ELSE: st.global.u32 [%rd6], 2; mov.u32 %r9, 3;\nEND: mov.u32 %r9, 1;\n",
+        "mov.u32 %r9, 3;", "@%p4 trap;", "ELSE:",
     ),
     "an arm under a guard": Pair(
         "@!%p2 bra END;\nmov.u32 %r10, 0; @%p4 mov.u32 %r10, 0; st.global.u32 [%rd6+4096], 1;\n"
@@ -187,6 +207,22 @@ PLACES = {
         "red.shared.add.u32 [%r9], 1; bar.sync 0;\nld.shared.u32 %r7, [%r11];\n",
         "bar.sync 0;\nld", "ld", "ld.shared.u32",
     ),
+    "of lanes in several CTAs": Pair(
+        "st.shared.u32 [%r11], 0; barrier.cluster.arrive; barrier.cluster.wait;\n"
+        "cvta.shared.u64 %rd10, smem; mov.u32 %r9, %cluster_ctarank; selp.b32 %r10, 1, 0, %p4;\n"
+        "mov.u32 %r10, 0; xor.b32 %r9, %r9, %r10;\n"
+        "mad.wide.u32 %rd10, %r4, 4, %rd10; mapa.u64 %rd10, %rd10, %r9;\n"
+        "@%p2 red.add.u32 [%rd10], 1;\nbarrier.cluster.arrive; barrier.cluster.wait;\n",
+        "mov.u32 %r10, 0;", "", "@%p2 red", ctas=2,
+    ),
+    "in another CTA": Pair(
+        "st.shared.u32 [%r11], 0; barrier.cluster.arrive; barrier.cluster.wait;\n"
+        "cvta.shared.u64 %rd10, smem; mov.u32 %r9, %cluster_ctarank; mov.u32 %r10, 0;\n"
+        "mad.wide.u32 %rd10, %r4, 4, %rd10; xor.b32 %r9, %r9, %r10;\n"
+        "mapa.u64 %rd10, %rd10, %r9;\n"
+        "@%p2 red.add.u32 [%rd10], 1;\nbarrier.cluster.arrive; barrier.cluster.wait;\n",
+        "mov.u32 %r10, 0;", "mov.u32 %r10, 1;", "@%p2 red", ctas=2,
+    ),
     "out of what is declared": Pair(
         "@%p2 st.shared.u32 [%r11], 1;\n", "[%r11]", "[%r11+1048576]", "@%p2 st",
     ),
@@ -206,6 +242,11 @@ KINDS = {
         "@%p2 red.relaxed.gpu.global.add.u32 [%rd6], 1;\n"
         "ld.relaxed.gpu.global.u32 %r7, [%rd6];\n",
         "red.relaxed", "red.release", "@%p2 red",
+    ),
+    "ends what has been released": Pair(
+        "ld.acquire.gpu.global.u32 %r10, [%rd6+8192];\n"
+        "st.release.gpu.global.u32 [%rd6+4096], 1;\nbar.sync 0;\n"
+        "@%p2 st.global.u32 [%rd6+12288], 2;\n", "[%rd6+12288]", "[%rd6+4096]", "@%p2 st",
     ),
     "may be another CTA's": Pair(
         "st.shared.u32 [%r11], 0;\n@%p2 st.shared.u32 [%r11], 1;\n", "@%p2 st.shared.u32",

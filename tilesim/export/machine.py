@@ -340,4 +340,4 @@ class MachineCode:
                 if isinstance(item.what, Op):
                     found.append(item.what)
         inside = seen - {last} | {graph.block_of[number]}
-        return None if any(loop.tail in inside for loop in graph.loops) else found
+        return None if any(block in inside for block, _ in graph.ways_back) else found

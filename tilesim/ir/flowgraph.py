@@ -169,6 +169,18 @@ class FlowGraph:
         )
 
     @cached_property
+    def ways_back(self) -> frozenset[tuple[int, int]]:
+        """The edges that lead to no later block of `order`: whatever may be executed again comes
+        along one, also round what is no natural loop, as it has several entries."""
+        place = {block: at for at, block in enumerate(self.order)}
+        return frozenset(
+            (block, after)
+            for block in self.order
+            for after in self.successors[block]
+            if place[after] <= place[block]
+        )
+
+    @cached_property
     def innermost(self) -> list[tuple[int, set[int]]]:
         """The head and the blocks of each loop, with all ways back, in which there is no other."""
         blocks: dict[int, set[int]] = {}

@@ -23,7 +23,7 @@ def skipped(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[
         return None
     inside = graph.between(number + 1, meet) | graph.between(target, meet)
     blocks = {graph.block_of[n] for n in inside}
-    if number in inside or any(loop.head in blocks for loop in graph.loops):
+    if any(block in blocks and after in blocks for block, after in graph.ways_back):
         return None
     found: set[str] = set()
     for n in inside:

@@ -92,12 +92,8 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
             head = graph.blocks[loop.head].start
             found[head] = (*found.get(head, ()), loop)
     back = {(loop.tail, loop.head) for loops in found.values() for loop in loops}
-    for block in blocks:
-        for after in graph.successors[block]:
-            start = graph.blocks[after].start
-            turns = graph.ranks[start] <= graph.ranks[graph.blocks[block].start]
-            if turns and after in blocks and (block, after) not in back:
-                return None  # a loop with several entries, or that is entered in the middle
+    if any(a in blocks and b in blocks for a, b in graph.ways_back - back):
+        return None  # a loop with several entries, or that is entered in the middle
     starts = {b: graph.blocks[b].start for b in blocks}
     points = frozenset(n for b, n in starts.items() if len(graph.predecessors[b]) > 1)
     return Region(graph, number, meet, points, found, ends)
