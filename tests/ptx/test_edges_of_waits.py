@@ -34,6 +34,8 @@ ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
 RAISE = "@%p0 st.release.cta.shared::cta.u32 [%r1+16], 1;\n"
 READ = "ld.shared.u32 %r7, [%r1+64];\n"
 POLL = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n"
+#: takes its time
+OTHERS = "ld.shared.u32 %r20, [%r1+20];\n" * 30
 LOOK = "ld.acquire.cta.shared::cta.u32 %r8, [%r1+16];\n"
 
 
@@ -119,6 +121,37 @@ FORMS: dict[str, Form] = {
     "a word, compared around the end": Form(
         f"L: {LOOK}sub.u32 %r9, %r8, 1;\nsetp.gt.u32 %p1, %r9, 5;\n@%p1 bra L;\n{READ}", RAISE
     ),
+    "a negative word": Form(
+        f"L: {LOOK.replace('u32', 's32')}setp.ne.s32 %p1, %r8, -1;\n@%p1 bra L;\n{READ}",
+        RAISE.replace("u32", "s32").replace("1;", "-1;"),
+    ),
+    "a negative word, compared without its sign": Form(
+        f"L: {LOOK.replace('u32', 's32')}setp.lt.u32 %p1, %r8, 0x80000000;\n@%p1 bra L;\n{READ}",
+        RAISE.replace("u32", "s32").replace("1;", "-5;"),
+    ),
+    "half a word": Form(
+        f"L: {LOOK.replace('u32', 'u16')}setp.eq.u32 %p1, %r8, 0;\n@%p1 bra L;\n{READ}",
+        RAISE.replace("u32", "u16").replace("1;", "65535;"),
+    ),
+    "half a word with a sign": Form(
+        f"L: {LOOK.replace('u32', 's16')}setp.ne.s32 %p1, %r8, -2;\n@%p1 bra L;\n{READ}",
+        RAISE.replace("u32", "u16").replace("1;", "65534;"),
+    ),
+    "the lowest bits of a word": Form(
+        f"sub.u32 %r9, %r4, 31;\n@!%p6 ret;\nL: {LOOK}and.b32 %r10, %r8, 3;\n"
+        f"setp.ne.u32 %p1, %r10, %r9;\n@%p1 bra L;\n{READ}", RAISE, "exhausted",
+    ),
+    "a word, and a fence of a proxy": Form(
+        f"L: {LOOK}fence.proxy.async;\nsetp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n{READ}", RAISE
+    ),
+    "what else is in a register does not count": Form(
+        f"L: {POLL}and.b32 %r8, %r4, 0; selp.b32 %r9, 1, 0, %p1; or.b32 %r8, %r8, %r9;\n"
+        f"setp.eq.u32 %p2, %r8, 0;\n@%p2 bra L;\n{READ}"
+    ),
+    "one of two numbers, chosen by the answer": Form(
+        f"L: {POLL}selp.b32 %r8, 1, 0, %p1;\nselp.b32 %r9, 3, %r8, %p1;\n"
+        f"setp.eq.u32 %p2, %r9, 0;\n@%p2 bra L;\n{READ}"
+    ),
     "a word, compared and swapped": Form(
         "L: atom.acquire.cta.shared::cta.cas.b32 %r8, [%r1+16], 1, 1;\nsetp.ne.u32 %p1, %r8, 1;\n"
         f"@%p1 bra L;\n{READ}", RAISE,
@@ -167,6 +200,64 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         f"L: {POLL}@%p1 bra D;\nsetp.ne.u32 %p2, %r9, 1;\n@%p2 bra S;\n"
         f"@%p6 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
         f"S: add.u32 %r9, %r9, 1;\nbra L;\nD: {READ}",
+        "race",
+    ),
+    "a number set where it waits, or not": (
+        ARRIVE + STORE,
+        f"L: {POLL}@%p1 bra S;\nmov.u32 %r9, 1;\nS: @!%p1 bra L;\n{_if('eq.u32 %p4, %r9, 1')}",
+        "race",
+    ),
+    "a number set in some threads": (
+        ARRIVE + STORE,
+        f"L: {POLL}setp.eq.u32 %p2, %r4, 99;\n@%p2 bra S;\nmov.u32 %r9, 1;\nS: @!%p1 bra L;\n"
+        f"{_if('eq.u32 %p4, %r9, 1')}",
+        "race",
+    ),
+    "an answer or a number": (
+        STORE + ARRIVE,
+        f"L: {POLL}setp.lt.or.u32 %p2, %r4, 5, %p1;\nnot.pred %p3, %p1;\n"
+        f"and.pred %p3, %p3, %p2;\n@%p3 bra L;\n{READ}",
+        "race",
+    ),
+    "an answer and a number": (
+        STORE + ARRIVE,
+        f"L: {POLL}not.pred %p3, %p1;\nsetp.lt.and.u32 %p2, %r4, 5, %p3;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "a number in place of an answer": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 0, %r9, %p1;\nsetp.ne.u32 %p2, %r8, 0;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "an answer that chooses bits": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 3, %r4, %p1;\nselp.b32 %r10, 0, 31, %p1;\n"
+        f"and.b32 %r12, %r8, %r10;\nsetp.ne.u32 %p2, %r12, 0;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "bits of a number where the answer is no": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 0, -1, %p1;\nand.b32 %r10, %r8, %r9;\n"
+        f"setp.ne.u32 %p2, %r10, 0;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "a number times an answer": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 0, 1, %p1;\nmul.lo.u32 %r10, %r8, %r9;\n"
+        f"setp.ne.u32 %p2, %r10, 0;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "a word of which the lowest bits pass by": (
+        RAISE + OTHERS + RAISE.replace("1;", "2;"),
+        f"sub.u32 %r9, %r4, 31;\n@!%p6 ret;\nL: {LOOK}and.b32 %r10, %r8, 3;\n"
+        "setp.ne.u32 %p1, %r10, %r9;\n@%p1 bra L;\n",
+        "deadlock",
+    ),
+    "another word that is polled before": (
+        RAISE + STORE + RAISE.replace("+16", "+24"),
+        f"add.u32 %r9, %r1, 8;\n{LOOK.replace('%r1+16', '%r9+8')}setp.ne.u32 %p1, %r8, 1;\n"
+        f"@!%p1 bra D;\nL: {LOOK.replace('+16', '+24')}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n"
+        f"D: {READ}",
         "race",
     ),
     "a few turns": (

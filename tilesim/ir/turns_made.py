@@ -139,11 +139,9 @@ def _with(expr: Expr, old: Expr, new: Expr) -> Expr | None:
     match expr:
         case Expr() if expr == old:
             return new
-        case Binary(lhs=lhs, rhs=rhs):
-            first, second = _with(lhs, old, new), _with(rhs, old, new)
-            if first is not None:
-                return replace(expr, lhs=first)
-            return None if second is None else replace(expr, rhs=second)
+        case Binary(lhs=lhs):  # PTX combines a comparison with what is to its right
+            found = _with(lhs, old, new)
+            return None if found is None else replace(expr, lhs=found)
         case Unary(operand=operand):
             found = _with(operand, old, new)
             return None if found is None else replace(expr, operand=found)

@@ -26,7 +26,7 @@ def apply_many(operation: Operation, values: tuple[Any, ...]) -> tuple[Any, ...]
             return decided
     fast = FAST.get(operation.name)
     operands = [_unsigned(v) for v in values]
-    if fast is None or max(*operation.sources, *operation.results) > 64:
+    if fast is None:
         return None
     known = [cut(v, w) for v, w in zip(operands, operation.sources, strict=True) if v is not None]
     if len(known) < len(operands):

@@ -62,19 +62,18 @@ class Passing:
         self.cond, self._var, self._typing = _plain(cond), var, typing
         self._limits = integer_limits(var.dtype)
         self._back = self._turned(self.cond, ((1, 2),))
-        self._known: dict[tuple[int, ...], Spans] = {}
+        self._known: dict[tuple[int, ...], Spans | None] = {}
 
-    def spans(self, leaves: Sequence[int]) -> Spans:
-        """The values with which it holds where the leaves are these."""
+    def spans(self, leaves: Sequence[int]) -> Spans | None:
+        """The values with which it holds where the leaves are these; None if these are too many
+        intervals."""
         key = tuple(leaves)
-        found = self._known.get(key)
-        if found is None:
+        if key not in self._known:
             try:
-                found = _within(self._back(key, ((1, 2),)), self._limits)
-            except NoWait:  # too many intervals: as if it never held, and nothing is certified
-                found = NONE
-            self._known[key] = found
-        return found
+                self._known[key] = _within(self._back(key, ((1, 2),)), self._limits)
+            except NoWait:
+                self._known[key] = None
+        return self._known[key]
 
     def renamed(self, var: Var) -> Expr:
         """The condition, about another register."""
@@ -83,10 +82,10 @@ class Passing:
     def of_word(self, spans: Spans, dtype: DType) -> Spans:
         """The unsigned numbers that a word of type ``dtype`` holds where the register has these."""
         low, high = integer_limits(dtype)
-        size = 1 << dtype.bits
-        if self._var.dtype.bits != dtype.bits:
-            spans = both(spans, ((low, high + 1),))
-        return wrapped(spans, size)
+        register = 1 << self._var.dtype.bits
+        # the same bits as numbers with a sign and without
+        alike = (tuple((a + k, b + k) for a, b in spans) for k in (-register, 0, register))
+        return wrapped(both(either(*alike), ((low, high + 1),)), 1 << dtype.bits)
 
     # ------------------------------------------------------------------ construction
 

@@ -18,6 +18,7 @@ from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.word_order import UNORDERED
+from tilesim.sim.passing import ALL
 from tilesim.sim.spin import Spin, only_drawn
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             counter = touch(w, op, memory, address, dtype)
             counter.open = False
             value = _there(memory, address, dtype)
-            wanted = passing.of_word(passing.spans(compared), dtype)
+            spans = passing.spans(compared)
+            counter.holds = counter.holds and spans is not None
+            wanted = ALL if spans is None else passing.of_word(spans, dtype)
             if spin.first or spin.kept:
                 counter.holds = counter.holds and alike
             released = None
