@@ -103,9 +103,10 @@ class ForAll:
         self._begin = 0
         #: whether copies take one cycle in runs that are followed
         self._quick = True
-        #: whether lines of Python ask for the value; numbers in them, and those beside
+        #: whether lines of Python ask for the value; numbers in them and given to them, and those
+        #: beside
         self._is_python = bool(getattr(build, "written_in_python", True))
-        named = numbers_in(build) if self._is_python else ()
+        named = numbers_in(build, self._params) if self._is_python else ()
         self._beside = [*dict.fromkeys(n + by for by in (0, 1, -1) for n in named)]
         self._built = 0
         #: what checks of single values said, by value; of those that were not followed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -39,10 +39,6 @@ class Reach:
     repetition: int = 0
     often: int = 0
     times: int = 0
-
-    def alone(self, ways: tuple[Ray, ...]) -> Reach:
-        """The same, in no repetition."""
-        return replace(self, ways=ways, repetition=0, often=0, times=0)
 
 
 def may_meet(reaches: Iterable[Reach]) -> str | None:

@@ -13,10 +13,11 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from types import CodeType, FunctionType
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from tilesim.sim.forall.free import LIBRARY, is_free, is_kernels_own
@@ -70,12 +71,12 @@ def types_of_integers(build: Callable[..., Any]) -> Iterator[None]:
                 del space["type"]
 
 
-def numbers_in(build: Callable[..., Any]) -> tuple[int, ...]:
+def numbers_in(build: Callable[..., Any], given: Mapping[str, Any]) -> tuple[int, ...]:
     """The integers that the code of a kernel names, in order: constants, global ones, those in what
-    it refers to, and in the functions and classes of the user's that it calls."""
+    it refers to, and in the functions and classes of the user's that it calls; then those it is
+    ``given``."""
     found: dict[int, None] = {}
-    function = _function(build)
-    left: list[object] = [] if function is None else [function]
+    left: list[object] = [getattr(build, "function", build), dict(given)]
     seen: set[int] = set()
     while left and len(seen) < _MOST:
         one = left.pop(0)
@@ -105,9 +106,15 @@ def numbers_in(build: Callable[..., Any]) -> tuple[int, ...]:
                 left += one.co_consts
             case type() if _is_users(sys.modules.get(one.__module__)):
                 left += vars(one).values()
-            case _:
-                if callable(one) and isinstance(wrapped := _function(one), FunctionType):
+            case partial():
+                left += [one.func, one.args, one.keywords]
+            case MethodType():
+                left += [one.__func__, getattr(one.__self__, "__dict__", None)]
+            case _ if callable(one):
+                if isinstance(wrapped := _function(one), FunctionType):
                     left.append(wrapped)
+                elif _is_users(sys.modules.get(type(one).__module__)):
+                    left += [type(one).__call__, getattr(one, "__dict__", None)]
     return tuple(found)
 
 
@@ -128,7 +135,10 @@ def _is_set(cell: Any) -> bool:
 
 def _function(build: Callable[..., Any]) -> FunctionType | None:
     """The function that makes programs."""
-    found = inspect.unwrap(getattr(build, "function", build))
+    found: Any = getattr(build, "function", build)
+    while isinstance(found, partial):
+        found = found.func
+    found = inspect.unwrap(found)
     return found if isinstance(found, FunctionType) else getattr(found, "__func__", None)
 
 

@@ -1,0 +1,265 @@
+"""Where among the values of a parameter one is wrong, and what tells it from its neighbours.
+
+Turns are of one step of the parameter here (`_turning`), so that what is asked of a number decides
+for how many steps a run stands: the first values, which are run one by one; the last one of a
+range; one residue; the first value of a quotient. Accesses of two warps meet in a turn that the
+runs which are followed do not have yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import pytest
+
+import tilesim as ts
+from tests.sim.steady_programs import one_stage
+from tilesim import Builder, Program, s32
+from tilesim.ir.expr import as_expr
+
+#: a value that is not asked for: of the right twin
+NEVER = 99_776
+#: the first turn in which accesses meet, and the numbers of turns that are asked for
+BAD, TURNS = 27, "1..90"
+Number = Any
+Place = Callable[[Any], Any]
+
+
+class Build(Protocol):
+    """A kernel of ``n``, which is wrong as it is told by ``b``."""
+
+    def __call__(self, n: Number, b: int) -> Program: ...
+
+
+def _turning(k: Builder, n: Number) -> None:
+    """So many turns, of which nothing is wrong, and each of which is like the one before."""
+    with k.loop(n):
+        k.sync_threads()
+
+
+def _arrivals(n: Number, *, wanted: Number = 1, skipped: Any = 0) -> Program:
+    """A barrier of so many arrivals, of which one comes; or none, if that is skipped."""
+    k = Builder("arrivals", warps=1)
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, wanted)
+    k.sync_warp()
+    with k.if_(as_expr(skipped).eq(0)), k.one_thread(0):
+        k.mbarrier.arrive(bar)
+    k.mbarrier.wait(bar, 0)
+    _turning(k, n)
+    return k.finish()
+
+
+def _wrong_if(n: Number, holds: object) -> Program:
+    """An arrival is missing if something holds, which Python has found out."""
+    return _arrivals(n, wanted=2 if holds else 1)
+
+
+def _unequal(n: Number, b: int) -> Program:
+    """A producer and a consumer of a stage, of which one makes a turn more."""
+    k = Builder("unequal", warps=2)
+    one_stage(k, n, n + (1 if n == b else 0))
+    return k.finish()
+
+
+def _both(
+    n: Number, first: Place, second: Place, *, how: str = "store", trips: Number = None
+) -> Program:  # fmt: skip
+    """Each of two warps accesses a place of a tensor in each turn, the second one in ``trips``."""
+    k = Builder("both", warps=2)
+    x, value = k.tensor("x", s32, (256, 4, 32)), k.var("value", 0)
+    for warp, place in enumerate((first, second)):
+        with k.role(f"w{warp}", warp), k.loop(n if trips is None or not warp else trips) as i:
+            k.bar.sync(warp + 1, 32)
+            row, column = place(i)
+            at = x[as_expr(row), as_expr(column), k.lane_id]
+            if how == "load" and not warp:
+                k.mem.load(value, at)
+            else:
+                k.mem.store(at, warp)
+    return k.finish()
+
+
+#: what Python asks of the object, which the number does not see: ``b`` is named, and a value beside
+OBJECTS: dict[str, Build] = {
+    "itself": lambda n, b: _wrong_if(n, n is b),
+    "the next one": lambda n, b: _wrong_if(n, n - 1 is b),
+    "the one before": lambda n, b: _wrong_if(n, n + 1 is b),
+}
+Asked = str
+#: a kernel by what of its number is asked, and which values it is wrong for if it is told ``b``:
+#: the least of them, among those asked for
+QUESTIONS: dict[str, tuple[Build, Asked, dict[int, int]]] = {
+    "compared": (
+        lambda n, b: _wrong_if(n, n == b), "40..400",
+        {b: b for b in (41, 42, 64, 65, 399, 400)},
+    ),
+    "compared by the machine": (
+        lambda n, b: _arrivals(n, skipped=as_expr(n).eq(b)), "40..400",
+        {b: b for b in (41, 63, 64, 65, 400)},
+    ),
+    "above": (lambda n, b: _wrong_if(n, n > b), "40..400", {63: 64, 399: 400, 70: 71}),
+    "not below": (lambda n, b: _wrong_if(n, n >= b), "40..400", {64: 64, 400: 400, 71: 71}),
+    "below": (lambda n, b: _wrong_if(n, b < n), "40..400", {71: 72}),
+    "every third value": (lambda n, b: _wrong_if(n, n == b), "40..400:3", {43: 43, 115: 115}),
+    "values from below zero on": (
+        lambda n, b: _wrong_if(n + 60, n == b), "-30..300", {b: b for b in (-29, 0, 1, 300)},
+    ),
+    "trip counts": (_unequal, TURNS, {b: b for b in (2, 3, 4, 5, BAD)}),
+    "half": (lambda n, b: _wrong_if(n, n // 2 >= b), "40..400", {40: 80, 45: 90, 200: 400}),
+    "a third": (lambda n, b: _wrong_if(n, (n + 1) // 3 >= b), "40..400", {24: 71, 25: 74}),
+    "minus a third": (lambda n, b: _wrong_if(n, -n // 3 <= -b), "40..400", {24: 70, 25: 73}),
+    "a negative third": (lambda n, b: _wrong_if(n, n // -3 <= -b), "40..400", {24: 70, 25: 73}),
+    "shifted": (lambda n, b: _wrong_if(n, n >> 2 > b), "40..400", {18: 76}),
+    "shifted up": (lambda n, b: _wrong_if(n, n << 2 >= b), "40..400", {301: 76, 304: 76, 305: 77}),
+    "the rest of three": (
+        lambda n, b: _wrong_if(n, n % 3 == b % 3 and n >= b), "40..400", {71: 71, 72: 72},
+    ),
+    "the rest of minus three": (
+        lambda n, b: _wrong_if(n, n % -3 == b % -3 and n > b), "40..400", {71: 74},
+    ),
+    "the rest of many": (
+        lambda n, b: _wrong_if(n, n % 601 == b % 601), "40..600", {71: 71, 600: 600},
+    ),
+    "the rest of many, down": (
+        lambda n, b: _wrong_if(n, (1000 - n) % 601 == (1000 - b) % 601), "40..399",
+        {71: 71, 399: 399},
+    ),
+    "a part of many": (
+        lambda n, b: _wrong_if(n, (n + 601 - b % 601) // 601 > b // 601), "40..500", {71: 71},
+    ),
+    "a part of many, down": (
+        lambda n, b: _wrong_if(n, (b + 600 - n) // 601 < 1), "40..400", {71: 71},
+    ),
+    "lower bits": (
+        lambda n, b: _wrong_if(n, n & 3 == b & 3 and n > b), "40..400", {70: 74, 71: 75},
+    ),
+    "upper bits": (lambda n, b: _wrong_if(n, n & -4 == b), "40..400", {68: 68, 72: 72}),
+    "bits between": (lambda n, b: _wrong_if(n, n & 124 == b), "40..127", {68: 68, 72: 72}),
+    "no bits": (lambda n, b: _wrong_if(n, (n & 0) + n == b), "40..400", {71: 71}),
+    "bits of all": (lambda n, b: _wrong_if(n, n & -1 == b), "40..400", {71: 71}),
+    "the lowest bit": (lambda n, b: _wrong_if(n, n & 1 == b & 1 and n > b), "40..400", {70: 72}),
+    "how many bits": (lambda n, b: _wrong_if(n, n.bit_length() > b), "40..400", {6: 64, 7: 128}),
+    "how many bits below zero": (
+        lambda n, b: _wrong_if(n, (-n).bit_length() > b), "40..400", {6: 64, 7: 128},
+    ),
+    "how far": (lambda n, b: _wrong_if(n, abs(100 - n) == 100 - b), "40..400", {71: 71, 99: 99}),
+    "how far on": (lambda n, b: _wrong_if(n, abs(n - 60) > b), "40..400", {20: 81, 30: 91}),
+    "its complement": (lambda n, b: _wrong_if(n, ~n < ~b), "40..400", {70: 71, 71: 72}),
+    "truth": (lambda n, b: _wrong_if(n, not n - b), "40..400", {71: 71, 65: 65}),
+    "a multiple": (lambda n, b: _wrong_if(n, 5 * n > b), "40..400", {354: 71, 355: 72}),
+    "from above": (lambda n, b: _wrong_if(n, b - n < 2), "40..400", {71: 70, 72: 71}),
+    "both parts": (
+        lambda n, b: _wrong_if(n, divmod(n, 7) == divmod(b, 7)), "40..400", {71: 71, 300: 300},
+    ),
+}  # fmt: skip
+#: by what is accessed: a kernel of which two accesses meet from turn ``b`` on, and its right twin
+PLACES: dict[str, tuple[Build, Callable[[Any], Program]]] = {
+    "rows ahead of another's": (
+        lambda n, b: _both(n, lambda i: (i, 0), lambda i: (i + b - 1, 0)),
+        lambda n: _both(n, lambda i: (2 * i, 0), lambda i: (2 * i + 1, 0)),
+    ),
+    "rows two apart": (
+        lambda n, b: _both(n, lambda i: (2 * i, 1), lambda i: (2 * i + 2 * b - 2, 1)),
+        lambda n: _both(n, lambda i: (2 * i, 1), lambda i: (2 * i + 51, 1)),
+    ),
+    "columns": (
+        lambda n, b: _both(n, lambda i: (i, 2), lambda i: (i + b - 1, 2)),
+        lambda n: _both(n, lambda i: (i, 2), lambda i: (i + 26, 1)),
+    ),
+    "rows of which one overtakes": (
+        lambda n, b: _both(n, lambda i: (2 * i, 1), lambda i: (i + 2 * b - 2, 1), trips=1),
+        lambda n: _both(n, lambda i: (2 * i, 1), lambda i: (i + 2 * BAD - 1, 1), trips=1),
+    ),
+    "rows of which one goes down": (
+        lambda n, b: _both(n, lambda i: (200 - 2 * i, 3), lambda i: (202 - 2 * b, 3), trips=1),
+        lambda n: _both(n, lambda i: (200 - 2 * i, 3), lambda i: (201 - 2 * BAD, 3), trips=1),
+    ),
+    "a row that is written again": (
+        lambda n, b: _both(n, lambda i: (i, 0), lambda i: (b - 1, 0)),
+        lambda n: _both(n, lambda i: (i + 1, 0), lambda i: (0, 0), trips=1),
+    ),
+    "rows beside the end": (
+        lambda n, b: _both(n, lambda i: (n - 1 - i, 0), lambda i: (n + b - 2 - i, 0)),
+        lambda n: _both(n, lambda i: (n - 1 - i, 0), lambda i: (n + i, 0)),
+    ),
+    "one row beside the end": (
+        lambda n, b: _both(n, lambda i: (2 * i, 0), lambda i: (n + b - 2, 0), trips=1),
+        lambda n: _both(n, lambda i: (i, 0), lambda i: (n, 0), trips=1),
+    ),
+}  # fmt: skip
+
+
+def _claimed(build: Callable[[Any], Program], asked: Asked) -> ts.Report:
+    return ts.check(build, for_all={"n": asked}, schedules=0)
+
+
+def _require_proved(build: Callable[[Any], Program], asked: Asked) -> None:
+    right = _claimed(build, asked)
+    assert right.verdict == "proved", right
+    assert right.for_all is not None
+    assert right.for_all.proved, right.for_all
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_least_value_that_is_wrong(name: str) -> None:
+    use, asked, wrong = QUESTIONS[name]
+    _require_proved(partial(use, b=NEVER), asked)
+    for told, least in wrong.items():
+        found = _claimed(partial(use, b=told), asked)
+        assert found.verdict == "failed", found.for_all
+        assert found.rules == {"deadlock"}
+        assert found.covers.startswith(f"n = {least};")
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_first_turn_in_which_accesses_meet(name: str) -> None:
+    wrong, right = PLACES[name]
+    _require_proved(right, TURNS)
+    found = _claimed(partial(wrong, b=BAD), TURNS)
+    assert found.verdict == "failed", found.for_all
+    assert found.rules == {"race"}
+    assert found.covers.startswith(f"n = {BAD};")
+
+
+class _Made:
+    """A kernel that an object makes, which keeps the number."""
+
+    def __init__(self, use: Build, b: int) -> None:
+        self._use, self._b = use, b
+
+    def __call__(self, n: Any) -> Program:
+        return self._use(n, self._b)
+
+    def of(self, n: Any) -> Program:
+        return self(n)
+
+
+#: by how a kernel gets to know a number: the kernel, and what it is given
+TOLD: dict[str, Callable[[Build, int], tuple[Callable[..., Program], dict[str, int]]]] = {
+    "a closure": lambda use, b: (lambda n: use(n, b), {}),
+    "a default": lambda use, b: (lambda n, b=b: use(n, b), {}),
+    "a part of a call": lambda use, b: (partial(use, b=b), {}),
+    "an object": lambda use, b: (_Made(use, b), {}),
+    "a method": lambda use, b: (_Made(use, b).of, {}),
+    "a parameter": lambda use, b: (use, {"b": b}),
+}
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_value_beside_one_that_is_named(name: str, told: str) -> None:
+    def claim(b: int) -> ts.Report:
+        build, params = TOLD[told](OBJECTS[name], b)
+        return ts.check(build, for_all={"n": "40..400"}, params=params, schedules=0)
+
+    right, found = claim(NEVER), claim(61)
+    assert right.for_all is not None
+    assert right.for_all.proved, right.for_all
+    assert found.verdict == "proved"
+    assert found.for_all is not None
+    assert not found.for_all.proved
+    assert "is not what it makes of a number that is not known" in str(found.for_all.obstacle)
