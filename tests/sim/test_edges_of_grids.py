@@ -7,7 +7,8 @@ the lanes, in later turns, at addresses; and where accesses of clusters lie that
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -520,3 +521,107 @@ def test_a_word_at_an_address_decides() -> None:
         contents[ODD] = wrong
         report = check(k.finish(), inputs={"X": contents})
         assert report.rules == ({"deadlock"} if wrong else set())
+
+
+# ------------------------------------------------------------------ the same data
+
+
+#: what two warps add to a word that is not known, before both store the sum to one place
+Adds = Callable[[Builder, Any], None]
+
+ADDS: dict[str, tuple[Adds, bool]] = {
+    "one in a CTA": (lambda k, by: k.assign(by, select(k.cta_x.eq(ODD), 1, 0)), True),
+    "a number of each CTA": (lambda k, by: k.assign(by, k.cta_x * 3), True),
+    "a number of each lane": (lambda k, by: k.assign(by, k.cta_x * 3 + k.lane_id), True),
+    "that of another lane": (
+        lambda k, by: k.mem.shuffle(by, k.cta_x * 3 + k.lane_id, 31, "bfly"), True,
+    ),
+    "one in a warp of a CTA": (
+        lambda k, by: k.assign(by, select(k.cta_x.eq(ODD) & k.warp_id.eq(1), 1, 0)), False,
+    ),
+    "a number of each warp": (lambda k, by: k.assign(by, k.cta_x * 3 + k.warp_id), False),
+    "the same in the first CTA": (lambda k, by: k.assign(by, k.cta_x * k.warp_id), False),
+    "one in a lane": (
+        lambda k, by: k.assign(
+            by, k.cta_x * 3 + select(k.lane_id.eq(31) & k.warp_id.eq(1), 1, 0)
+        ),
+        False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("grid", [GRID, 300])
+@pytest.mark.parametrize("name", ADDS)
+def test_whether_two_warps_store_the_same(name: str, grid: int) -> None:
+    """In all CTAs; a store of the warp's number races in any case."""
+    adds, same = ADDS[name]
+    for number in (False, True):
+        k = Builder("same", warps=2)
+        k.launch(grid=grid)
+        X, s, t = k.tensor("X", s32, (32,)), k.shared("s", s32, (32,)), k.shared("t", s32, (32,))
+        x, by = k.var("x", 0), k.var("by", 0)
+        k.mem.load(x, X[k.lane_id])
+        adds(k, by)
+        k.mem.store(s[k.lane_id], x + by)
+        if number:
+            k.mem.store(t[k.lane_id], k.warp_id)
+        report = check(k.finish())
+        assert len(report.findings) == (not same) + number
+        assert report.rules == ({"race"} if number or not same else set())
+
+
+def _where(k: Builder, at: Any) -> None:
+    """A barrier that nothing comes to is waited for where lane 31 has 1."""
+    b, got = k.mbarriers("b", 2), k.var("got", 0)
+    with k.one_thread():
+        k.mbarrier.init(b[0], 1)
+        k.mbarrier.init(b[1], 1)
+    k.sync_threads()
+    with k.role("first", 0), k.one_thread(0):
+        k.mbarrier.arrive(b[0])
+    with k.role("second", 1):
+        k.mem.shuffle(got, at, 31)
+        k.mbarrier.wait(b[got & 1], 0)
+
+
+@pytest.mark.parametrize("last", [GRID, 50])
+def test_only_the_first_elements_of_a_tensor_are_known(last: int) -> None:
+    for odd in (GRID, ODD):
+        k = Builder("begins", warps=2)
+        k.launch(grid=GRID)
+        words = np.zeros(last, np.int32)
+        words[odd:][:1] = 1
+        # as a launch description tells, of which a builder knows nothing
+        X = replace(k.tensor("X", s32, (GRID,)), contents=words.tobytes().hex())
+        k._params[-1] = X
+        at = k.var("at", 0)
+        k.mem.load(at, X[k.cta_x])
+        _where(k, at)
+        report = check(k.finish())
+        assert report.rules == ({"deadlock"} if odd < last else set())
+        if odd == GRID:
+            assert report.verdict == ("proved" if last == GRID else "bounded")
+
+
+@pytest.mark.parametrize("fill", ["zero", "nan"])
+def test_what_lies_outside_of_a_tensor_is_read(fill: Literal["zero", "nan"]) -> None:
+    """By pixels, of which no box is compared between clusters; the tensor's contents are zeros."""
+    k = Builder("filled", warps=2)
+    k.launch(grid=GRID)
+    g, s = k.tensor("g", f32, (2, 3, 5, 64)), k.shared("s", f32, (3, 32), align=128)
+    box = k.tensor_map(g, (3, 32), lower=(0, 0), upper=(-1, 0), fill=fill)
+    came, x, at = k.mbarriers("came"), k.var("x", 0.0, f32), k.var("at", 0)
+    with k.one_thread():
+        k.mbarrier.init(came, 1)
+    k.sync_threads()
+    with k.role("loads", 0), k.one_thread(0):
+        k.mbarrier.arrive_expect_tx(came, 3 * 32 * 4)
+        image = select(k.cta_x.eq(ODD), 2, 0)
+        k.tma.load(box, s, (image, 0, 0, 0), came, mode="im2col", info=(0, 0))
+    k.mbarrier.wait(came, 0)
+    k.mem.load(x, s[0, k.lane_id])
+    k.assign(at, select(x.eq(0.0), 0, 1))
+    _where(k, at)
+    report = check(k.finish())
+    assert report.verdict == ("bounded" if fill == "zero" else "failed")
+    assert [p.cta for f in report.findings for p in f.participants] == [ODD] * (fill == "nan")
