@@ -94,6 +94,11 @@ LOOPS = {
         "setp.lt.u32 %p5, %r5, 3; @%p5 bra HEAD;\nEND: mov.u32 %r9, 1;\n",
         "%rd7, 0;", "%rd7, 64;", "HEAD",
     ),
+    "that goes on in its middle, from there on": Pair(
+        "HEAD: st.global.u32 [%rd7], 1; add.s64 %rd7, %rd7, 0; @%p3 bra HEAD;\n"
+        "setp.lt.u32 %p5, %r5, 3; @%p5 bra HEAD;\nEND: mov.u32 %r9, 1;\n",
+        "%rd7, 0;", "%rd7, 64;", "HEAD",
+    ),
     # half of the lanes go round it for ever, if they come there
     "that data ends for others": Pair(
         "@%p2 bra END;\nsetp.lt.u32 %p4, %r5, 16;\nHEAD: st.global.u32 [%rd6], 1; @%p4 bra LATCH;\n"

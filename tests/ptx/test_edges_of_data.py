@@ -80,7 +80,27 @@ ROWS: dict[str, tuple[Row, ...]] = {
             " setp.eq.u32 %e, %r5, 2; @%e bra B; st.shared.u32 [%s], 1; B: setp.eq.u32 %e, %r2, 3;"
             " selp.b32 %v, 4, %w, %e; add.u32 %v, %v, 1;", 8, 4),
     ),
+    "ways that set the same": (
+        Row("shl.b32 %w, %r2, 10; @%d bra A; setp.eq.u32 %e, %r5, 9; @%e bra C;"
+            " st.shared.u32 [%s], 1; C: add.u32 %v, %w, 1000; bra.uni B; A: or.b32 %v, %w, 1000;"
+            " st.shared.u32 [%s+4], 1; B: add.u32 %v, %v, 0;", 6120, 5),
+        Row("setp.lt.u32 %q, %r2, 4; @%d bra A; setp.eq.u32 %e, %r5, 9; @%e bra C;"
+            " st.shared.u32 [%s], 1; C: setp.le.u32 %q, %r2, 3; bra.uni B;"
+            " A: setp.gt.u32 %q, 4, %r2; st.shared.u32 [%s+4], 1; B: selp.b32 %v, 7, 8, %q;", 7, 3),
+        Row("mov.u32 %v, 3; @%d bra B; setp.lt.u32 %e, %r2, 5; @%e bra C; st.shared.u32 [%s], 1;"
+            " bra.uni B; C: setp.eq.u32 %e, %r5, 9; @%e bra B; st.shared.u32 [%s+4], 1; B:", 3),
+    ),
+    "looked at": (
+        Row("ld.relaxed.gpu.global.u32 %w, [%rd5+32768]; mov.u32 %v, 3;"
+            " @%d st.shared.u32 [%s], 1;", 3),
+        Row("mov.u32 %v, 3; @!%d bra B; setp.eq.u32 %e, %r5, 2; @%e bra B; st.shared.u32 [%s], 1;"
+            " red.relaxed.gpu.global.add.u32 [%rd5], 1; B: add.u32 %v, %v, 1;", 4),
+        Row("@%d red.relaxed.gpu.global.add.u32 [%rd5+4096], 1; mov.u32 %v, 3;", 3),
+    ),
     "turns": (
+        Row("mov.u32 %v, 3; mov.u32 %i, 0; @%d bra B; T: setp.eq.u32 %e, %r5, 9; @%e bra C;"
+            " st.shared.u32 [%s], %i; C: add.u32 %i, %i, 1; setp.lt.u32 %e, %i, 5; @%e bra T;"
+            " sub.u32 %v, %i, 2; B: add.u32 %v, %v, 1;", 4),
         Row("mov.u32 %i, 0; mov.u32 %v, 8; T: st.shared.u32 [%s], %i; add.u32 %i, %i, 1;"
             " setp.lt.u32 %e, %i, %r5; @%e bra T;", 8),
         Row("mov.u32 %i, 0; @%d bra B; T: st.shared.u32 [%s], %i; add.u32 %i, %i, 1;"
@@ -161,7 +181,8 @@ def run(rows: tuple[Row, ...], *, wrong: bool, threads: int, grid: int) -> tuple
     """The report, and the line of the wait."""
     params = ".param .u64 a, .param .u64 b"
     text = f"{HEAD.format(params=params)}{_text(rows, wrong, threads, grid)}ret;\n}}\n"
-    values = (Pointer("a", 4096), Pointer("b", 1 << 16))
+    # bytes of a large buffer are told apart only once something known is stored there
+    values = (Pointer("a", 4096), Pointer("b", (1 << 16) * min(grid, 2)))
     launch = Launch("k", (grid, 1, 1), (threads, 1, 1), (1, 1, 1), 4096, params=values)
     module = read(text, "k.ptx")
     at = next(k for k, line in enumerate(text.splitlines(), 1) if line.startswith("L: "))
