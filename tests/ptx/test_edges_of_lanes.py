@@ -444,6 +444,12 @@ _GENERIC = "cvt.u64.u32 %rd4, %r2;\ncvta.shared.u64 %rd4, %rd4;\n"
 _FREE = "mov.u64 %rd4, %rd3;\n"
 #: no other word than that of lane 0 (right) or 31 (wrong) is stored by the second warp
 _OTHER = "ret;\nW: @%p1 st.global.u32 [%rd1+@@], 1;\nret;\n"
+_MASKS = "selp.b32 %r8, 0x80000000, 0x7fffffff, %p7;\nbar.warp.sync %r8;\n"
+_LOOKS = (
+    f"@!{{lane}} bra A;\nP: {_LOOK.replace('acquire', 'relaxed')}setp.lt.u32 %p5, %r8, 1;\n"
+    "@%p5 bra P;\nA: mov.u32 %r9, 1;\n"
+)
+_RAISES = f"ret;\nW: @%p1 {STORE}@%p1 {_RAISE}ret;\n"
 _COPY, _TRACK_ONE = copy(0) + COMMIT, TRACK.replace("+8", "")
 #: wrong unless the last lane is elected, as it is in all runs but one: of each the right one, too
 LAST_ONLY: dict[str, tuple[str, str, str]] = {
@@ -480,6 +486,28 @@ LAST_ONLY: dict[str, tuple[str, str, str]] = {
     "words of all others, in a branch": (*_with(
         f"{ELECT}{CHOSEN}bra A;\nld.global.u32 %r7, [%rd3];\nA: mov.u32 %r9, 2;\n{_OTHER}",
         "512", "124"), "race"),
+    "lanes meet by masks of their own": (*_with(
+        f"{_LAST_STORES}@@{ELECT}{CHOSEN}{LOAD}", SYNC, _MASKS), "race"),
+    "a vote of it": (*_with(
+        f"{ELECT}vote.sync.ballot.b32 %r7, %p2, -1;\nsetp.@@.u32 %p5, %r7, 0x80000000;\n{_HANG}",
+        "le", "eq"), "deadlock"),
+    "a barrier's vote of it": (*_with(
+        f"{ELECT}and.pred %p5, %p2, %p7;\nbarrier.cta.red.or.pred %p5, 3, 32, %p5;\n@@{_HANG}",
+        "setp.eq.u32 %p5, %r9, %r9;\n"), "deadlock"),
+    "so many turns": (*_with(
+        f"mov.u32 %r7, 1;\n{ELECT}{CHOSEN}mov.u32 %r7, %r3;\nmov.u32 %r9, 0;\n"
+        "G: add.u32 %r9, %r9, 1;\nsetp.lt.u32 %p5, %r9, %r7;\n@%p5 bra G;\n"
+        "redux.sync.add.u32 %r9, %r9, -1;\n"
+        f"setp.@@.u32 %p5, %r9, 62;\n{_HANG}", "le", "eq"), "deadlock"),
+    "it looks, and the last lane fences": (*_with(
+        f"{ELECT}{_LOOKS.format(lane='%p2')}{SYNC}@@{SYNC}{LAST}{LOAD}{_RAISES}",
+        f"{CHOSEN}{FENCE}", f"{LAST}{FENCE}"), "race"),
+    "the last lane looks, and it fences": (*_with(
+        f"{ELECT}{_LOOKS.format(lane='%p7')}{SYNC}@@{SYNC}{LAST}{LOAD}{_RAISES}",
+        f"{LAST}{FENCE}", f"{CHOSEN}{FENCE}"), "race"),
+    "it stores, and the last lane tells": (*_with(
+        f"{ELECT}{CHOSEN}{STORE}{SYNC}@@{LAST}{RELAXED}{_FLAGGED}",
+        f"{FENCE}", f"{CHOSEN}{FENCE}"), "race"),
     "its number, stored": (*_with(
         f"{ELECT}{CHOSEN}st.shared.u32 [%r2+64], %r3;\n{SYNC}{LOAD}setp.@@.u32 %p5, %r7, 31;\n"
         f"{_HANG}", "le", "eq"), "deadlock"),
@@ -502,17 +530,20 @@ LAST_ONLY: dict[str, tuple[str, str, str]] = {
         f"{ELECT}{CHOSEN}st.global.u32 [%rd1+64], 1;\n@@{LAST}ld.global.u32 %r7, [%rd1+64];\n",
         SYNC), "race"),
     "commits a copy": (*_copied(
-        f"{LAST}{copy(0)}{ELECT}@@{COMMIT}{group(0)}mov.u32 %r9, 1;\n", LAST, CHOSEN), "race"),
+        f"{LAST}{copy(0)}{SYNC}{ELECT}@@{COMMIT}{group(0)}mov.u32 %r9, 1;\n",
+        LAST, CHOSEN), "race"),
     "waits for a copy": (*_copied(
-        f"{LAST}{copy(0)}{LAST}{COMMIT}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
-    "waits for copies of all": (*_copied(f"{_COPY}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
+        f"{LAST}{copy(0)}{LAST}{COMMIT}{SYNC}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
+    "waits for copies of all": (*_copied(
+        f"{_COPY}{SYNC}{ELECT}@@{group(0)}", LAST, CHOSEN), "race"),
     "commits copies of all": (*_copied(
-        f"{copy(0)}{ELECT}@@{COMMIT}{group(0)}", LAST, CHOSEN), "race"),
+        f"{copy(0)}{SYNC}{ELECT}@@{COMMIT}{group(0)}", LAST, CHOSEN), "race"),
     "tracks a copy": (*_with(
-        f"{LAST}{copy(0)}{ELECT}@@{_TRACK_ONE}{COMMIT}{group(0)}ret;\nW: {wait(0)}{load(0, LAST)}",
+        f"{LAST}{copy(0)}{SYNC}{ELECT}@@{_TRACK_ONE}{COMMIT}{group(0)}ret;\n"
+        f"W: {wait(0)}{load(0, LAST)}",
         LAST, CHOSEN), "race"),
     "tracks copies of all": (*_with(
-        f"{copy(0)}{ELECT}@@{COMMIT}{group(0)}ret;\nW: {wait(0)}{load(0, LAST)}",
+        f"{copy(0)}{SYNC}{ELECT}@@{COMMIT}{group(0)}ret;\nW: {wait(0)}{load(0, LAST)}",
         f"{COMMIT}{group(0)}{arrive(0, LAST)}", f"{CHOSEN}{_TRACK_ONE}"), "race"),
 }  # fmt: skip
 

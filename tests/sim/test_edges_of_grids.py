@@ -22,6 +22,7 @@ from tilesim import (
     f32,
     s32,
     select,
+    u8,
     u32,
     u64,
     view_at,
@@ -625,3 +626,35 @@ def test_what_lies_outside_of_a_tensor_is_read(fill: Literal["zero", "nan"]) -> 
     report = check(k.finish())
     assert report.verdict == ("bounded" if fill == "zero" else "failed")
     assert [p.cta for f in report.findings for p in f.participants] == [ODD] * (fill == "nan")
+
+
+@pytest.mark.parametrize("odd", [-1, ODD])
+def test_a_cta_reads_by_another_map_of_its_own(odd: int) -> None:
+    """What a copy reads of a map in memory is not compared where contents that decide are copied:
+    by the second one, the last rows are zeros."""
+    k = Builder("maps", warps=2)
+    k.launch(grid=GRID)
+    g, maps = k.tensor("g", s32, (4, 32)), k.tensor("maps", u8, (GRID, 2, 128))
+    d, full, at = k.shared("d", s32, (4, 32)), k.mbarriers("full"), k.var("at", 0)
+    box, which = k.tensor_map(g, (4, 32)), k.var("which", 0)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+    k.sync_threads()
+    with k.role("loads", 0), k.one_thread(0):
+        k.assign(which, select(k.cta_x.eq(odd), 1, 0))
+        for n in range(2):
+            k.tensormap.copy(maps[k.cta_x, n], box)
+            k.tensormap.replace(maps[k.cta_x, n], "global_dim", 4 - 2 * n, 1)
+        k.fence.proxy_tensormap_release("gpu")
+        for n in range(2):
+            k.fence.proxy_tensormap_acquire(maps[k.cta_x, n], "gpu")
+        k.mbarrier.arrive_expect_tx(full, 512)
+        k.tma.load(box, d, (0, 0), full, at=maps[k.cta_x, which])
+    k.mbarrier.wait(full, 0)
+    k.mem.load(at, d[3, k.lane_id])
+    k.assign(at, 1 - at)
+    _where(k, at)
+    report = check(k.finish(), inputs={"g": np.ones((4, 32), np.int32)})
+    assert report.verdict == "bounded"
+    assert "in maps" in report.reasons[0]
+    assert "was not compared between clusters" in report.reasons[0]
