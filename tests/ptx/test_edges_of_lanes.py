@@ -110,6 +110,19 @@ _DOWN = (
     "shfl.sync.down.b32 %r9, %r3, 1, 31, -1;\nsetp.eq.u32 %p2, %r9, 5;\nsetp.ne.u32 %p5, %r3, 4;\n"
     f"and.pred %p2, %p2, %p5;\n@%p2 bra W;\n{arrive(8)}{wait(8)}W: ret;"
 )
+#: the first twelve lanes copy, one in each turn
+_OF_TURN = "cp.async.ca.shared.global [%r4+256], [%rd3], 4;\n"
+_TWELVE = (
+    f"mov.u32 %r9, 0;\nG: setp.eq.u32 %p2, %r3, %r9;\n@%p2 {_OF_TURN}add.u32 %r9, %r9, 1;\n"
+    f"setp.lt.u32 %p5, %r9, 12;\n@%p5 bra G;\n{COMMIT}"
+)
+#: half of the lanes wait at one barrier, half at another one, for the other warp as well
+_OWN = (
+    "add.u32 %r8, %r2, 8;\nselp.b32 %r8, %r8, %r2, %p6;\n"
+    "L: mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r8], 0;\n@!%p5 bra L;\n"
+)
+_EACH = f"ret;\nW: {arrive(0, '@%p1 ')}{arrive(8, '@%p6 ')}"
+_OF_NINE = f"setp.eq.u32 %p2, %r3, 9;\n@%p2 {STORE}"
 #: lanes 8 to 15 wait for lane 31, which goes on without the first eight
 _INNER = (
     f"@%p6 bra A;\n{{before}}@%p4 bra C;\n{wait(0, 'M')}C: {SYNC}{{behind}}A: {arrive(0, '@%p7 ')}"
@@ -163,6 +176,42 @@ ROWS: dict[str, dict[str, Row]] = {
             handed(f"{copy(0)}@%p6 bra A;\n{COMMIT}A: {group(0)}", load(0, HIGH))
             .replace(f"{group(0)}ret", f"{COMMIT}{group(0)}ret"),
             "race", (load(0, HIGH), copy(0)),
+        ),
+    },
+    "more sets of lanes than are told apart": {
+        "one does not wait": Row(
+            handed(_TWELVE + group(0), load(0, "@%p3 ")),
+            handed(f"{_TWELVE}@!%p3 {group(0)}", load(0, "@%p3 ")), "race",
+            (load(0), _OF_TURN),
+        ),
+        "the first one does not wait": Row(
+            handed(_TWELVE + group(0), load(0, FEW)),
+            handed(f"{_TWELVE}@!%p1 {group(0)}", load(0, FEW)), "race", (load(0), _OF_TURN),
+        ),
+        "another one waits": Row(
+            handed(f"{_TWELVE}@%p3 {group(0)}", load(0, "@%p3 ")),
+            handed(f"{_TWELVE}@%p1 {group(0)}", load(0, "@%p3 ")), "race", (load(0), _OF_TURN),
+        ),
+    },
+    "barriers of lanes": {
+        "some go on first": Row(
+            f"{_OWN}@%p6 bra A;\n@%p1 {STORE}{arrive(8)}A: mov.u32 %r9, 1;\n@%p7 {LOAD}{_EACH}",
+            f"{_OWN}@%p6 bra A;\n{arrive(8)}@%p1 {STORE}A: mov.u32 %r9, 1;\n@%p7 {LOAD}{_EACH}",
+            "race", (LOAD, STORE),
+        ),
+        "some go on first, by guards": Row(
+            f"{_OWN}@%p1 {STORE}{arrive(8, '@!%p6 ')}@%p7 {LOAD}{_EACH}",
+            f"{_OWN}{arrive(8, '@!%p6 ')}@%p1 {STORE}@%p7 {LOAD}{_EACH}", "race", (LOAD, STORE),
+        ),
+        "in a branch": Row(
+            f"@%p4 bra Z;\n{_OWN}@%p6 bra A;\n{_OF_NINE}{arrive(8)}{arrive(8)}"
+            f"A: mov.u32 %r9, 1;\n@%p7 {LOAD}Z: mov.u32 %r9, 3;\n{_EACH}",
+            f"@%p4 bra Z;\n{_OWN}@%p6 bra A;\n{arrive(8)}{arrive(8)}{_OF_NINE}"
+            f"A: mov.u32 %r9, 1;\n@%p7 {LOAD}Z: mov.u32 %r9, 3;\n{_EACH}",
+            "race", (LOAD, STORE),
+        ),
+        "for each other": Row(
+            f"{_OWN}{arrive(8, '@!%p6 ')}{_EACH}", f"{_OWN}{arrive(8, HIGH)}{_EACH}", "deadlock",
         ),
     },
     "tracked": {
@@ -508,6 +557,8 @@ LAST_ONLY: dict[str, tuple[str, str, str]] = {
     "it stores, and the last lane tells": (*_with(
         f"{ELECT}{CHOSEN}{STORE}{SYNC}@@{LAST}{RELAXED}{_FLAGGED}",
         f"{FENCE}", f"{CHOSEN}{FENCE}"), "race"),
+    "it stores and arrives": (*_with(
+        f"{ELECT}{CHOSEN}{STORE}{arrive(0, CHOSEN)}@@{LAST}{LOAD}", SYNC), "race"),
     "its number, stored": (*_with(
         f"{ELECT}{CHOSEN}st.shared.u32 [%r2+64], %r3;\n{SYNC}{LOAD}setp.@@.u32 %p5, %r7, 31;\n"
         f"{_HANG}", "le", "eq"), "deadlock"),
@@ -556,6 +607,28 @@ def test_not_only_the_last_lane_may_be_elected(name: str) -> None:
     assert check(wrong, "ptx").rules == {rule}
 
 
+#: a lane's fence acts for what that lane has looked at or tells: right, and wrong at `ptx` only
+FENCED = {
+    "of a lane that has looked": _with(
+        f"{_LOOKS.format(lane='%p3')}{SYNC}@@{SYNC}@%p1 {LOAD}{_RAISES}",
+        f"@%p3 {FENCE}", f"@%p1 {FENCE}",
+    ),
+    "of a lane that tells": _with(
+        f"@%p1 {STORE}{SYNC}@@@%p3 {RELAXED}{_FLAGGED}", FENCE, f"@%p1 {FENCE}{SYNC}"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FENCED)
+def test_a_fence_of_another_lane(name: str) -> None:
+    right, wrong = FENCED[name]
+    assert check(right, "practice").verdict == check(right, "ptx").verdict == "proved"
+    assert check(wrong, "practice").verdict == "proved"
+    found = check(wrong, "ptx")
+    assert found.rules == {"race"}
+    assert named(found, wrong) == {_plain(STORE), _plain(LOAD)}
+
+
 #: what all lanes of a mask wait for each other to execute
 TOGETHER = (
     "vote.sync.any.pred %p2, %p1, @@;", "shfl.sync.idx.b32 %r9, %r3, 0, 31, @@;",
@@ -564,6 +637,7 @@ TOGETHER = (
 _ONE = f"""\
 mov.u32 %r1, %tid.x; mov.u32 %r2, smem; and.b32 %r3, %r1, 31; setp.ge.u32 %p6, %r3, 16;
 setp.eq.u32 %p1, %r3, 0; setp.ge.u32 %p8, %r1, 32; setp.ne.u32 %p0, %r1, 0; mov.u32 %r6, 1;
+shl.b32 %r4, %r3, 2; add.u32 %r4, %r4, %r2;
 {SYNC}@%p0 bra I;
 mbarrier.init.shared::cta.b64 [%r2], %r6;
 I: bar.sync 0; @%p8 bra W;
@@ -579,6 +653,20 @@ def test_lanes_that_all_meet_again_before_the_others_could_come(together: str) -
     """Only the second warp's lanes part; those of the first one act as one but in a branch."""
     for mask, rules in (("0xffff", set()), ("-1", {"participation"})):
         text = _ONE.replace("@@", together.replace("@@", mask))
+        report = checker.check(program(text, warps=2), budget=200, schedules=4)
+        assert report.rules == rules
+        assert report.verdict == ("failed" if rules else "proved")
+
+
+def test_lanes_that_have_not_met_before_a_branch_in_another_block() -> None:
+    """One of them is elected between the start of the block and the branch, and arrives there."""
+    start, _ = _ONE.split(f"{SYNC}@%p6 bra A;")
+    for sync, rules in ((SYNC, set()), ("", {"race"})):
+        text = (
+            f"{start}{store(0)}{sync}mov.u32 %r10, %ctaid.x;\nsetp.eq.u32 %p5, %r10, 1;\n"
+            f"@%p5 bra E;\n{ELECT}@!%p2 bra D;\n{arrive(0)}D: {SYNC}E: ret;\n"
+            f"W: {wait(0)}{load(0)}ret;"
+        )
         report = checker.check(program(text, warps=2), budget=200, schedules=4)
         assert report.rules == rules
         assert report.verdict == ("failed" if rules else "proved")
