@@ -106,6 +106,24 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row(f"mov.b64 %rd6, {form}; mov.b64 {{%r7, %r8}}, %rd6; or.b32 %r9, %r7, %r6;"
                 " mov.b64 %rd3, {%r9, %r8};"),
         ),
+        "items": (
+            Row(f"or.b64 %rd6, %rd1, {low | 1 << 32}; mov.b64 {{%r7, %r8}}, %rd6;"
+                f" cvt.u64.u32 %rd7, %r7; or.b64 %rd3, %rd7, {high << 32};"),
+            Row(f"mov.b64 %rd6, {high | 3 << 34}; mov.b64 {{%r7, %r8}}, %rd6;"
+                f" cvt.u64.u32 %rd7, %r7; shl.b64 %rd8, %rd7, 32; or.b64 %rd9, %rd1, {low};"
+                " or.b64 %rd3, %rd9, %rd8;"),
+            Row(f"or.b64 %rd6, %rd1, {high << 32 | low}; mov.b64 {{%r7, %r8}}, %rd6;"
+                " cvt.u64.u32 %rd7, %r8; shl.b64 %rd8, %rd7, 32; cvt.u64.u32 %rd9, %r7;"
+                " or.b64 %rd3, %rd8, %rd9;"),
+        ),
+        "choices": (
+            Row(f"setp.lt.u32 %p2|%p3, 7, 5; selp.b64 %rd6, 0, {form}, %p2;"
+                " or.b64 %rd3, %rd1, %rd6;"),
+            Row(f"setp.lt.u32 %p2|%p3, 7, 5; selp.b64 %rd6, {form}, 0, %p3;"
+                " or.b64 %rd3, %rd1, %rd6;"),
+            Row(f"setp.ge.s32 %p2|%p3, -7, 5; selp.b32 %r7, 0, {high}, %p2;"
+                f" selp.b32 %r8, {low}, 0, %p3; or.b32 %r9, %r8, %r6; mov.b64 %rd3, {{%r9, %r7}};"),
+        ),
         "parameters": (
             Row("ld.param.u64 %rd6, [form]; or.b64 %rd3, %rd1, %rd6;"),
             Row("ld.param.u32 %r7, [form]; ld.param.u32 %r8, [form+4]; or.b32 %r9, %r7, %r6;"

@@ -117,6 +117,21 @@ ROWS: dict[str, tuple[Row, ...]] = {
              " cvt.u32.u64 %v, %w;", n * 3 // 2),
         _row("mul.hi.s32 %v, %a, 1431655766; shr.u32 %r30, %v, 31; add.s32 %v, %v, %r30;",
              -(-s(a) // 3)),
+        # quotients, by factors that are large enough, and such as are not
+        _wide("mul.wide.u32 %rd20, %a, -1431655765; shr.u64 %w, %rd20, 33;", a // 3),
+        _row("mul.hi.u32 %r30, %a, -858993459; shr.u32 %v, %r30, 2;", a // 5),
+        _row("mul.hi.u32 %r30, %a, 613566757; shr.u32 %v, %r30, 1;", a * 613566757 >> 33),
+        _row("add.u32 %r31, %a, 3; mul.hi.u32 %r30, %r31, 613566757; shr.u32 %v, %r30, 0;",
+             (a + 3) * 613566757 >> 32),
+        _row("mul.hi.u32 %r30, %a, 613566756; shr.u32 %v, %r30, 1;", a * 613566756 >> 33),
+        _row("and.b32 %r30, %n, 255; mul.lo.u32 %r31, %r30, 171; shr.u32 %v, %r31, 9;", n // 3),
+        _row("and.b32 %r30, %a, 1023; mul.lo.u32 %r31, %r30, 171; shr.u32 %v, %r31, 9;",
+             (a & 1023) * 171 >> 9),
+        _row("and.b32 %r30, %a, 1023; mul.lo.u32 %r31, %r30, 171; shr.u32 %r32, %r31, 5;"
+             " shr.u32 %v, %r32, 5;", (a & 1023) * 171 >> 10),
+        _row("mul.lo.u32 %r31, %a, 171; shr.u32 %v, %r31, 9;", (a * 171 & M32) >> 9),
+        _row("and.b32 %r30, %n, 255; mul.lo.u32 %r31, %r30, 171; shr.u32 %v, %r31, %b;", 0),
+        _row("and.b32 %r30, %n, 255; mul.lo.u32 %r31, %r30, 512; shr.u32 %v, %r31, 9;", n),
     ),
     "shifts": (
         _row("shl.b32 %v, %a, %n;", a << n),
@@ -371,3 +386,18 @@ def test_an_arrival_that_hangs_on_what_is_computed(family: str, source: str) -> 
     assert {p.loc.line for p in participants} == set(waits)
     if source == "clusters":
         assert {p.cta for p in participants} == {ODD["clusters"]}
+
+
+#: families of which each row is a kernel as well: of little, more is known
+ALONE = ("quotients", "fields", "choices", "comparisons", "chains")
+
+
+@pytest.mark.parametrize(
+    ("family", "number"), [(family, n) for family in ALONE for n in range(len(ROWS[family]))]
+)
+def test_an_arrival_that_hangs_on_one_thing_that_is_computed(family: str, number: int) -> None:
+    row = ROWS[family][number]
+    assert run((row,), "parameters", wrong=False)[0].verdict == "proved"
+    found, waits = run((row,), "parameters", wrong=True)
+    assert found.rules == {"deadlock"}
+    assert {p.loc.line for p in found.findings[0].participants} == set(waits)

@@ -12,6 +12,7 @@ from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Expr, binary, constant
 
 _ALL_BITS = (1 << 64) - 1
+_NO_SIGN = (1 << 63) - 1
 
 
 def as_quotient(expr: Expr, typing: Typing) -> Expr:
@@ -26,13 +27,13 @@ def as_quotient(expr: Expr, typing: Typing) -> Expr:
         case Binary("&", Binary("*", x, Const(int() as factor)) as inner, Const(kept)) if (
             count and kept == _ALL_BITS
         ):
-            limit = 1 << 64
+            most = _ALL_BITS
         case Binary("*", x, Const(int() as factor)) as inner if count and not typing.wraps(inner):
-            limit = 1 << 63
+            most = _NO_SIGN
         case _:
             return expr
     known = typing.interval(x)
-    if factor <= 0 or known is None or known[0] < 0 or known[1] * factor >= limit:
+    if factor <= 0 or known is None or known[0] < 0 or known[1] * factor > most:
         return expr
     divisor = -(-(1 << count) // factor)
     # x factor / 2^count = (x + x excess / 2^count) / divisor: no further than the next integer
