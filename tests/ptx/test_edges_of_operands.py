@@ -52,6 +52,8 @@ class Row:
     text: str
     #: of a function, how it loads its argument into %rd1
     load: str = ""
+    #: of the right kernel; bounded if the descriptor is only found out when it runs
+    verdict: str = "proved"
 
 
 def _called(store: str, load: str) -> Row:
@@ -107,6 +109,9 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
                 " mov.b64 %rd3, {%r9, %r8};"),
         ),
         "items": (
+            Row(f"shl.b64 %rd6, %rd1, 34; or.b64 %rd7, %rd1, {low}; or.b64 %rd8, %rd6, %rd7;"
+                " mov.b64 {%r7, %r8}, %rd8; cvt.u64.u32 %rd9, %r7;"
+                f" or.b64 %rd3, %rd9, {high << 32};", verdict="bounded"),
             Row(f"or.b64 %rd6, %rd1, {low | 1 << 32}; mov.b64 {{%r7, %r8}}, %rd6;"
                 f" cvt.u64.u32 %rd7, %r7; or.b64 %rd3, %rd7, {high << 32};"),
             Row(f"mov.b64 %rd6, {high | 3 << 34}; mov.b64 {{%r7, %r8}}, %rd6;"
@@ -115,6 +120,15 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row(f"or.b64 %rd6, %rd1, {high << 32 | low}; mov.b64 {{%r7, %r8}}, %rd6;"
                 " cvt.u64.u32 %rd7, %r8; shl.b64 %rd8, %rd7, 32; cvt.u64.u32 %rd9, %r7;"
                 " or.b64 %rd3, %rd8, %rd9;"),
+        ),
+        "immediates": (
+            Row(f"mov.b64 %rd6, {{{low}, {high}}}; or.b64 %rd3, %rd1, %rd6;"),
+            Row(f"mov.u32 %r8, {high}; mov.b64 %rd6, {{{low}, %r8}}; or.b64 %rd3, %rd1, %rd6;"),
+            Row(f"mov.u32 %r8, {high}; mov.b64 %rd6, {{-1, %r8}};"
+                f" and.b64 %rd7, %rd6, {~0xFFFFFFFF | low}; or.b64 %rd3, %rd1, %rd7;"),
+            Row(f"shr.u32 %r9, %r2, 31; add.u32 %r8, %r9, {high}; mov.b64 %rd6, {{-1, %r8}};"
+                f" and.b64 %rd7, %rd6, {~0xFFFFFFFF | low}; or.b64 %rd3, %rd1, %rd7;",
+                verdict="bounded"),
         ),
         "choices": (
             Row(f"setp.lt.u32 %p2|%p3, 7, 5; selp.b64 %rd6, 0, {form}, %p2;"
@@ -191,7 +205,7 @@ def test_a_store_beside_and_into_what_a_product_reads(
     row = rows_of(form)[family][number]
     beside, inside = pairs[number % 3]
     right, _ = run(row, operand, beside)
-    assert right.verdict == "proved", right
+    assert right.verdict == row.verdict, right
     found, places = run(row, operand, inside)
     assert found.verdict == "failed", found
     assert found.rules == {"race"}

@@ -6,12 +6,18 @@ have seen. A wrong program goes wrong in an order of its accesses that the first
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
-from tilesim import Builder, kernel
+from tests.sim.counting import Model, sample, translate
+from tests.sim.test_counters import ABLATIONS
+from tilesim import Builder, all_of, any_of, kernel
 from tilesim.checker import Report, check
+from tilesim.ir.expr import Expr, unary
 from tilesim.ir.types import DType, s32, u32
 
 SOURCE = Path(__file__).read_text().splitlines()
@@ -88,3 +94,169 @@ def test_numbers_that_decide_something(name: str) -> None:
     if verdict == "failed":
         assert found.rules == {"race"}
         assert sides(found) == {"acts", "beside"}
+
+
+def _eq(one: Any, other: Any) -> Any:
+    return one.eq(other) if isinstance(one, Expr) else one == other
+
+
+def _ne(one: Any, other: Any) -> Any:
+    return one.ne(other) if isinstance(one, Expr) else one != other
+
+
+def _and(one: Any, other: Any) -> Any:
+    return all_of(one, other) if isinstance(one, Expr) else one and other
+
+
+def _not(one: Any) -> Any:
+    return unary("not", one) if isinstance(one, Expr) else not one
+
+
+def _or(one: Any, other: Any) -> Any:
+    return any_of(one, other) if isinstance(one, Expr) else one or other
+
+
+#: conditions of loops that wait: of what was loaded and of a register that holds 5, and with which
+#: number that loop is entered
+UNTIL: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "a bound": (lambda n, five: n < 2, 0),
+    "a bound on the right": (lambda n, five: five > n, 0),
+    "a number": (lambda n, five: _ne(n, 3), 0),
+    "another number": (lambda n, five: _eq(n, 0), 0),
+    "a number in a register": (lambda n, five: _ne(five - n, 2), 0),
+    "a sum": (lambda n, five: n + five < 7, 0),
+    "a difference": (lambda n, five: 6 - n > 3, 0),
+    "a negative number": (lambda n, five: -n > -2, 0),
+    "a half": (lambda n, five: n // 2 < 1, 0),
+    "a shift": (lambda n, five: _ne(n >> 1, 2), 0),
+    "low bits": (lambda n, five: (n & 15) < 4, 0),
+    "a range": (lambda n, five: _or(n < 2, n > 4), 0),
+    "a range, outside": (lambda n, five: _and(n > 1, n < 4), 2),
+    "a range, and a register": (lambda n, five: _or(n < 2, five < 3), 0),
+    "a range, or a register": (lambda n, five: _and(n < 2, five > 3), 0),
+    "a flipped bit": (lambda n, five: (n ^ 1) > 1, 4),
+    "complement": (lambda n, five: ~n > -3, 0),
+    "none of two": (lambda n, five: _not(_or(n < 0, n > 3)), 0),
+    "not both": (lambda n, five: _not(_and(n > 2, n < 5)), 0),
+    "bits of both": (lambda n, five: (n < 2) | (n > 4), 0),
+    "the word on both sides": (lambda n, five: _and(n < 3, _ne(n, 1)), 0),
+}
+#: what is added one by one, and before which of these the data is stored
+ORDERS = tuple(
+    (adds, data)
+    for adds in ((2,), (4,), (2, 1), (1, 2), (2, 2), (1, 1, 1), (3, 1, 2), (1, 3, 5), (2, 6))
+    for data in range(len(adds))
+)
+
+
+@kernel(warps=2)
+def until(
+    k: Builder, *, name: str = "a bound", adds: tuple[int, ...] = (2,), data: int = 0
+) -> None:
+    """A warp stores data between its additions to a word; the other one waits for the word."""
+    word, x, other = (k.tensor(name, s32, (1,)) for name in ("word", "x", "other"))
+    seen, five, got = k.var("seen", 0), k.var("five", 5), k.var("got", 0)
+    goes_on, start = UNTIL[name]
+    with k.role("adds", 0), k.elected():
+        for number, amount in enumerate(adds):
+            if number == data:
+                k.mem.store(x[0], 1)  # stores
+            k.mem.atomic(word[0], "add", amount, sem="release", scope="gpu")
+    with k.role("waits", 1), k.elected():
+        for _ in range(12):
+            k.mem.load(got, other[0], sem="relaxed", scope="gpu")
+        k.assign(seen, start)
+        with k.while_(goes_on(seen, five)):  # waits
+            k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+        k.mem.load(got, x[0])  # reads
+
+
+def truth(name: str, adds: tuple[int, ...], data: int) -> set[str]:
+    """What may go wrong: it reads before the data is stored, or misses what it waits for."""
+    goes_on, _ = UNTIL[name]
+    passes = [not goes_on(sum(adds[:n]), 5) for n in range(len(adds) + 1)]
+    found = {"race": any(passes[: data + 1]), "deadlock": not passes[-1]}
+    return {rule for rule, may in found.items() if may}
+
+
+@pytest.mark.parametrize("name", UNTIL)
+def test_a_wait_for_some_values_of_a_word(name: str) -> None:
+    found = {frozenset(truth(name, *order)): order for order in reversed(ORDERS)}
+    for rules, (adds, data) in found.items():
+        report = check(until.build(name=name, adds=adds, data=data))
+        assert report.verdict in (("failed",) if rules else ("proved", "exhausted"))
+        assert report.rules & rules == report.rules
+        if report.rules == {"race"}:
+            assert sides(report) == {"stores", "reads"}
+
+
+#: random programs of `tests.sim.counting` that fail in few schedules, by the seed of each
+SEEDS = (1002, 1005, 1010, 1013, 1016, 1019)
+
+
+@pytest.mark.parametrize("name", [*ABLATIONS, *map(str, SEEDS)])
+def test_what_goes_wrong_in_an_order_that_the_first_run_has_not(name: str) -> None:
+    warps = ABLATIONS[name][2] if name in ABLATIONS else sample(Random(int(name)))
+    report = check(translate(warps))
+    assert report.verdict == "failed"
+    assert report.rules <= Model(warps).failures(50_000)
+
+
+@kernel(warps=3)
+def looks(k: Builder, *, form: str = "the same word before", wrong: bool = False) -> None:
+    """Words that are looked at, or exchanged, beside a wait for them."""
+    word, x, got = k.tensor("word", s32, (2,)), k.tensor("x", s32, (2,)), k.var("got", 0)
+    other, seen, t = k.tensor("other", s32, (1,)), k.var("seen", 0), k.var("t", 0)
+    with k.role("first", 0), k.elected():
+        if wrong and form == "another word before":
+            k.mem.atomic(word[1], "add", 1, sem="release", scope="gpu")
+        if not wrong or form != "a maximum":
+            k.mem.store(x[0], 1)  # stores
+        match form:
+            case "an exchange that is used":
+                k.mem.atomic(word[0], "exch", 1, result=t, sem="acq_rel", scope="gpu")
+                with k.if_(t.eq(3) if wrong else t.eq(7)):
+                    k.mem.store(x[1], 1)  # acts
+            case "a compare and swap that is used":
+                k.mem.atomic(word[0], "cas", 1, compare=3, result=t, sem="acq_rel", scope="gpu")
+                with k.if_(t.eq(3) if wrong else t.eq(7)):
+                    k.mem.store(x[1], 1)  # acts
+            case "a maximum":
+                k.mem.atomic(word[0], "max", 1, sem="release", scope="gpu")
+                if wrong:
+                    k.mem.store(x[0], 1)  # stores
+            case _:
+                k.mem.atomic(word[0], "add", 1, sem="release", scope="gpu")
+                k.mem.atomic(word[1], "add", 1, sem="release", scope="gpu")
+    with k.role("second", 1), k.elected():
+        if form in ("an exchange that is used", "a compare and swap that is used"):
+            for _ in range(12):
+                k.mem.load(got, other[0], sem="relaxed", scope="gpu")
+            k.mem.store(word[0], 3, sem="release", scope="gpu")
+    with k.role("third", 2), k.elected():
+        k.mem.store(x[1], 2)  # beside
+        match form:
+            case "the same word before":
+                k.mem.load(seen, word[0], sem="relaxed" if wrong else "acquire", scope="gpu")
+            case "another word before":
+                k.mem.load(seen, word[1], sem="acquire", scope="gpu")
+            case _:
+                pass
+        with k.while_(seen < 1):
+            k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+        if form not in ("an exchange that is used", "a compare and swap that is used"):
+            k.mem.load(got, x[0])  # reads
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "the same word before", "another word before", "an exchange that is used",
+        "a compare and swap that is used", "a maximum",
+    ],
+)  # fmt: skip
+def test_words_that_do_not_only_count(form: str) -> None:
+    assert check(looks.build(form=form)).verdict in ("proved", "exhausted")
+    found = check(looks.build(form=form, wrong=True))
+    assert found.rules == {"race"}
+    assert sides(found) in ({"stores", "reads"}, {"acts", "beside"})
