@@ -253,6 +253,13 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         "setp.ne.u32 %p1, %r10, %r9;\n@%p1 bra L;\n",
         "deadlock",
     ),
+    "a word that is raised in each turn": (
+        "setp.ne.u32 %p5, %r4, 0;\n@%p5 ret;\n"
+        "M: atom.relaxed.cta.shared::cta.add.u32 %r8, [%r1+24], 1;\nadd.u32 %r9, %r9, 1;\n"
+        "setp.lt.u32 %p2, %r9, 10;\n@%p2 bra M;\n",
+        "L: ld.relaxed.cta.shared::cta.u32 %r8, [%r1+24];\nsetp.ne.u32 %p1, %r8, 2;\n@%p1 bra L;\n",
+        "deadlock",
+    ),
     "another word that is polled before": (
         RAISE + STORE + RAISE.replace("+16", "+24"),
         f"add.u32 %r9, %r1, 8;\n{LOOK.replace('%r1+16', '%r9+8')}setp.ne.u32 %p1, %r8, 1;\n"

@@ -1,4 +1,4 @@
-"""Words that count, at the edges of what one run proves of them: right, and wrong twins.
+"""Words that count, and waits, at the edges of what one run proves: right, and wrong twins.
 
 Of draws it must not matter which number of a round one gets; of waits, which of the additions they
 have seen. A wrong program goes wrong in an order of its accesses that the first run has not.
@@ -260,3 +260,36 @@ def test_words_that_do_not_only_count(form: str) -> None:
     found = check(looks.build(form=form, wrong=True))
     assert found.rules == {"race"}
     assert sides(found) in ({"stores", "reads"}, {"acts", "beside"})
+
+
+@kernel(warps=2)
+def polls(k: Builder, *, more: bool = False, wrong: bool = False) -> None:
+    """A loop of polls of an mbarrier, which does something else as well, or not."""
+    bars, data = k.mbarriers("bars", 1), k.shared("data", s32, (2,))
+    got, done = k.var("got", 0), k.var("done", 0)
+    with k.if_(k.warp_id.eq(0)), k.elected():
+        k.mbarrier.init(bars[0], 1)
+        k.mem.store(data[1], 0)
+    k.sync_threads()
+    with k.role("stores", 0), k.elected():
+        if not wrong or more:
+            k.mem.store(data[0], 1)  # stores
+        k.mbarrier.arrive(bars[0])
+        if wrong:
+            k.mem.store(data[1 if more else 0], 1)  # stores
+    with k.role("reads", 1), k.elected():
+        with k.while_(done.eq(0)):
+            k.mbarrier.try_wait(done, bars[0], parity=0)
+            if more:
+                k.mem.load(got, data[1])  # reads
+        if not more:
+            k.mem.load(got, data[0])  # reads
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_loop_of_polls_that_does_more(more: bool) -> None:
+    if not more:
+        assert check(polls.build()).verdict == "proved"
+    found = check(polls.build(more=more, wrong=True))
+    assert found.rules == {"race"}
+    assert sides(found) == {"stores", "reads"}
