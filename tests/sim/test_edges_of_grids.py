@@ -658,3 +658,97 @@ def test_a_cta_reads_by_another_map_of_its_own(odd: int) -> None:
     assert report.verdict == "bounded"
     assert "in maps" in report.reasons[0]
     assert "was not compared between clusters" in report.reasons[0]
+
+
+# ------------------------------------------------------------------ more clusters than one by one
+
+
+#: of so many, what registers hold is kept as sums
+MANY = 300
+
+
+@pytest.mark.parametrize("cta", [1, 150, MANY - 1])
+def test_each_of_many_ctas_names_a_word_of_its_own(cta: int) -> None:
+    """Another warp stores the word of one of them."""
+    for word, rules in ((MANY, set()), (cta, {"race"})):
+        k = Builder("words", warps=2)
+        k.launch(grid=MANY)
+        s = k.shared("s", s32, (MANY + 1,))
+        with k.role("first", 0), k.if_(k.lane_id.eq(0)):
+            k.mem.store(s[k.cta_x], 1)
+        with k.role("second", 1), k.if_(k.lane_id.eq(0)):
+            k.mem.store(s[word], 1)
+        report = check(k.finish())
+        assert report.rules == rules
+        assert {p.cta for f in report.findings for p in f.participants} == (
+            {cta} if rules else set()
+        )
+        assert report.verdict == ("failed" if rules else "proved")
+
+
+def _store_at(k: Builder, address: Expr) -> None:
+    g = k.var("g", 0, u64)
+    k.assign(g, address)
+    k.mem.store(view_at(g, s32, space="global"), 1)
+
+
+def _by_words(k: Builder, wrong: bool) -> None:
+    C = k.tensor("C", s32, (MANY * 32,))
+    _store_at(k, address_of(C[k.cta_x * (31 if wrong else 32) + k.lane_id]))
+
+
+def _behind(k: Builder, wrong: bool) -> None:
+    """The last one stores a word too many."""
+    C = k.tensor("C", s32, (MANY * 32 - wrong,))
+    _store_at(k, address_of(C[0]) + (k.cta_x * 32 + k.lane_id) * 4)
+
+
+def _before(k: Builder, wrong: bool) -> None:
+    """From the end; the last one stores a word before the first."""
+    C = k.tensor("C", s32, (MANY * 32,))
+    _store_at(k, address_of(C[MANY * 32 - 32 - wrong]) + k.lane_id * 4 - k.cta_x * 128)
+
+
+def _unaligned(k: Builder, wrong: bool) -> None:
+    C = k.tensor("C", s32, (MANY * 64,))
+    _store_at(k, address_of(C[0]) + k.cta_x * (130 if wrong else 132) + k.lane_id * 4)
+
+
+def _of_two(k: Builder, wrong: bool) -> None:
+    """The last one stores into another tensor, to which all store."""
+    C, D = k.tensor("C", s32, (MANY * 32,)), k.tensor("D", s32, (MANY * 32,))
+    k.mem.store(D[k.cta_x * 32 + k.lane_id], 1)
+    own = address_of(C[0]) + (k.cta_x * 32 + k.lane_id) * 4
+    _store_at(k, select(k.cta_x.eq(MANY - 1), address_of(D[0]), own) if wrong else own)
+
+
+def _from_both_ends(k: Builder, wrong: bool) -> None:
+    C, last = k.tensor("C", s32, (MANY * 32,)), MANY - 1 - k.cta_x
+    _store_at(k, address_of(C[last * 32 + k.lane_id]))
+    with k.if_(k.lane_id.eq(0)):
+        k.mem.store(C[(k.cta_x if wrong else last) * 32], 2)
+
+
+#: of the wrong one, the rule and the CTAs that the first finding names
+ADDRESSES: dict[Make, tuple[str, set[int]]] = {
+    _by_words: ("race", {0, 1}),
+    _behind: ("out-of-bounds", {MANY - 1}),
+    _before: ("out-of-bounds", {MANY - 1}),
+    _unaligned: ("out-of-bounds", {1}),
+    _of_two: ("race", {0, MANY - 1}),
+    _from_both_ends: ("race", {0, MANY - 1}),
+}
+
+
+@pytest.mark.parametrize("make", ADDRESSES)
+def test_addresses_of_many_ctas(make: Make) -> None:
+    rule, ctas = ADDRESSES[make]
+    for wrong in (False, True):
+        k = Builder("many", warps=1)
+        k.launch(grid=MANY)
+        make(k, wrong)
+        report = check(k.finish())
+        assert report.verdict == ("failed" if wrong else "proved")
+        if wrong:
+            assert report.rules == {rule}
+            assert {p.cta for p in report.findings[0].participants} == ctas
