@@ -82,11 +82,10 @@ def _registers(out: Writer, warp: Agent, value: list[Any]) -> None:
 def _laps(out: Writer, warp: Agent, value: dict[int, Lap]) -> None:
     out.token(tuple(value))
     for lap in value.values():
-        out.number(("effects", warp.index), lap.effects)
-        out.number("version", lap.version)
         out.write((lap.past is None, lap.again))
         out.clock(lap.past)
-        idle = lap.effects == warp.effects
+        # both only grow: a turn that differs from now in one of them differs for ever
+        idle = (lap.effects, lap.version) == (warp.effects, out.machine.version)
         out.token(idle)
         if idle:  # what registers held matters to tell a turn that did nothing
             _registers(out, warp, lap.registers)
@@ -248,7 +247,8 @@ def _order(out: Writer, access: TmemAccess, value: int) -> None:
 
 
 def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
-    """The accesses that are recorded; what is remembered to be found fast follows from them.
+    """The accesses that are recorded; what is remembered to be found fast follows from them, and
+    which of the footprints that are ``initialised`` have been gathered up to now.
 
     In global memory, where each repetition may have places of its own, those matter only that are
     on bytes which are accessed again: see `snapshot`.
@@ -256,7 +256,6 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
     if memory.mbarriers is None:
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
-    out.token(tuple([footprint.number for footprint in value._written]))
     out.token(tuple([footprint.number for footprint in value._perhaps]))
     for footprint in value._known.values():
         observed = out.machine.races.observations.of(footprint)

@@ -241,7 +241,8 @@ class Jump:
             if warp is None:
                 continue  # lanes that have met the others since had the registers of their warp
             # what they held when a turn began matters to tell one that did nothing
-            idle = (lap for lap in warp.laps.values() if lap.effects == warp.effects)
+            now = warp.effects, machine.version
+            idle = (lap for lap in warp.laps.values() if (lap.effects, lap.version) == now)
             for registers in (warp.registers, *(lap.registers for lap in idle)):
                 if not isinstance(shift, Later) and registers[slot] is not None:
                     registers[slot] = registers[slot] + self.times * shift

@@ -268,11 +268,7 @@ class Skipper:
 
     def _begin(self, level: Level, length: int, *, parts: bool = True) -> None:
         """A repetition of so many turns is looked for from now on, with rows in ``parts``."""
-        if (
-            self.machine.forks
-            or self.machine.plan.async_accesses
-            or any(w.undefined for w in self.machine.warps)
-        ):
+        if self.machine.plan.async_accesses or any(w.undefined for w in self.machine.warps):
             self._fail(level, None)
             return
         if not self._rows.may_part():
@@ -330,8 +326,9 @@ class Skipper:
 
     def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
         """Watches the next repetition; in the one before ``left_out`` instructions were not
-        executed: then some more are executed first."""
-        if not self._rows.may_part():
+        executed: then some more are executed first. Lanes that are agents of their own when it
+        begins are not followed; if some come to be, the state at its end is another one."""
+        if self.machine.forks or not self._rows.may_part():
             self._fail(level, None)
             return
         self._rows.are_apart()
@@ -409,7 +406,7 @@ class Skipper:
         if times == UNBOUNDED:
             times = self._to_the_end(counts)
         try:
-            jump = self._longest(watched, 0 if self.machine.forks else times)
+            jump = self._longest(watched, times)
         except NoShift as obstacle:
             self._fail(level, Obstacle(str(obstacle)))
             return
@@ -425,7 +422,7 @@ class Skipper:
         level.next = level.turn + length + 1
 
     def _longest(self, watched: Watched, times: int) -> Jump:
-        if self.parts and self.follower is not None and not self.machine.forks:
+        if self.parts and self.follower is not None:
             apart = Jump.apart(self.machine, watched, self.follower)
             if apart is not None:
                 return apart

@@ -1,0 +1,280 @@
+"""What a turn leaves behind is wrong in the next one, told by each kind of state that a loop has.
+
+From a turn late in a loop on, each turn leaves something behind that the next one stumbles over.
+That turn is executed, and nothing is wrong in it: it begins like those before it, and ends in a
+state that is another one. What compares states has to see in what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tilesim import Builder, Program, f32, select
+from tilesim.checker import check
+from tilesim.ir.expr import Var
+from tilesim.ir.types import pred, s32
+
+#: turns, the one in which a word is set, and how many later that is seen: such that it is the one
+#: that is watched after what was left out up to there
+TURNS, SET, LATER = 160, 40, 4
+#: what a turn does, if it is to leave something behind where a register is not 0; what is done
+#: behind the loop
+Turn = tuple[Callable[[Var], None], Callable[[], None]]
+Kind = Callable[[Builder], Turn]
+
+
+def _meet(k: Builder) -> None:
+    """The warps meet, and both have gone on when a turn ends."""
+    k.sync_threads()
+    k.sync_threads()
+
+
+def _nothing() -> None:
+    """Behind the loop."""
+
+
+def _barrier(k: Builder, name: str, count: int) -> Any:
+    bar = k.mbarriers(name)
+    with k.one_thread():
+        k.mbarrier.init(bar, count)
+    k.sync_threads()
+    return bar
+
+
+def _word(k: Builder) -> Turn:
+    """A word in shared memory."""
+    words, got, never = k.shared("words", s32, (64,)), k.var("got", 0), _barrier(k, "never", 1)
+    k.mem.store(words[k.thread_id], 0)
+
+    def turn(told: Var) -> None:
+        k.mem.load(got, words[k.thread_id])
+        with k.if_(got.ne(0)):
+            k.mbarrier.wait(never, 0)
+        k.assign(got, 0)
+        k.mem.store(words[k.thread_id], told)
+        _meet(k)
+
+    return turn, _nothing
+
+
+def _register(dtype: Any, *, lane: int | None = None) -> Kind:
+    """A register, of one lane."""
+
+    def kind(k: Builder) -> Turn:
+        v, never = k.var("v", 0, dtype), _barrier(k, "never", 1)
+
+        def turn(told: Var) -> None:
+            with k.if_(v.ne(0)):
+                k.mbarrier.wait(never, 0)
+            if lane is None:
+                k.assign(v, told.ne(0) if dtype is pred else told)
+            else:
+                with k.if_(k.lane_id.eq(lane)):
+                    k.assign(v, told)
+            _meet(k)
+
+        return turn, _nothing
+
+    return kind
+
+
+def _acquired(*, shared: bool, ticks: int = 0) -> Kind:
+    """A warp comes to a barrier, and does not wait there for what the other one has stored, which
+    comes to one of its own as often as ``ticks`` says."""
+
+    def kind(k: Builder) -> Turn:
+        data: Any = (k.shared if shared else k.tensor)("data", s32, (32,))
+        got = k.var("got", 0)
+        with k.role("first", 0):
+            k.mem.store(data[k.lane_id], 7)
+        k.sync_threads()
+
+        def turn(told: Var) -> None:
+            with k.role("storing", 0):
+                k.bar.sync(2, 64)
+                k.mem.store(data[k.lane_id], 7)
+                k.bar.arrive(1, 64)
+                for _ in range(ticks):
+                    k.bar.sync(3, 32)
+            with k.role("loading", 1):
+                for _ in range(ticks):
+                    k.bar.sync(4, 32)
+                k.mem.load(got, data[31 - k.lane_id])
+                k.bar.arrive(2, 64)
+                with k.if_(told.ne(0)):
+                    k.bar.arrive(1, 64)
+                with k.else_():
+                    k.bar.sync(1, 64)
+
+        return turn, _nothing
+
+    return kind
+
+
+def _copied(k: Builder) -> Turn:
+    """Copies that nothing waits for."""
+    source, stage = k.tensor("source", s32, (64, 4)), k.shared("stage", s32, (64, 4))
+    got = k.var("got", 0)
+    k.mem.store(stage[k.thread_id, 0], 0)
+
+    def turn(told: Var) -> None:
+        k.mem.load(got, stage[k.thread_id, 0])
+        k.cp_async.copy(stage[k.thread_id], source[k.thread_id])
+        k.cp_async.commit_group()
+        with k.if_(told.eq(0)):
+            k.cp_async.wait_group(0)
+        _meet(k)
+
+    return turn, lambda: k.cp_async.wait_all()
+
+
+def _met(k: Builder) -> Turn:
+    """Lanes that do not meet behind their stores."""
+    words, got = k.shared("words", s32, (64,)), k.var("got", 0)
+    k.mem.store(words[k.thread_id], 0)
+    k.sync_warp()
+
+    def turn(told: Var) -> None:
+        k.mem.load(got, words[k.thread_id ^ 31])
+        k.sync_warp()
+        k.mem.store(words[k.thread_id], 7)
+        k.cp_async.wait_all()
+        with k.if_(told.eq(0), sync=False):
+            k.sync_warp()
+
+    return turn, _nothing
+
+
+def _fenced(k: Builder) -> Turn:
+    """A store that no fence of the proxies follows."""
+    out, stage = k.tensor("out", s32, (64,)), k.shared("stage", s32, (64,), align=128)
+    k.mem.store(stage[k.thread_id], 0)
+    k.fence.proxy_async()
+    k.sync_threads()
+
+    def turn(told: Var) -> None:
+        with k.one_thread(0):
+            k.bulk.store(out[...], stage[...])
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+            k.mem.store(stage[3], 7)
+            with k.if_(told.eq(0)):
+                k.fence.proxy_async()
+        _meet(k)
+
+    return turn, _nothing
+
+
+def _under_way(k: Builder) -> Turn:
+    """A copy that is under way to another place."""
+    source, stage = k.tensor("source", s32, (64,)), k.shared("stage", s32, (2, 64), align=128)
+    got, full = k.var("got", 0), _barrier(k, "full", 1)
+    for row in range(2):
+        k.mem.store(stage[row, k.thread_id], 0)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with k.one_thread(0):
+        k.mbarrier.arrive_expect_tx(full, 256)
+        k.bulk.load(stage[0], source[...], full)
+
+    def turn(told: Var) -> None:
+        k.mem.load(got, stage[1, k.thread_id])
+        k.mbarrier.wait(full, 0)
+        k.sync_threads()
+        with k.one_thread(0):
+            k.mbarrier.arrive(full)
+        k.mbarrier.wait(full, 1)
+        k.sync_threads()
+        with k.one_thread(0):
+            k.fence.proxy_async()
+            k.mbarrier.arrive_expect_tx(full, 256)
+            with k.if_(told.ne(0)):
+                k.bulk.load(stage[1], source[...], full)
+            with k.else_():
+                k.bulk.load(stage[0], source[...], full)
+        _meet(k)
+
+    return turn, lambda: k.mbarrier.wait(full, 0)
+
+
+def _left(k: Builder) -> Turn:
+    """A lane that has left, whose arrivals are missing."""
+    own = _barrier(k, "own", 64)
+
+    def turn(told: Var) -> None:
+        for parity in range(2):
+            k.mbarrier.arrive(own)
+            k.mbarrier.wait(own, parity)
+        with k.if_(told.ne(0) & k.lane_id.eq(5)):
+            k.exit()
+        _meet(k)
+
+    return turn, _nothing
+
+
+def _invalidated(k: Builder) -> Turn:
+    """A barrier that is none any more."""
+    own = _barrier(k, "own", 1)
+
+    def turn(told: Var) -> None:
+        with k.one_thread(0):
+            for parity in range(2):
+                k.mbarrier.arrive(own)
+                k.mbarrier.wait(own, parity)
+            with k.if_(told.ne(0)):
+                k.mbarrier.inval(own)
+        _meet(k)
+
+    return turn, _nothing
+
+
+KINDS: dict[str, tuple[Kind, set[str]]] = {
+    "a word": (_word, {"deadlock"}),
+    "a register": (_register(s32), {"deadlock"}),
+    "a float": (_register(f32), {"deadlock"}),
+    "a predicate": (_register(pred), {"deadlock"}),
+    "a lane's register": (_register(s32, lane=9), {"deadlock"}),
+    "what is acquired": (_acquired(shared=True), {"race"}),
+    "what is acquired of global memory": (_acquired(shared=False), {"race"}),
+    "what was acquired long ago": (_acquired(shared=True, ticks=6), {"race"}),
+    "copies": (_copied, {"race"}),
+    "lanes that meet": (_met, {"race"}),
+    "a fence": (_fenced, {"proxy-fence"}),
+    "a copy under way": (_under_way, {"race"}),
+    "a lane that left": (_left, {"deadlock"}),
+    "a barrier": (_invalidated, {"barrier-lifetime"}),
+}  # fmt: skip
+
+
+def leaving(kind: Kind, *, wrong: bool) -> Program:
+    """Two warps; a word is handed on from turn to turn until it is seen, so that the turn in which
+    that is the case is told by nothing that moves."""
+    k = Builder("leaving", warps=2)
+    words, told = k.shared("told_words", s32, (LATER + 2, 64)), k.var("told", 0)
+    for n in range(LATER + 1):
+        k.mem.store(words[n, k.thread_id], 0)
+    turn, behind = kind(k)
+    with k.loop(TURNS) as i:
+        k.mem.load(told, words[LATER, k.thread_id])
+        turn(told)
+        for n in range(LATER, 0, -1):
+            k.mem.load(told, words[n - 1, k.thread_id])
+            k.mem.store(words[n, k.thread_id], told)
+        k.mem.load(told, words[0, k.thread_id])
+        k.mem.store(words[0, k.thread_id], select(i.eq(SET if wrong else TURNS), 1, told))
+        k.assign(told, 0)
+    behind()
+    return k.finish()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_turn_leaves_behind(name: str) -> None:
+    kind, rules = KINDS[name]
+    right = check(leaving(kind, wrong=False))
+    assert right.verdict == "proved"
+    wrong = check(leaving(kind, wrong=True))
+    assert wrong.verdict == "failed"
+    assert wrong.rules == rules
