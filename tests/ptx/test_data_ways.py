@@ -94,8 +94,8 @@ LOOPS = {
         "setp.lt.u32 %p5, %r5, 3; @%p5 bra HEAD;\nEND: mov.u32 %r9, 1;\n",
         "%rd7, 0;", "%rd7, 64;", "HEAD",
     ),
-    "that goes on in its middle, from there on": Pair(
-        "HEAD: st.global.u32 [%rd7], 1; add.s64 %rd7, %rd7, 0; @%p3 bra HEAD;\n"
+    "left in its middle": Pair(
+        "HEAD: st.global.u32 [%rd7], 1; add.s64 %rd7, %rd7, 0; @%p3 bra END;\n"
         "setp.lt.u32 %p5, %r5, 3; @%p5 bra HEAD;\nEND: mov.u32 %r9, 1;\n",
         "%rd7, 0;", "%rd7, 64;", "HEAD",
     ),
@@ -155,6 +155,12 @@ WAYS = {
     ),
     "what one of them sets": Pair(
         "@!%p2 bra END;\nst.global.u32 [%rd6+4096], 1;\n@%p3 bra END;\nmov.u32 %r10, 0;\n"
+        "END: mov.u32 %r9, 1;\ncvt.u64.u32 %rd8, %r10; add.s64 %rd8, %rd6, %rd8;\n"
+        "st.global.u32 [%rd8], 1;\n", "%r10, 0;\nEND", "%r10, 128;\nEND", "st.global.u32 [%rd8]",
+    ),
+    "what one of them sets beside a store": Pair(
+        "@!%p2 bra END;\nst.global.u32 [%rd6+4096], 1;\n@%p3 bra END;\n"
+        "st.global.u32 [%rd6+8192], 1; mov.u32 %r10, 0;\n"
         "END: mov.u32 %r9, 1;\ncvt.u64.u32 %rd8, %r10; add.s64 %rd8, %rd6, %rd8;\n"
         "st.global.u32 [%rd8], 1;\n", "%r10, 0;\nEND", "%r10, 128;\nEND", "st.global.u32 [%rd8]",
     ),

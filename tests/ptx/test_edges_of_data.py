@@ -114,8 +114,8 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row("st.shared.u32 [%s], 3; st.shared.u32 [%s+4], %r5; ld.shared.u32 %v, [%s];", 3),
         Row("st.shared.u32 [%s+4], %r5; st.shared.u32 [%s+4], 4; ld.shared.u32 %v, [%s+4];", 4),
         Row("st.shared.u32 [%s], 3; @%d st.shared.u32 [%s+4], 7; ld.shared.u32 %v, [%s];", 3),
-        Row("st.global.u32 [%rd5], 9; ld.global.u32 %v, [%rd5];", 9),
         Row("st.global.u32 [%rd5], %r5; st.global.u32 [%rd5], 9; ld.global.u32 %v, [%rd5];", 9),
+        Row("st.global.u32 [%rd5], 9; ld.global.u32 %v, [%rd5];", 9),
         Row("st.shared.u32 [%s], %r5; st.shared.u8 [%s+1], 9; ld.shared.u8 %v, [%s+1];", 9),
         Row("st.shared.u32 [%s], 3; @!%d bra B; st.shared.u32 [%s+4], 1; ld.shared.u32 %w, [%s];"
             " B: ld.shared.u32 %v, [%s];", 3),
@@ -132,6 +132,9 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row("mov.u32 %v, 3; @!%d bra B; setp.eq.u32 %e, %r2, 4; @!%e bra C; trap;"
             " C: st.shared.u32 [%s], 1; B: mov.u32 %v, 4;", 4),
         Row("mov.u32 %v, 3; @%d trap; mov.u32 %v, 4;", 4),
+        Row("setp.lt.u32 %e, %r2, 5; @%e bra A; st.shared.u32 [%s], 1; bra.uni B;"
+            " A: st.shared.u32 [%s+4], 1; B: mov.u32 %v, 3; @!%d bra C; st.shared.u32 [%s], 2;"
+            " trap; C: mov.u32 %v, 4;", 4),
     ),
     "quotients": (
         Row("sub.s32 %z, %r2, 3; div.s32 %w, 7, %z; mov.u32 %v, 2; setp.eq.u32 %e, %r2, 3;"

@@ -29,6 +29,7 @@ OTHERS = {
     "a fence": "fence.acq_rel.gpu;",
     "another CTA": "st.shared::cluster.u32 [%r12], 1;",
     "another proxy": "cp.async.bulk.prefetch.L2.global [%rd6], 16;",
+    "other devices": "multimem.ld_reduce.weak.global.add.u32 %r7, [%rd6];",
     "chance": "activemask.b32 %r13;",
 }
 #: where it is done, and where everything is tried

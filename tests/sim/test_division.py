@@ -187,6 +187,14 @@ def data_that_nobody_looks_at(k: Builder, out: GlobalTensor) -> None:
     own(k, out, 7 // n)
 
 
+def what_is_made_of_data(k: Builder, out: GlobalTensor) -> None:
+    counts = k.tensor("counts", ts.s32, (32,))
+    n = k.var("n")
+    k.mem.load(n, counts[k.lane_id])
+    m = k.var("m", n + 1)
+    own(k, out, 7 // m)
+
+
 def turns_without_it(k: Builder, out: GlobalTensor) -> None:
     q = k.var("q", quotient(k))
     with k.loop(_TURNS) as turn:
@@ -200,7 +208,8 @@ USED = (
 )  # fmt: skip
 THROWN_AWAY = (
     not_chosen, register_not_chosen, one_number_not_chosen, guarded, divided_where_guarded,
-    cut_short, overwritten, read_over, data_that_nobody_looks_at, turns_without_it,
+    cut_short, overwritten, read_over, data_that_nobody_looks_at, what_is_made_of_data,
+    turns_without_it,
 )  # fmt: skip
 
 

@@ -75,8 +75,7 @@ class Anywhere:
     def _touch(self, w: Warp, place: _Place, value: Unknown) -> None:
         address, among = place.address(w), w.mask
         if address is None:
-            if place.view.several and place.view.peers(w) is not None:
-                require_known(value)
+            # lanes that name several memories end it, as what is done wrong does (`may_be_made`)
             memory, footprint, _ = place.view.lane_footprint(w)
         else:
             assert isinstance(place.view, AddressedAccess)
