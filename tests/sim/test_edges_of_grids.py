@@ -752,3 +752,24 @@ def test_addresses_of_many_ctas(make: Make) -> None:
         if wrong:
             assert report.rules == {rule}
             assert {p.cta for p in report.findings[0].participants} == ctas
+
+
+def test_the_last_of_ctas_that_do_the_work_of_others() -> None:
+    """They are not followed: some are run, the first and the last one among them."""
+    for odd in (-1, GRID - 1):
+        k = Builder("stealing", warps=2)
+        k.launch(grid=GRID, target="sm_100a")
+        r, came, at = k.shared("r", u32, (4,)), k.mbarriers("came"), k.var("at", 0)
+        with k.one_thread():
+            k.mbarrier.init(came, 1)
+        k.sync_threads()
+        with k.role("asks", 0), k.one_thread(0):
+            k.mbarrier.arrive_expect_tx(came, 16)
+            k.clc.try_cancel(r, came)
+        k.mbarrier.wait(came, 0)
+        k.assign(at, select(k.cta_x.eq(odd), 1, 0))
+        _where(k, at)
+        report = check(k.finish())
+        assert report.verdict == ("bounded" if odd < 0 else "failed")
+        assert "65 of 100 CTAs" in (report.reasons[0] if odd < 0 else report.covers)
+        assert {p.cta for f in report.findings for p in f.participants} == {odd} - {-1}
