@@ -22,6 +22,7 @@ AROUND = """\
 mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r4, %tid.x; setp.eq.u32 %p0, %r4, 0;
 @%p0 mbarrier.init.shared::cta.b64 [%r1], %r2; @%p0 mbarrier.init.shared::cta.b64 [%r1+8], %r2;
 @%p0 st.shared.u32 [%r1+16], 0; @%p0 st.shared.u32 [%r1+20], 1; @%p0 st.shared.u32 [%r1+24], 0;
+@%p0 st.shared.u32 [%r1+96], 0;
 bar.sync 0;
 setp.ge.u32 %p8, %r4, 32; setp.eq.u32 %p6, %r4, 32; mov.u32 %r9, 0; mov.u32 %r10, 0; @%p8 bra W;
 {first}
@@ -35,7 +36,7 @@ RAISE = "@%p0 st.release.cta.shared::cta.u32 [%r1+16], 1;\n"
 READ = "ld.shared.u32 %r7, [%r1+64];\n"
 POLL = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n"
 #: takes its time
-OTHERS = "ld.shared.u32 %r20, [%r1+20];\n" * 30
+OTHERS = "ld.shared.u32 %r20, [%r1+96];\n" * 30
 LOOK = "ld.acquire.cta.shared::cta.u32 %r8, [%r1+16];\n"
 
 
@@ -253,6 +254,18 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         "setp.ne.u32 %p1, %r10, %r9;\n@%p1 bra L;\n",
         "deadlock",
     ),
+    "another word, of an address that was moved in between": (
+        "add.u32 %r30, %r1, 16;\n@%p0 st.shared.u32 [%r1+96], %r30;\nbar.sync 1, 64;\n"
+        + OTHERS
+        + RAISE.replace("+16", "+20").replace("1;", "2;")
+        + STORE
+        + RAISE.replace("+16", "+24").replace("1;", "2;"),
+        "bar.sync 1, 64;\nld.shared.u32 %r9, [%r1+96];\nsetp.eq.u32 %p5, %r9, 3;\n@%p5 ret;\n"
+        f"add.u32 %r9, %r9, 4;\n{LOOK.replace('%r1+16', '%r9')}setp.ne.u32 %p1, %r8, 2;\n"
+        f"@!%p1 bra D;\nL: {LOOK.replace('%r1+16', '%r9+4')}setp.ne.u32 %p1, %r8, 2;\n"
+        f"@%p1 bra L;\nD: {READ}",
+        "race",
+    ),
     "a word that is raised in each turn": (
         "setp.ne.u32 %p5, %r4, 0;\n@%p5 ret;\n"
         "M: atom.relaxed.cta.shared::cta.add.u32 %r8, [%r1+24], 1;\nadd.u32 %r9, %r9, 1;\n"
@@ -347,3 +360,26 @@ def test_a_loop_that_gives_up(name: str, asks: str) -> None:
     assert STORE.strip() in named(wrong, STORE + ARRIVE, f"{loop}{READ}")
     right = check(STORE + ARRIVE, f"{loop}@%p1 bra B;\nret;\nB: {READ}")
     assert right.verdict in ("exhausted", "bounded")
+
+
+ADD = "red.release.cta.shared::cta.add.u32 [%r1+16], 1;\n"
+OWN = "st.shared.u32 [%r1+64], 7;\n"
+#: a lane waits for another warp, stores and adds; another lane of its warp waits for the sum
+LANES = (
+    "setp.eq.u32 %p5, %r4, 37;\n@!%p6 bra X;\nL: {look}setp.lt.u32 %p1, %r8, 1;\n@%p1 bra L;\n"
+    "{own}X: @!%p5 bra Y;\nM: {look}setp.lt.u32 %p1, %r8, {goal};\n@%p1 bra M;\n{read}Y: ret;\n"
+)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("goal", [1, 2])
+def test_what_another_lane_of_a_warp_has_added(goal: int, late: bool) -> None:
+    """It is known if it is waited for, not because the warp made it."""
+    own = ADD + OWN if late else OWN + ADD
+    second = LANES.format(look=LOOK, own=own, goal=goal, read=READ)
+    found = check(f"@%p0 {ADD}", second)
+    if goal == 2 and not late:
+        assert found.verdict == "proved"
+    else:
+        assert found.rules == {"race"}
+        assert sorted(named(found, ADD, second)) == sorted([OWN.strip(), READ.strip()])
