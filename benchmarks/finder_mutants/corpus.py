@@ -53,8 +53,9 @@ class Result:
 
     ``verdict``: with `for_all`, also what is said of all values, and the names of what makes a
     proof conditional. ``rules``: those of the findings. ``findings``: of each its rule, and what
-    each participant does at which line. ``work``: warp instructions that were executed in all runs,
-    without those of repetitions that were left out.
+    each participant does at which line; with `for_all`, what is said of which values. ``work``:
+    warp instructions that were executed in all runs, without those of repetitions that were left
+    out.
     """
 
     verdict: str
@@ -124,7 +125,9 @@ def result_of(report: Report, work: int) -> Result:
         verdict += f" for all up to {limit}" if claim.proved else f" not for {claim.at}"
     if report.conditions:
         verdict += f"{_LEANING}{', '.join(sorted(report.conditions))}"
-    findings = (f"{f.rule}: {'; '.join(map(str, f.participants))}" for f in report.findings)
+    findings = [f"{f.rule}: {'; '.join(map(str, f.participants))}" for f in report.findings]
+    if claim is not None:
+        findings.append(f"claim: {claim.said}")
     return Result(verdict, tuple(sorted(report.rules)), tuple(sorted(findings)), work)
 
 

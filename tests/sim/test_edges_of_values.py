@@ -12,11 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import pytest
 
 import tilesim as ts
 from tests.sim.steady_programs import one_stage
-from tilesim import Builder, Program, s32
+from tilesim import Builder, Program, s32, u8
 from tilesim.ir.expr import as_expr
 
 #: a value that is not asked for: of the right twin
@@ -90,6 +91,50 @@ OBJECTS: dict[str, Build] = {
     "the one before": lambda n, b: _wrong_if(n, n + 1 is b),
 }
 Asked = str
+
+
+def _packed(n: Number, column: Number) -> Program:
+    """A box of elements of four bits is copied, which begins at a multiple of 128 of them."""
+    k = Builder("packed", "sm_100a", warps=1)
+    source, bar = k.tensor("source", u8, (4, 512)), k.mbarriers("bar")
+    data = k.shared("data", u8, (2, 128), align=128)
+    box = k.tensor_map(source, (2, 128), packing="b4x16_p64")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+        k.mbarrier.arrive_expect_tx(bar, 128)
+        k.tma.load(box, data, (0, k.var("column", as_expr(column))), bar)
+        k.mbarrier.wait(bar, 0)
+    _turning(k, n)
+    return k.finish()
+
+
+def _looked_up(n: Number, place: Number) -> Program:
+    """An arrival is missing if a table has a 5 at some place."""
+    k = Builder("looked_up", warps=1)
+    table, own, bar = k.tensor("table", s32, (512,)), k.var("own", 0), k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    with k.one_thread(0):
+        k.mem.load(own, table[as_expr(place)])
+        with k.if_(own.ne(5)):
+            k.mbarrier.arrive(bar)
+    k.mbarrier.wait(bar, 0)
+    _turning(k, n)
+    return k.finish()
+
+
+def _refusing(n: Number, *, wrong: bool) -> Program:
+    """Refused for some values, and wrong for others; for all of these the object is another."""
+    if n % 4 == 1 and n > 60:
+        if n + 1 - 1 is not n:
+            raise ValueError("another object")
+        if n < 80:
+            raise AssertionError("few")
+        return _arrivals(n, wanted=2 if wrong else 1)
+    return _arrivals(n)
+
+
 #: a kernel by what of its number is asked, and which values it is wrong for if it is told ``b``:
 #: the least of them, among those asked for
 QUESTIONS: dict[str, tuple[Build, Asked, dict[int, int]]] = {
@@ -263,3 +308,47 @@ def test_a_value_beside_one_that_is_named(name: str, told: str) -> None:
     assert found.for_all is not None
     assert not found.for_all.proved
     assert "is not what it makes of a number that is not known" in str(found.for_all.obstacle)
+
+
+def test_a_column_of_packed_elements_between_two_rows_of_them() -> None:
+    _require_proved(lambda n: _packed(n, 128 + 128 * ((n - 40) // 30)), "40..200")
+    found = _claimed(lambda n: _packed(n, 128 + 64 * ((n - 40) // 30)), "40..200")
+    assert found.verdict == "failed", found.for_all
+    assert found.rules == {"out-of-bounds"}
+    assert found.covers.startswith("n = 70;")
+
+
+def test_the_first_of_all_values() -> None:
+    found = _claimed(lambda n: _wrong_if(n, n == 40), "40..400")
+    assert found.rules == {"deadlock"}
+    assert found.for_all is not None
+    assert found.for_all.said == "failed for n = 40: deadlock"
+
+
+def test_a_table_in_which_a_value_is_looked_up() -> None:
+    """What it holds is known: nothing is said of places that move."""
+
+    def claim(place: Callable[[Number], Number]) -> ts.Report:
+        table = np.zeros(512, np.int32)
+        table[61] = 5
+        return ts.check(
+            lambda n: _looked_up(n, place(n)), for_all={"n": "40..400"}, schedules=0,
+            inputs={"table": table},
+        )  # fmt: skip
+
+    still, wrong, moving = claim(lambda n: 60), claim(lambda n: 61), claim(lambda n: n)
+    assert still.for_all is not None
+    assert still.for_all.proved, still.for_all
+    assert wrong.rules == {"deadlock"}
+    assert moving.for_all is not None
+    assert not moving.for_all.proved
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_refusal_of_the_object_is_none_of_the_number(wrong: bool) -> None:
+    """A value that is refused for another reason does not stand for those that are not."""
+    claim = _claimed(partial(_refusing, wrong=wrong), "40..").for_all
+    assert claim is not None
+    assert not claim.proved
+    assert claim.upto == 60
+    assert "another object" in str(claim.obstacle)
