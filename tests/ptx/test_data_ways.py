@@ -183,6 +183,11 @@ PLACES = {
         "st.global.u32 [%rd6], 1;\nbar.sync 0;\nld.global.u32 %r10, [%rd9];\n" + STEERS,
         "%r10, [%rd9]", "%r7, [%rd9]", "@%p5 bar",
     ),
+    "that may be loaded": Pair(
+        "st.shared.u32 [%r11], 3; mov.u32 %r7, 0; @%p2 ld.shared.u32 %r9, [%r11];\n" + STEERS,
+        "mov.u32 %r7, 0; @%p2 ld.shared.u32 %r9", "mov.u32 %r7, 77; @%p2 ld.shared.u32 %r7",
+        "@%p5 bar",
+    ),
     "that an atomic finds anything at": Pair(
         "red.global.add.u32 [%rd9], 1;\n" + STEERS, "red.global.add.u32",
         "atom.global.add.u32 %r7,", "atom",

@@ -90,6 +90,14 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row("mov.u32 %v, 3; @%d bra B; setp.lt.u32 %e, %r2, 5; @%e bra C; st.shared.u32 [%s], 1;"
             " bra.uni B; C: setp.eq.u32 %e, %r5, 9; @%e bra B; st.shared.u32 [%s+4], 1; B:", 3),
     ),
+    "another number in each CTA": (
+        Row("mov.u32 %i, %ctaid.x; st.shared.u32 [%s+8], %i; ld.shared.u32 %y, [%s+8];"
+            " @!%d bra B; setp.eq.u32 %e, %r5, 2; @%e bra B; st.shared.u32 [%s], 1;"
+            " B: sub.u32 %v, %y, %i;", 0),
+        Row("mov.u32 %i, %ctaid.x; st.shared.u32 [%s+8], %i; @%d bra A; ld.shared.u32 %y, [%s+8];"
+            " setp.eq.u32 %e, %r5, 2; @%e bra B; st.shared.u32 [%s], 1; bra.uni B;"
+            " A: mov.u32 %y, 3; B: mov.u32 %v, %i; sub.u32 %v, %v, %i;", 0),
+    ),
     "looked at": (
         Row("ld.relaxed.gpu.global.u32 %w, [%rd5+32768]; mov.u32 %v, 3;"
             " @%d st.shared.u32 [%s], 1;", 3),
