@@ -97,6 +97,14 @@ def _floating(k: Builder, odd: Expr, at: Any) -> None:
     k.assign(at, select(x > 0.5, 1, 0))
 
 
+def _floating_lanes(k: Builder, odd: Expr, at: Any) -> None:
+    """Another register holds the same but in one lane of two CTAs."""
+    last = k.lane_id.eq(31)
+    k.var("x", select(k.cta_x.eq(20) & last, 1.0, 0.0), f32)
+    y = k.var("y", select(odd & last, 1.0, 0.0), f32)
+    k.assign(at, select(y > 0.5, 1, 0))
+
+
 def _long(k: Builder, odd: Expr, at: Any) -> None:
     x = k.var("x", 0, u64)
     k.assign(x, select(odd, 1 << 63, 1 << 62))
@@ -183,7 +191,8 @@ def _pixels(k: Builder, odd: Expr, at: Any) -> None:
 
 TELLS = (
     _upper_lanes, _some_lanes, _both_halves, _later, _later_branch, _again, _by_warp, _by_lane,
-    _of_words, _floating, _long, _narrow, _from_above, _across, _from_a_lane, _shuffled_twice,
+    _of_words, _floating, _floating_lanes, _long, _narrow, _from_above, _across, _from_a_lane,
+    _shuffled_twice,
     _word_at, _stored_at, _divided, _remainder, _least, _in_turns,
 )  # fmt: skip
 
