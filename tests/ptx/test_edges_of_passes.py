@@ -245,6 +245,10 @@ ROWS: dict[str, tuple[Row, ...]] = {
              " setp.eq.u32 %p8, %r31, 5; mov.u32 %v, 3; @%p8 mov.u32 %v, 4;", 4),
         _row("setp.lt.u32 %q, %n, 13; selp.b32 %r30, 6, 2, %q; shr.u32 %r31, %r30, 1;"
              " setp.eq.u32 %p8, %r31, 1; mov.u32 %v, 3; @!%p8 mov.u32 %v, 4;", 3),
+        _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 6, 0, %q; setp.eq.u32 %p8, %r30, 1;"
+             " selp.b32 %v, 7, 9, %p8;", 9),
+        _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 0, 6, %q; setp.lt.u32 %p8, %r30, 2;"
+             " selp.b32 %v, 7, 9, %p8;", 7),
         _row("setp.gt.u32 %q, %n, 12; not.pred %p8, %q; mov.u32 %v, 3; @!%p8 mov.u32 %v, 4;", 4),
         _row("setp.gt.u32 %q, %n, 12; setp.lt.u32 %p8, %n, 14; and.pred %p7, %q, %p8;"
              " selp.b32 %v, 7, 9, %p7;", 7),
