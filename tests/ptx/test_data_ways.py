@@ -110,7 +110,7 @@ LOOPS = {
         "MID: add.u32 %r7, %r7, 1; setp.lt.u32 %p5, %r7, %r5; @%p5 bra HEAD;\n"
         "END: mov.u32 %r9, 1;\n", "mov.u32 %r9, 2;", "@%p3 bra MID;", "@%p2 bra END",
     ),
-    # who enters it in the middle goes round for ever
+    # a lane that enters it in the middle goes round for ever
     "of arithmetic, with two entries": Pair(
         "@!%p2 bra END;\nmov.u32 %r9, 2;\nHEAD: add.u32 %r7, %r7, 1;\n"
         "MID: add.u32 %r7, %r7, 1; setp.ne.u32 %p5, %r7, 4; @%p5 bra HEAD;\n"

@@ -29,7 +29,7 @@ START = (
     "@%p2 st.shared.v4.u32 [%r1+32], {5, 5, 5, 5};\n"
     "bar.warp.sync -1; cvta.shared.u64 %rd1, smem;\n"
 )
-#: who finds %p3 does not arrive at what all wait for
+#: a thread that finds %p3 does not arrive at what all wait for
 END = (
     "@%p3 bra ON;\n@%p2 mbarrier.arrive.shared::cta.b64 _, [%r1+8];\n"
     "ON: mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r1+8], 0;\n@!%p6 bra ON;\n"
@@ -94,8 +94,8 @@ def test_what_the_address_of_an_allocation_decides(name: str) -> None:
 
 def _takes_over(guard: str, place: str, *, after: int, tile: int) -> Report:
     """CTA 1 of four stores the numbers of the tiles that it takes over to global memory. Those CTAs
-    that ``guard`` lets then load a word at ``place``: who finds ``tile`` there behind ``after``
-    waits for what nobody does."""
+    that ``guard`` lets then load a word at ``place``: a CTA that finds ``tile`` there behind
+    ``after`` waits for an arrival that is never made."""
     head = HEAD.replace("()\n{", "(.param .u64 w)\n{\n.reg .b128 %q;")
     text = TAKES_OVER.replace("%p4, %r4, 7;", "%p4, %r4, 1;").replace("%r7, 5;", f"%r7, {tile};")
     text = text.replace("selp.b64 %rd8, %rd1, %rd7, %p4", f"selp.b64 %rd8, {place}, %rd7, %p4")
