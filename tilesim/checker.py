@@ -52,6 +52,7 @@ def check(
     skip: bool = True,
     for_all: Given | None = None,
     params: Mapping[str, Any] | None = None,
+    certificate: bool = False,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -84,6 +85,7 @@ def check(
         skip: leave out what only repeats, up to shifts of values; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is
             proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
+        certificate: of a proof, also make `Report.certificate`, and recheck it.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -121,6 +123,8 @@ def check(
     report = asked.added_to(
         report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
     )
+    if certificate and report.verdict == "proved" and report.for_all is None:
+        report = _certified(report, program, strict)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -128,6 +132,19 @@ def check(
     cost = report.stats.instructions
     found = repair(program, report.findings, prove, wanted, strict, checked, again, cost)
     return replace(report, repairs=found)
+
+
+def _certified(report: Report, program: Program | Mir, strict: Strict) -> Report:
+    """A proof with its certificate, and what the proof kernel says of that."""
+    from tilesim.search.certificates import certificate_of, machine_form
+
+    mir = machine_form(program)
+    made = certificate_of(mir, strict, report.conditions)
+    answer = made.recheck(mir)
+    if answer.verdict == "refuted":
+        why = f"the proof kernel refutes the proof, which is a bug in tilesim: {answer.what}"
+        return replace(report, verdict="bounded", reasons=(why,), rechecked=answer)
+    return replace(report, certificate=made, rechecked=answer)
 
 
 def prove_alone(

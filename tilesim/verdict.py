@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesim.ir import shown
 from tilesim.ir.program import Verdict
@@ -12,6 +12,9 @@ from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding
+
+if TYPE_CHECKING:
+    from tilesim.proof import Answer, Certificate
 
 #: the reason of a verdict that would be stronger had the user waited
 INTERRUPTED = "interrupted by the user"
@@ -35,8 +38,9 @@ class Report(Shown):
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
     ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
     ``covers`` has words as well; ``for_all`` is what is said of all values of parameters, if that
-    was asked: ``verdict`` is about one of them, ``overall`` about all. ``print`` shows it as
-    ``tilesim check`` does, a notebook as a page.
+    was asked: ``verdict`` is about one of them, ``overall`` about all. ``certificate`` is that of a
+    proof, if it was asked for, and ``rechecked`` what the proof kernel says of it. ``print`` shows
+    it as ``tilesim check`` does, a notebook as a page.
     """
 
     kernel: str
@@ -50,6 +54,8 @@ class Report(Shown):
     repairs: Repairs | None = None
     leanings: tuple[Leaning, ...] = ()
     for_all: Claim | None = None
+    certificate: Certificate | None = field(default=None, repr=False)
+    rechecked: Answer | None = None
 
     def __str__(self) -> str:
         return repr(self) if shown.maker is None else shown.maker().text(self)

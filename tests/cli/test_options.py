@@ -70,6 +70,9 @@ WRONG: dict[tuple[str, ...], str] = {
     ("explain", "nonsense"): "there is no rule 'nonsense'",
     ("mcp", "--time-limit", "soon"): "'soon' is not a time like 60s or 5m",
     ("demo", "more"): "got unexpected extra argument (more)",
+    ("check", "good.py", "--for-all", "n", "--certificate", "c"): "--certificate is of one proof",
+    ("recheck", "gone.json"): "cannot read gone.json: No such file or directory",
+    ("recheck", "text"): "text: no certificate: Expecting value",
     ("show", "good.py", "-o", "folder"): "File 'folder' is a directory",
     ("doctor", "--more"): "(see tilesim doctor --help)",
 }  # fmt: skip

@@ -14,7 +14,10 @@ LAYERS = (
         "tilesim.errors", "tilesim.files", "tilesim.heap", "tilesim.ir", "tilesim.timer",
         "tilesim.version", "tilesim.words",
     ),
-    ("tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
+    (
+        "tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.proof",
+        "tilesim.sim",
+    ),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
         "tilesim.blame", "tilesim.checker", "tilesim.loader", "tilesim.repair", "tilesim.search",
@@ -34,6 +37,7 @@ FACADE = "tilesim"
 
 #: imports in functions, and why they are there: each spares those who never call the function
 LOCAL = {
+    ("tilesim.checker", "tilesim.search.certificates"): "most checks make no certificate",
     ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",

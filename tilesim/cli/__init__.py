@@ -10,6 +10,7 @@ from tilesim.cli.group import Group
 #: command -> module with a click command named ``command``
 COMMANDS = {
     "check": "tilesim.cli.check",
+    "recheck": "tilesim.cli.recheck",
     "run": "tilesim.cli.run",
     "show": "tilesim.cli.show",
     "emit": "tilesim.cli.emit",

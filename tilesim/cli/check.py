@@ -85,6 +85,9 @@ def _file_option(name: str, text: str) -> Decorator:
     help="Explore only schedules in which an agent that could go on is left at most N times.",
 )  # fmt: skip
 @_file_option(
+    "certificate", "Write the certificate of a proof to a file, for tilesim recheck; recheck it."
+)
+@_file_option(
     "resume", "Go on with what an earlier check left in a file; keep there what is left now."
 )
 @jobs_option("check kernels or, of a single kernel, run the random schedules")
@@ -156,6 +159,8 @@ def command(
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
     if diff and (output_format != "text" or witness_path is not None):
         raise UsageError("--diff is the report: without --format and --replay")
+    if search["certificate"] is not None and (witness_path is not None or search["for_all"]):
+        raise UsageError("--certificate is of one proof: without --replay and --for-all")
     if diff and search["suggest"] is None:
         search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)

@@ -61,6 +61,8 @@ def result_json(result: Result) -> dict[str, Any]:
                 entry["for_all"] = for_all_json(report.for_all)
             if report.repairs is not None:
                 entry["repairs"] = repairs_json(report.repairs)
+            if report.rechecked is not None:
+                entry["rechecked"] = asdict(report.rechecked)
         case Rejected(diagnostics=diagnostics):
             entry |= {
                 "target": result.target,

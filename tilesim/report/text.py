@@ -239,6 +239,8 @@ def _head(result: Result, style: Style) -> str:
     head = f"{style.paint(verdict.upper(), verdict)} {style.bold(result.kernel)}"
     if isinstance(result, Checked) and result.report.for_all and verdict != "denied":
         head, rules = _for_values(result, result.report.for_all, style), {}
+    if isinstance(result, Checked) and result.report.rechecked is not None:
+        head += ", rechecked" if result.report.rechecked.verdict == "certified" else ""
     given = conditions(result)
     if given:
         return f"{head}  (leaning on {', '.join(given)})"
@@ -399,6 +401,8 @@ def _verdict(result: Checked, report: Report, style: Style, detail: _Detail) -> 
     for leaning in report.leanings:
         if leaning.conditional or leaning in result.denied:
             yield from _leaning(leaning, result, style, detail)
+    if report.rechecked is not None and report.rechecked.verdict != "certified":
+        yield from _field("recheck", str(report.rechecked), style, indent=2)
     label = "because"
     for reason in report.reasons[: detail.notes]:
         yield from _field(label, reason, style, indent=2)

@@ -1,0 +1,1023 @@
+"""For each rule of the proof kernel a program that breaks it, and the nearest that does not.
+
+A program is told by ``right`` whether it keeps the rule; its name says what is wrong if it does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tests.litmus.notation import begin, global_words, thread, words
+from tests.litmus.tcgen05 import finish, setup
+from tests.litmus.wgmma import operands
+from tilesim import Builder, address_of, bf16, ds, f32, s32, u8, u32, u64, view_at
+from tilesim.ir.addressed import Space
+from tilesim.ir.expr import Const, Var, as_expr
+from tilesim.ir.lower import lower
+from tilesim.ir.mir import Mir, Trap
+from tilesim.ir.ops.scalar import Store
+from tilesim.proof import Answer, certify
+
+Classes = Sequence[Sequence[int]]
+
+
+class Program(Protocol):
+    """What builds a program, right or wrong."""
+
+    __name__: str
+
+    def __call__(self, k: Builder, *, right: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A program that breaks a rule, and its twin.
+
+    ``breaks``: the rule that refutes the wrong one; another than ``rule`` if that says when two
+    accesses are in order. ``not_covered``: of a rule that says what is not covered, a part of what
+    is said. ``edit``: what makes the right program's machine form wrong, where no builder makes the
+    wrong program. ``classes``: of clusters, of the wrong and of the right one.
+    """
+
+    rule: str
+    program: Program
+    breaks: str
+    not_covered: str = ""
+    edit: Callable[[Mir], Mir] | None = None
+    classes: tuple[Classes | None, Classes | None] = (None, None)
+
+    def answer(self, *, right: bool) -> Answer:
+        """What the kernel says of the wrong or the right program."""
+        builder = Builder(self.program.__name__)
+        self.program(builder, right=right or self.edit is not None)
+        mir = lower(builder.finish())
+        if self.edit is not None and not right:
+            mir = self.edit(mir)
+        return certify(mir, self.classes[right])
+
+
+PAIRS: list[Pair] = []
+
+
+def wrong(
+    rule: str, *, breaks: str = "", not_covered: str = "",
+    edit: Callable[[Mir], Mir] | None = None,
+    classes: tuple[Classes | None, Classes | None] = (None, None),
+) -> Callable[[Program], Program]:  # fmt: skip
+    """Decorator: the program breaks this rule unless it is right; see `Pair`."""
+
+    def enter(program: Program) -> Program:
+        PAIRS.append(Pair(rule, program, breaks or rule, not_covered, edit, classes))
+        return program
+
+    return enter
+
+
+@contextmanager
+def cta(k: Builder, rank: int) -> Iterator[None]:
+    """One thread of a CTA of the cluster."""
+    with k.if_(k.cluster_rank.eq(rank)), k.elected():
+        yield
+
+
+# ---------------------------------------------------------------------- launches
+
+
+def stores_of_clusters(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    g = global_words(k, "g", 2)
+    with k.elected():
+        k.mem.store(g[k.cta_x if right else 0], 1)
+
+
+wrong("clusters")(stores_of_clusters)
+
+
+@wrong("partition", classes=([[0]], [[0, 1]]))
+def a_cluster_in_no_class(k: Builder, *, right: bool) -> None:
+    stores_of_clusters(k, right=True)
+
+
+@wrong("partition", classes=([[0, 1], [1]], [[0], [1]]))
+def a_cluster_in_two_classes(k: Builder, *, right: bool) -> None:
+    stores_of_clusters(k, right=True)
+
+
+@wrong("class", not_covered="differs in", classes=([[0, 1]], [[0, 1]]))
+def a_branch_that_clusters_of_a_class_take_differently(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    with k.if_((k.warp_id if right else k.cta_x).eq(0)):
+        k.sync_warp()
+
+
+@wrong("data", not_covered="data decides")
+def a_branch_on_a_loaded_value(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, r = global_words(k, "g"), k.var("r")
+    k.mem.load(r, g[0])
+    with k.if_((k.lane_id if right else r).eq(0)):
+        k.sync_warp(1)
+
+
+@wrong("data", not_covered="the address of an allocation decides")
+def a_branch_on_where_tensor_memory_lies(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    slot, r = k.shared("slot", u32, (1,)), k.var("r", dtype=u32)
+    k.tcgen05.alloc(slot, 32)
+    k.mem.load(r, slot[0])
+    with k.if_((k.warp_id if right else r).eq(0)):
+        k.sync_warp()
+    k.tcgen05.dealloc(r, 32)
+
+
+@wrong("deadlock")
+def a_wait_without_an_arrival(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        if right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+def _traps(mir: Mir) -> Mir:
+    """The store is a trap."""
+    trap = Trap(cond=Const(1), what="trap", aborts=True)
+    code = tuple(i.doing(trap) if isinstance(i.what, Store) else i for i in mir.code)
+    return replace(mir, code=code)
+
+
+@wrong("trap", edit=_traps)
+def a_trap_in_place_of_a_store(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    with k.elected():
+        k.mem.store(global_words(k, "g")[0], 1)
+
+
+# ---------------------------------------------------------------------- accesses
+
+
+@wrong("H6")
+def two_stores_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x = words(k, "x")
+    for warp in range(2):
+        with thread(k, warp):
+            k.mem.store(x[0], warp)
+        if right:
+            k.sync_threads()
+
+
+@wrong("H6")
+def a_copy_that_is_read_before_its_barrier_ends(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g, r = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4), k.var("r")
+    begin(k, (b, 1), zero=[d])
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d, g, b)
+        if right:
+            k.mbarrier.wait(b, 0)
+        k.mem.load(r, d[0])
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("H6")
+def a_copy_of_what_no_proxy_fence_hands_over(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    with thread(k, 0):
+        for i in range(4):
+            k.mem.store(x[i], 1)
+        if right:
+            k.fence.proxy_async()
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@wrong("H2", breaks="H6")
+def strong_stores_of_two_ctas_at_the_scope_of_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    g = global_words(k, "g")
+    with k.elected():
+        k.mem.store(g[0], 1, sem="relaxed", scope="cluster" if right else "cta")
+
+
+@wrong("H2", breaks="H6")
+def strong_stores_of_two_sizes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, b = k.shared("x", u32, (1,), offset=0), k.shared("b", u8, (4,), offset=0)
+    with thread(k, 0):
+        k.mem.store(x[0], 1, sem="relaxed")
+    with thread(k, 1):
+        k.mem.store(x[0] if right else b[0], 1, sem="relaxed")
+
+
+@wrong("out-of-bounds")
+def a_cta_that_the_cluster_lacks(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x = words(k, "x")
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(x.view().at(k.var("peer", 1 if right else 2))[0], 1)
+    k.cluster.sync()
+
+
+@wrong("out-of-bounds")
+def a_store_at_an_address_beyond_shared_memory(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    words(k, "x", 4)
+    with k.elected():
+        k.mem.store(view_at(k.var("p", 12 if right else 16, u32), s32), 1)
+
+
+@wrong("out-of-bounds")
+def an_address_of_a_peer_that_is_named_as_the_own(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, p = words(k, "x"), k.var("p", 0, u32)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.mapa(p, p, 1)
+        space: Space = "shared::cluster" if right else "shared::cta"
+        k.mem.store(view_at(p, s32, space=space), 1)
+    k.cluster.sync()
+    with cta(k, 1):
+        k.mem.store(x[0], 1)
+
+
+@wrong("out-of-bounds")
+def an_address_in_no_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g")
+    p = k.var("p", address_of(g) if right else 64, u64)
+    with k.elected():
+        k.mem.store(view_at(p, s32, space="global"), 1)
+
+
+@wrong("out-of-bounds")
+def an_mbarrier_beyond_its_array(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b", 2), k.var("n", 1 if right else 2)
+    with k.elected():
+        k.mbarrier.init(b[n], 1)
+
+
+@wrong("inside")
+def an_element_beyond_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, n = words(k, "x", 4), k.var("n", 3 if right else 4)
+    words(k, "behind", 4)
+    with k.elected():
+        k.mem.store(x[n], 1)
+
+
+@wrong("aligned")
+def a_word_at_an_odd_address(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    words(k, "x", 4)
+    with k.elected():
+        k.mem.store(view_at(k.var("p", 4 if right else 5, u32), s32), 1)
+
+
+@wrong("H15")
+def a_bulk_copy_to_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 8), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d[ds(4 if right else 2, 4)], g, b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("H15")
+def a_piece_of_a_copy_at_no_multiple_of_its_size(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = words(k, "d", 8), global_words(k, "g", 4)
+    with thread(k, 0):
+        k.cp_async.copy(d[ds(4 if right else 2, 4)], g, size=16)
+        k.cp_async.wait_all()
+
+
+@wrong("H15")
+def a_vector_at_no_multiple_of_its_size(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, n = words(k, "d", 8), k.var("n", 4 if right else 2)
+    with thread(k, 0):
+        k.mem.store_vector(d[ds(n, 4)], (1, 1, 1, 1))
+
+
+@wrong("H15")
+def a_tile_at_no_multiple_of_128_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 64), global_words(k, "g", 8)
+    box, n = k.tensor_map(g, (8,)), k.var("n", 32 if right else 16)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 32)
+        k.tma.load(box, d[ds(n, 8)], (0,), b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("B19")
+def a_tensor_copy_from_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 8), global_words(k, "g", 16)
+    box, n = k.tensor_map(g, (8,)), k.var("n", 4 if right else 3)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 32)
+        k.tma.load(box, d, (n,), b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("B19")
+def a_tensor_store_that_begins_before_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = words(k, "d", 8), global_words(k, "g", 16)
+    box, n = k.tensor_map(g, (8,)), k.var("n", 4 if right else -4)
+    begin(k, zero=[d])
+    with thread(k, 0):
+        k.tma.store(box, d, (n,))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@wrong("H23")
+def a_tile_that_is_stored_to_rows_at_one_place(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = k.tensor("g", f32, (2, 32), strides=(32 if right else 0, 1))
+    tile = k.fragment("tile", f32, (2, 32))
+    k.tile.fill(tile, 0)
+    k.tile.store(g, tile)
+
+
+@wrong("uninitialised")
+def shared_memory_that_nothing_has_written(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, r = words(k, "x"), k.var("r")
+    with k.elected():
+        if right:
+            k.mem.store(x[0], 1)
+        k.mem.load(r, x[0])
+
+
+@wrong("A6-bytes")
+def a_store_to_a_live_mbarrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b", offset=0)
+    x = k.shared("x", s32, (1,), offset=16 if right else 0)
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        k.mem.store(x[0], 1)
+
+
+@wrong("U9")
+def a_multicast_to_a_cta_that_the_cluster_lacks(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    mask = k.var("mask", 0b11 if right else 0b111)
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        k.fence.mbarrier_init()
+        k.mbarrier.arrive_expect_tx(b, 16)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.bulk.load(d, g, b, multicast=mask)
+    k.mbarrier.wait(b, 0, scope="cluster")
+    k.cluster.sync()
+
+
+@wrong("agree")
+def a_tile_that_lanes_multiply_by_several_numbers(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    tile = k.fragment("tile", f32, (1, 32))
+    k.tile.fill(tile, 1)
+    k.tile.zip(tile, "mul", tile, k.warp_id if right else k.lane_id)
+
+
+@wrong("D8")
+def a_peer_that_need_not_have_started(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x = words(k, "x")
+    if right:
+        k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(x.view().at(1)[0], 1)
+    k.cluster.sync()
+
+
+@wrong("D9")
+def a_peer_that_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x = words(k, "x")
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(x.view().at(1)[0], 1)
+    if right:
+        k.cluster.sync()
+
+
+@wrong("B34")
+def a_copy_that_reads_when_the_cta_has_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, zero=[x])
+    with thread(k, 0):
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+        if right:
+            k.bulk.wait_group(0, read=True)
+
+
+# ---------------------------------------------------------------------- mbarriers
+
+
+@wrong("A")
+def a_credit_that_may_count_for_the_phase_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 2))
+    for warp in range(2):
+        with thread(k, warp):
+            k.mbarrier.arrive(b)
+            if right:
+                k.mbarrier.wait(b, 0)
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(b, 1)
+
+
+@wrong("A3")
+def more_bytes_than_an_operation_can_expect(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", (1 << 20) - right)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, n)
+
+
+@wrong("A5")
+def an_mbarrier_that_expects_no_arrival(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", int(right))
+    with k.elected():
+        k.mbarrier.init(b, n)
+
+
+@wrong("A5")
+def an_mbarrier_that_starts_twice(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        if right:
+            k.mbarrier.inval(b)
+        k.mbarrier.init(b, 1)
+
+
+@wrong("A5")
+def an_mbarrier_that_all_lanes_start(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    with k.if_(k.lane_id < (1 if right else 32)):
+        k.mbarrier.init(b, 1)
+
+
+@wrong("A6")
+def an_arrival_where_no_mbarrier_is(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    with k.elected():
+        if right:
+            k.mbarrier.init(b, 1)
+        k.mbarrier.arrive(b)
+
+
+@wrong("A7")
+def an_arrival_that_may_come_before_the_init(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b = k.mbarriers("b")
+    with thread(k, 0):
+        k.mbarrier.init(b, 1)
+    if right:
+        k.sync_threads()
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+
+
+@wrong("A7")
+def an_init_that_no_fence_hands_to_the_peer(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b = k.mbarriers("b")
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        if right:
+            k.fence.mbarrier_init()
+    k.cluster.arrive(sem="relaxed")
+    k.cluster.wait()
+    with cta(k, 0):
+        k.mbarrier.arrive(b[0].at(1), scope="cluster")
+    k.cluster.sync()
+
+
+@wrong("A13")
+def more_arrivals_than_a_phase_expects(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 2))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, 2 if right else 3)
+
+
+@wrong("A17")
+def a_wait_for_the_mbarrier_of_a_peer(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.elected():
+        k.mbarrier.arrive(b)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mbarrier.wait(b[0].at(0 if right else 1), 0)
+    k.cluster.sync()
+
+
+@wrong("A20")
+def a_token_of_a_phase_before_the_last(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, first, then = k.mbarriers("b"), k.var("first"), k.var("then")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, token=first)
+        k.mbarrier.arrive(b, token=then)
+        k.mbarrier.wait(b, token=then if right else first)
+
+
+@wrong("A20")
+def a_token_of_another_mbarrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, other, t = k.mbarriers("b"), k.mbarriers("other"), k.var("t")
+    begin(k, (b, 1), (other, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, token=t)
+        k.mbarrier.arrive(other)
+        k.mbarrier.wait(b if right else other, token=t)
+
+
+@wrong("A21")
+def a_parity_of_two(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, parity = k.mbarriers("b"), k.var("parity", 0 if right else 2)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, parity)
+
+
+@wrong("B")
+def a_phase_that_may_end_before_bytes_are_expected(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.expect_tx(b, 16)
+        k.mbarrier.complete_tx(b, 16)
+        if right:
+            k.mbarrier.arrive(b)
+    with thread(k, 0):
+        if not right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("B")
+def a_phase_that_may_end_before_an_arrival_is_lent(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b)
+        if right:
+            k.mbarrier.arrive(b)
+    with thread(k, 0):
+        if not right:
+            k.mbarrier.arrive(b)
+    k.mbarrier.wait(b, 0)
+
+
+@wrong("B-last")
+def a_phase_that_copies_leave_open(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16 if right else 32)
+        k.bulk.load(d, g, b)
+        if right:
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("B-last")
+def a_phase_that_lacks_bytes_below_zero(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        (k.mbarrier.expect_tx if right else k.mbarrier.complete_tx)(b, 16)
+        k.mbarrier.arrive(b)
+
+
+@wrong("C1")
+def a_wait_that_may_pass_two_phases_early(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, go = k.mbarriers("b"), k.mbarriers("go")
+    begin(k, (b, 1), (go, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(go, 0)
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        if right:
+            k.mbarrier.wait(b, 0)
+        k.mbarrier.arrive(go)
+        k.mbarrier.wait(b, 1)
+
+
+@wrong("C2")
+def a_wait_that_may_look_when_the_next_phase_is_over(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, go = k.mbarriers("b"), k.mbarriers("go")
+    begin(k, (b, 1), (go, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(go, 0)
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        if not right:
+            k.mbarrier.arrive(go)
+        k.mbarrier.wait(b, 0)
+        if right:
+            k.mbarrier.arrive(go)
+
+
+@wrong("I")
+def an_arrival_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+    if right:
+        k.sync_threads()
+    with thread(k, 0):
+        k.mbarrier.inval(b)
+
+
+@wrong("I")
+def an_arrival_of_a_peer_when_the_cta_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mbarrier.arrive(b[0].at(1), scope="cluster")
+    if right:
+        k.cluster.sync()
+
+
+@wrong("I")
+def a_copy_that_lands_when_the_cta_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d, g, b)
+        if right:
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("T")
+def more_bytes_in_a_phase_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), 500_000 if right else 600_000
+    begin(k, (b, 1))
+    with thread(k, 0):
+        for _ in range(2):
+            k.mbarrier.expect_tx(b, n)
+            k.mbarrier.complete_tx(b, n)
+        k.mbarrier.arrive(b)
+
+
+@wrong("T")
+def more_bytes_in_a_phase_that_stays_open_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), 500_000 if right else 600_000
+    begin(k, (b, 1))
+    with thread(k, 0):
+        for _ in range(2):
+            k.mbarrier.expect_tx(b, n)
+            k.mbarrier.complete_tx(b, n)
+
+
+@wrong("R")
+def more_arrivals_lent_than_a_pending_count_holds(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g, count = k.shared("d", s32, (32, 4)), k.tensor("g", s32, (32, 4)), (1 << 20) - 32 - right
+    b = k.mbarriers("b")
+    begin(k, (b, count))
+    k.cp_async.copy(d, g)
+    k.cp_async.mbarrier_arrive(b)
+    k.sync_warp()
+    with k.elected():
+        k.mbarrier.arrive(b, count)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("R")
+def an_arrival_lent_that_a_later_drop_does_not_make_room_for(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g, count = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4), (1 << 20) - 1
+    begin(k, (b, count - right))
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b)
+        k.mbarrier.arrive_drop(b)
+        k.mbarrier.arrive(b, count - 1 - right)
+        k.mbarrier.wait(b, 0)
+
+
+# ---------------------------------------------------------------------- barriers of many threads
+
+
+@wrong("N")
+def rounds_of_a_named_barrier_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    for first in (0, 2):
+        with k.role(f"W{first}", (first, first + 1)):
+            k.bar.sync(1 + (first if right else 0), 64, aligned=False)
+
+
+@wrong("E7")
+def two_counts_in_a_round_of_a_named_barrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    with k.role("W0", 0):
+        k.bar.arrive(1, 64 if right else 96, aligned=False)
+    with k.role("W1", 1):
+        k.bar.sync(1, 64, aligned=False)
+
+
+@wrong("E6", not_covered="joins twice in a round")
+def a_warp_that_joins_twice(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    for n, warp in enumerate((0, 2 if right else 0)):
+        with k.role(f"{n}", warp):
+            k.bar.arrive(1, 96, aligned=False)
+    with k.role("W1", 1):
+        k.bar.sync(1, 96, aligned=False)
+
+
+@wrong("D2")
+def two_arrivals_at_the_cluster_barrier_without_a_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    k.cluster.arrive()
+    if right:
+        k.cluster.wait()
+    k.cluster.arrive()
+    k.cluster.wait()
+
+
+@wrong("U30")
+def a_wait_for_the_cluster_barrier_without_an_arrival(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    if right:
+        k.cluster.arrive()
+    k.cluster.wait()
+
+
+@wrong("E11")
+def a_lane_that_is_not_in_its_mask(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    k.sync_warp(k.var("mask", 0xFFFFFFFF if right else 0xFFFFFFFE, u32))
+
+
+# ---------------------------------------------------------------------- registers
+
+
+@wrong("E15")
+def three_warps_of_a_warpgroup_that_give_registers(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4, registers=168)
+    with k.role("WG0", range(4 if right else 3)):
+        k.setmaxnreg("dec", 24)
+
+
+@wrong("E17")
+def more_registers_than_others_give(k: Builder, *, right: bool) -> None:
+    k.launch(warps=12, registers=168)
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("dec", 24 if right else 32)
+    with k.role("WG1", range(4, 12)):
+        k.setmaxnreg("inc", 240)
+
+
+@wrong("E17")
+def an_increase_to_fewer_registers(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4, registers=168)
+    k.setmaxnreg("inc", 168 if right else 160)
+
+
+@wrong("F1")
+def a_warpgroup_of_three_warps(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4 if right else 3)
+    k.wgmma.fence()
+
+
+@wrong("F3")
+def an_accumulator_that_is_filled_without_a_fence(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    k.tile.fill(acc, 0)
+    if right:
+        k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
+@wrong("F3")
+def an_accumulator_that_is_stored_before_the_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, out, _ = operands(k)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b, accumulate=0)
+    k.wgmma.commit_group()
+    if right:
+        k.wgmma.wait_group(0)
+    k.tile.store(out, acc)
+    k.wgmma.wait_group(0)
+
+
+@wrong("F10")
+def warps_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    stage = replace(a[0], offsets=(as_expr(0 if right else k.warp_id % 2), *a[0].offsets[1:]))
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, stage, b, accumulate=0)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
+# ---------------------------------------------------------------------- tensor memory
+
+
+def allocates(k: Builder, columns: int, *, warps: int = 1) -> Var:
+    """Warp 0 allocates columns, and every warp knows where."""
+    k.launch(warps=warps, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.alloc(slot, columns)
+    k.sync_threads()
+    k.mem.load(address, slot[0])
+    return address
+
+
+def frees(k: Builder, address: Var, columns: int) -> None:
+    """Warp 0 frees them when all warps are done."""
+    k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, columns)
+
+
+@wrong("G4")
+def columns_that_are_not_allocated(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(k.tcgen05.tensor(address - (0 if right else 8), f32, (32, 32)), tile)
+    k.tcgen05.wait_st()
+    frees(k, address, 32)
+
+
+@wrong("G5")
+def an_allocation_that_is_larger_than_the_one_before(k: Builder, *, right: bool) -> None:
+    address, slot = allocates(k, 64), k.shared("next", u32, (1,))
+    second, then = 64 if right else 128, k.var("then", dtype=u32)
+    k.tcgen05.alloc(slot, second)
+    k.mem.load(then, slot[0])
+    k.tcgen05.dealloc(then, second)
+    k.tcgen05.dealloc(address, 64)
+
+
+@wrong("G7")
+def an_allocation_behind_the_end_of_the_permit(k: Builder, *, right: bool) -> None:
+    address, slot = allocates(k, 64), k.shared("next", u32, (1,))
+    then = k.var("then", dtype=u32)
+    if not right:
+        k.tcgen05.relinquish_alloc_permit()
+    k.tcgen05.alloc(slot, 64)
+    if right:
+        k.tcgen05.relinquish_alloc_permit()
+    k.mem.load(then, slot[0])
+    k.tcgen05.dealloc(then, 64)
+    k.tcgen05.dealloc(address, 64)
+
+
+@wrong("G7")
+def a_permit_that_may_end_before_another_warp_allocates(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    with k.role("W0", 0):
+        k.tcgen05.alloc(slot, 32)
+        k.mem.load(address, slot[0])
+    if right:
+        k.sync_threads()
+    with k.role("W1", 1):
+        k.tcgen05.relinquish_alloc_permit()
+    with k.role("W0", 0):
+        k.tcgen05.dealloc(address, 32)
+
+
+@wrong("G8")
+def half_of_an_allocation_that_is_freed(k: Builder, *, right: bool) -> None:
+    address = allocates(k, 64)
+    k.tcgen05.dealloc(address, 64 if right else 32)
+
+
+@wrong("G8-exit")
+def columns_that_nothing_frees(k: Builder, *, right: bool) -> None:
+    address = allocates(k, 64)
+    if right:
+        k.tcgen05.dealloc(address, 64)
+
+
+@wrong("G12")
+def lanes_of_another_warp(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32, warps=2), k.fragment("tile", f32, (32, 32))
+    lanes = k.tcgen05.tensor(address + ((32 if right else 64) << 16), f32, (32, 32))
+    with k.role("W1", 1):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(lanes, tile)
+        k.tcgen05.wait_st()
+    frees(k, address, 32)
+
+
+@wrong("G12")
+def columns_beyond_tensor_memory(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(k.tcgen05.tensor(address + (0 if right else 32), f32, (32, 32)), tile)
+    k.tcgen05.wait_st()
+    frees(k, address, 32)
+
+
+@wrong("U21")
+def lanes_of_the_first_warp_for_the_second_alone(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32, warps=2), k.fragment("tile", f32, (32, 32))
+    with k.role("W1", (0, 1) if right else 1):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, 32)), tile)
+        k.tcgen05.wait_st()
+    frees(k, address, 32)
+
+
+@wrong("G-init")
+def tensor_memory_that_nothing_has_written(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
+    cells = k.tcgen05.tensor(address, f32, (32, 32))
+    k.tile.fill(tile, 0)
+    if right:
+        k.tcgen05.st(cells, tile)
+        k.tcgen05.wait_st()
+    k.tcgen05.ld(tile, cells)
+    k.tcgen05.wait_ld()
+    frees(k, address, 32)
+
+
+@wrong("G19", breaks="H6")
+def a_product_of_what_another_one_is_computing(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 1), (done, 1))
+    first, second = s.at(k, 0, "first"), s.at(k, 64, "second")
+    with thread(k, 4):
+        k.tcgen05.mma(first, s.a, s.b, accumulate=0)
+        if right:
+            k.tcgen05.commit(b)
+            k.mbarrier.wait(b, 0)
+            k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(second, first[:, 0:8].cast(bf16, 16), s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)

@@ -1,0 +1,28 @@
+"""Each rule of the proof kernel: a program that breaks it, and the nearest one that does not.
+
+A wrong program is refuted by that very rule; its twin is certified. Of rules that say what is not
+covered, the wrong program is not covered.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernel.programs import PAIRS, Pair
+from tilesim.proof import RULES
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.rule}-{pair.program.__name__}")
+def test_a_wrong_program_is_refused_and_its_twin_is_not(pair: Pair) -> None:
+    wrong = pair.answer(right=False)
+    assert wrong.verdict == ("not covered" if pair.not_covered else "refuted")
+    if pair.not_covered:
+        assert pair.not_covered in wrong.what
+    else:
+        assert wrong.rule == pair.breaks
+    assert str(pair.answer(right=True)) == "certified"
+
+
+def test_each_rule_has_a_program_that_breaks_it() -> None:
+    in_certificates = {"fingerprint"}  # tests/kernel/test_certificate.py
+    assert {pair.rule for pair in PAIRS} | in_certificates == RULES.keys()

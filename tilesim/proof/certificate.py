@@ -1,0 +1,158 @@
+"""Certificates: what a proof says of itself, as a file that is believed in nothing.
+
+A certificate names the program that was proved by a fingerprint, the level and the assumptions of
+the proof, and hints that spare `certify` work: which clusters do the same. An altered one is
+refused, or still true of its program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from tilesim.errors import UsageError
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Strict
+from tilesim.proof.check import Answer, certify
+from tilesim.proof.rules import rule
+
+#: the version of the format
+VERSION = 1
+#: characters of a certificate
+MOST_TEXT = 1 << 24
+#: clusters that a certificate may name
+MOST_CLUSTERS = 1 << 20
+_LEVELS = ("practice", "ptx")
+_KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
+                   "assumptions", "classes"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof to be rechecked.
+
+    ``kernel``: the program's name; ``target``: what a command line calls it, for messages only;
+    ``classes``: clusters that do the same, or None."""
+
+    kernel: str
+    target: str
+    fingerprint: str
+    strict: Strict
+    assumptions: tuple[str, ...] = ()
+    classes: tuple[tuple[int, ...], ...] | None = None
+
+    def text(self) -> str:
+        """The file: JSON, the same bytes for the same certificate."""
+        classes = None if self.classes is None else [_ranges(some) for some in self.classes]
+        document = {
+            "tilesim-certificate": VERSION, "kernel": self.kernel, "target": self.target,
+            "fingerprint": self.fingerprint, "strict": self.strict,
+            "assumptions": sorted(self.assumptions), "classes": classes,
+        }  # fmt: skip
+        return json.dumps(document) + "\n"
+
+    def recheck(self, mir: Mir) -> Answer:
+        """What the proof kernel says of the program that it is a certificate of."""
+        if fingerprint(mir) != self.fingerprint:
+            return Answer("refuted", "fingerprint", f"a certificate of another {self.kernel}")
+        if self.strict != "practice":
+            return Answer("not covered", what="the level ptx")
+        return certify(mir, self.classes)
+
+
+@rule("fingerprint", "a certificate is one of the program that is rechecked")
+def fingerprint(mir: Mir) -> str:
+    """A digest of all that a program in machine form, and its launch, is."""
+    digest = hashlib.sha256()
+    typing = mir.typing
+    for part in _tokens((mir.kernel, mir.code, mir.local, typing.tokens, typing.any_scalar)):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _tokens(x: Any) -> Iterator[str]:
+    """A value in words that no other value has; what only messages use is left out."""
+    if is_dataclass(x) and not isinstance(x, type):
+        yield f"({type(x).__name__}"
+        for field in fields(x):
+            if field.compare:
+                yield from _tokens(getattr(x, field.name))
+        yield ")"
+    elif isinstance(x, tuple | list):
+        yield f"[{len(x)}"
+        for item in x:
+            yield from _tokens(item)
+    elif isinstance(x, Mapping):
+        yield f"{{{len(x)}"
+        for key in sorted(x, key=repr):
+            yield from _tokens((key, x[key]))
+    elif isinstance(x, frozenset):
+        yield from _tokens(sorted(x, key=repr))
+    else:
+        yield f"{type(x).__name__} {x!r}"
+
+
+def _ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """First and last of each run of consecutive numbers."""
+    found: list[list[int]] = []
+    for n in sorted(numbers):
+        if found and found[-1][1] == n - 1:
+            found[-1][1] = n
+        else:
+            found.append([n, n])
+    return found
+
+
+def read(text: str) -> Certificate:
+    """The certificate of a file.
+
+    Raises:
+        UsageError: it is none, is altered so that none can be read, or is too large.
+    """
+    if len(text) > MOST_TEXT:
+        raise UsageError(f"a certificate has at most {MOST_TEXT} characters")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"no certificate: {error}") from error
+    if not isinstance(document, dict) or "tilesim-certificate" not in document:
+        raise UsageError("no certificate: it has no key tilesim-certificate")
+    if document["tilesim-certificate"] != VERSION:
+        raise UsageError(f"a certificate of another version than {VERSION}")
+    if document.keys() != _KEYS:
+        wrong = sorted(map(str, document.keys() ^ _KEYS))
+        raise UsageError(f"no certificate: missing or unknown keys {', '.join(wrong)}")
+    words = [document[key] for key in ("kernel", "target", "fingerprint", "strict")]
+    if not all(isinstance(word, str) for word in words) or document["strict"] not in _LEVELS:
+        raise UsageError("no certificate: kernel, target, fingerprint and strict are words")
+    given = document["assumptions"]
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise UsageError("no certificate: its assumptions are no list of names")
+    classes = document["classes"]
+    kernel, target, digest, _ = words
+    strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
+    known = None if classes is None else _classes(classes)
+    return Certificate(kernel, target, digest, strict, tuple(given), known)
+
+
+def _classes(document: Any) -> tuple[tuple[int, ...], ...]:
+    wrong = UsageError("no certificate: its classes are no lists of ranges of clusters")
+    found, left = [], MOST_CLUSTERS
+    if not isinstance(document, list):
+        raise wrong
+    for some in document:
+        numbers: list[int] = []
+        for pair in some if isinstance(some, list) else (None,):
+            if not isinstance(pair, list) or len(pair) != 2 or {type(n) for n in pair} != {int}:
+                raise wrong
+            first, last = pair
+            left -= last - first + 1
+            if not 0 <= first <= last or left < 0:
+                raise wrong
+            numbers += range(first, last + 1)
+        found.append(tuple(numbers))
+    return tuple(found)

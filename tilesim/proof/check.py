@@ -1,0 +1,170 @@
+"""`certify`: whether the conditions of docs/soundness.md hold of a launch, checked from nothing.
+
+The kernel executes each class of clusters once, in one schedule, and checks conditions where things
+happen and at the end. It shares the definitions of instructions with what finds proofs, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tilesim.ir.mir import Mir
+from tilesim.proof import effects
+from tilesim.proof.machine import Machine
+from tilesim.proof.memory import Memory, apart
+from tilesim.proof.operands import LANES, Operands
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+#: clusters that are executed
+MOST_CLASSES = 64
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the kernel says of a launch: ``rule`` and ``what`` is wrong, or ``what`` it lacks."""
+
+    verdict: Literal["certified", "refuted", "not covered"]
+    rule: str = ""
+    what: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.verdict, self.rule, self.what)))
+
+
+def certify(mir: Mir, classes: Sequence[Sequence[int]] | None = None) -> Answer:
+    """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
+
+    Args:
+        mir: The program and its launch.
+        classes: Clusters that are said to do the same, each in one class; of a class one is
+            executed. None: every cluster is.
+    """
+    try:
+        _launch(mir, classes)
+    except Refuted as why:
+        return Answer("refuted", why.rule, why.what)
+    except NotCovered as why:
+        return Answer("not covered", what=why.what)
+    return Answer("certified")
+
+
+def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None) -> None:
+    _known_launch(mir)
+    clusters = mir.kernel.ctas // mir.kernel.cluster_size
+    if classes is None:
+        _not_too_many(clusters)
+        classes = [[c] for c in range(clusters)]
+    _partition(classes, clusters)
+    _not_too_many(len(classes))
+    seen: dict[str, Memory] = {}
+    for some in classes:
+        machine = same_so_far(mir, some)
+        at_the_end(machine)
+        for name, memory in machine.globals.items():
+            if name in seen:
+                apart(name, seen[name], memory)
+            else:
+                seen[name] = memory
+
+
+def same_so_far(mir: Mir, clusters: Sequence[int]) -> Machine:
+    """The first of some clusters, executed, in which all of them decide the same.
+
+    Raises: Differs: one does not; Refuted, NotCovered: as `certify` says."""
+    machine = Machine(Operands(mir), clusters)
+    machine.run(effects.execute)
+    return machine
+
+
+def _known_launch(mir: Mir) -> None:
+    for tensor in mir.kernel.tensors:
+        if tensor.dependent or tensor.constant:
+            raise NotCovered("tensors of an earlier grid, or constant ones")
+
+
+def _not_too_many(classes: int) -> None:
+    if classes > MOST_CLASSES:
+        raise NotCovered(f"{classes} classes of clusters")
+
+
+@rule("partition", "each cluster of the launch is in one class")
+def _partition(classes: Sequence[Sequence[int]], clusters: int) -> None:
+    if sorted(c for some in classes for c in some) != list(range(clusters)) or not all(classes):
+        raise Refuted("partition", "the classes leave clusters out, or have them twice")
+
+
+def at_the_end(m: Machine) -> None:
+    """The conditions on the ends of CTAs, and on what outlives nothing."""
+    for rank in range(m.size):
+        lanes = np.arange(rank * m.in_cta, (rank + 1) * m.in_cta)
+        for at, life in m.lives:
+            if at[0] == rank and not life.dead:
+                life.last_phase()
+                m.over_before(life, lanes, "the CTA ends")
+        _peers_outlive(m, rank)
+        _nothing_under_way(m, rank)
+    for pool in m.pools:
+        pool.at_exit()
+        pool.quarters_named()
+    _registers(m)
+
+
+@rule("D9", "a CTA ends behind all that others do in its shared memory")
+def _peers_outlive(m: Machine, rank: int) -> None:
+    lanes = slice(rank * m.in_cta, (rank + 1) * m.in_cta)
+    for (cta, lane), position in m.touched.items():
+        if cta == rank and not (m.order.past[lanes, lane] >= position).any():
+            raise Refuted("D9", f"thread {lane} touches CTA {cta}, which may have ended")
+
+
+@rule("B34", "a CTA ends behind the asynchronous accesses of its shared memory")
+def _nothing_under_way(m: Machine, rank: int) -> None:
+    known = 0
+    for i in range(rank * m.in_cta, (rank + 1) * m.in_cta):
+        known |= m.order.facts[i][0]
+        for told in m.order.observed(i):  # in time, relaxed waits tell as well
+            known |= told.facts[0]
+    for record in m.shared[rank].asynchronous:
+        if not record.facts & known:
+            raise Refuted("B34", f"{record.where}: under way when CTA {rank} ends")
+
+
+@rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA end with fits its pool")
+def _registers(m: Machine) -> None:
+    changes = m.register_changes
+    if not changes:
+        return
+    p = m.program
+    most = min(p.target.registers // (LANES * p.warps), 255) // 8 * 8
+    start = p.registers or min([most, *(c[2] for c in changes if c[3])])
+    for rank in range(m.size):
+        own = [c for c in changes if c[0] == rank]
+        if len({c[1] for c in own}) < len(own):
+            raise NotCovered("a warp that changes its registers twice")
+        _by_warpgroup(own, p.warps)
+        ends_with = dict.fromkeys(range(p.warps), start)
+        for _, warp, count, increase, _, _, past in own:
+            if (count < start) if increase else (count > start):
+                raise Refuted("E17", f"setmaxnreg of warp {warp} from {start} to {count}")
+            ends_with[warp] = count
+            for _, _, _, inc, lane, position, _ in own:
+                if not increase and inc and past[lane] >= position:
+                    raise NotCovered("registers that are given back after others are taken")
+        if sum(ends_with.values()) > start * p.warps:
+            raise Refuted("E17", f"{sum(ends_with.values())} of {start * p.warps} registers")
+
+
+@rule("E15", "the warps of a warpgroup execute setmaxnreg together, .inc with the same number")
+def _by_warpgroup(changes: Sequence[Any], warps: int) -> None:
+    groups: dict[int, list[tuple[int, bool]]] = {}
+    for _, warp, count, increase, *_ in changes:
+        groups.setdefault(warp // 4, []).append((count, increase))
+    for number, some in groups.items():
+        apart = len(set(some)) > 1 and any(increase for _, increase in some)
+        if apart or len(some) < min(4, warps - 4 * number):
+            raise Refuted("E15", f"warpgroup {number} executes different setmaxnreg")

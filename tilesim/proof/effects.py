@@ -1,0 +1,925 @@
+"""What each effect of an instruction does, when lanes of a warp execute it.
+
+`execute` returns the lanes that are through with the instruction: none if it has to wait. There is
+one function per kind of effect; a kind without one is not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir import effects as fx
+from tilesim.ir.distribution import Held, layout_of
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import Fragment, View
+from tilesim.proof import tensor_memory as tmem
+from tilesim.proof.machine import Blocked, Execution, Group, Issued, Warp
+from tilesim.proof.memory import Bytes, Record, Strong
+from tilesim.proof.operands import (
+    LANES,
+    Drawn,
+    MbarrierAt,
+    Named,
+    Place,
+    Scalar,
+    Value,
+    lane_of,
+    need,
+)
+from tilesim.proof.order import Lanes, Row
+from tilesim.proof.phases import Credit, Mbarrier, NamedBarrier, PhaseOver, Token
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+Executor = Callable[[Execution, Any], None]
+X = TypeVar("X", bound=Executor)
+
+#: what executes an effect, by its class
+EXECUTORS: dict[type, Executor] = {}
+#: effects that others look at, or that are hints
+SILENT = (fx.Agrees, fx.Prefetches, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
+_FULL = 0xFFFFFFFF
+
+
+def executes(*kinds: type) -> Callable[[X], X]:
+    """Decorator: the function executes effects of these kinds."""
+
+    def enter(function: X) -> X:
+        EXECUTORS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return enter
+
+
+def execute(x: Execution) -> Sequence[int]:
+    """An instruction. Returns the lanes that are through with it.
+
+    Raises: Refuted: a rule does not hold; NotCovered: there is no rule for an effect of it."""
+    if not _all_are_here(x):
+        return []
+    waits = x.effect(fx.Waits)
+    if waits is not None:
+        return _wait(x, waits)
+    _step(x)
+    if x.warps:
+        _by_warpgroup(x)
+        return x.lanes
+    for e in x.effects:
+        if type(e) not in EXECUTORS and not isinstance(e, SILENT):
+            raise NotCovered(f"{x.where}: {type(e).__name__}")
+        EXECUTORS.get(type(e), _silent)(x, e)
+    issues = x.effect(fx.Issues)
+    for one in x.issued if issues is not None else ():
+        x.machine.group(issues.group, x.warp.first + one.lane).open.append(one)
+    return x.lanes
+
+
+def _silent(x: Execution, e: Any) -> None:
+    """Nothing happens, or another effect looks at it."""
+    if isinstance(e, fx.Agrees):
+        _agrees(x, e.value)
+
+
+@rule("agree", "an operand that lanes share is the same in all of them")
+def _agrees(x: Execution, operand: Expr) -> None:
+    value = x.machine.operands.value(operand, x.warp)
+    known = {lane_of(value, i) for i in x.lanes} if isinstance(value, list) else set()
+    if len(known) > 1:
+        raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
+
+
+# ---------------------------------------------------------------------- who has to be there
+
+
+def _all_are_here(x: Execution) -> bool:
+    """Whether the lanes that execute the instruction together have all come to it (E2, E11)."""
+    for e in x.effects:
+        match e:
+            case fx.Gathers() if not _gathers(x, e):
+                return False
+            case fx.Registers() | fx.JoinsBarrier() | fx.JoinsCluster():
+                if set(x.lanes) != x.warp.alive:
+                    return False
+            case fx.GathersWarps() if not _gathers_warps(x):
+                return False
+    return True
+
+
+def _step(x: Execution) -> None:
+    """Positions grow, and lanes that have come together know that they have."""
+    order, g = x.machine.order, x.all
+    if x.warps:
+        g = np.concatenate([w.lanes(range(LANES)) for w in x.warps])
+    if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
+        order.step(g)
+    together = (fx.Gathers, fx.GathersWarps, fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
+    if any(isinstance(e, together) for e in x.effects):
+        order.meet_in_time(g)
+    if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
+        order.meet(g)
+
+
+@rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
+def _gathers(x: Execution, e: fx.Gathers) -> bool:
+    w = x.warp
+    mask = _FULL if e.mask is None else x.machine.operands.decides(e.mask, w)
+    masks = {need(lane_of(mask, i), "a member mask") for i in x.lanes}
+    if len(masks) > 1:
+        raise NotCovered(f"{x.where}: member masks that differ")
+    members = {i for i in w.alive if masks and min(masks) >> i & 1}
+    if e.whole and len(w.alive) < LANES:
+        raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
+    if set(x.lanes) - members:
+        raise Refuted("E11", f"{x.where}: a lane that is not in its mask")
+    return set(x.lanes) == members
+
+
+@rule("F1", "the four warps of a warpgroup execute the instruction, with all their lanes")
+def _gathers_warps(x: Execution) -> bool:
+    w = x.warp
+    first = w.number // 4 * 4
+    four = [o for o in x.machine.warps if o.rank == w.rank and first <= o.number < first + 4]
+    if len(four) < 4:
+        raise Refuted("F1", f"{x.where}: a warpgroup of {len(four)} warps")
+    here = [len(o.alive) == LANES and not o.blocked and set(o.at) == {x.number} for o in four]
+    if not all(here):
+        return False
+    x.warps = four
+    for o in four:
+        if o is not w:
+            o.at = [x.number + 1] * LANES
+    return True
+
+
+# ---------------------------------------------------------------------- registers
+
+
+@executes(fx.Defines)
+def _defines(x: Execution, e: fx.Defines) -> None:
+    v, w = x.machine.operands, x.warp
+    what = x.op if e.value is None else e.value
+    if isinstance(e.value, fx.Shuffles):
+        what = (e.value.value, e.value.lane)  # type: ignore[assignment]
+    apart = v.may_differ(what, w) and not isinstance(e.value, fx.Arrives | fx.Elects)
+    each = w.each if apart or e.var.name in w.differing else (w,)
+    results = [_defined(x, e, one if apart else w) for one in each]
+    for one, result in zip(reversed(each), reversed(results), strict=True):
+        v.assign(one, e.var, result, x.lanes)
+    if e.value is None and not (e.chance or e.unknown or e.elsewhere):
+        for row in x.computed.values():
+            del row[:1]
+    mine = w.registers.get(e.var.name)
+    if all(s.registers.get(e.var.name) == mine for s in w.shadows):
+        w.differing.discard(e.var.name)
+        for s in w.shadows:
+            s.registers.pop(e.var.name, None)
+    else:
+        w.differing.add(e.var.name)
+
+
+def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
+    """What a register becomes in a warp, or in its shadow in another cluster."""
+    if e.chance or e.unknown or e.elsewhere:
+        return None
+    match e.value:
+        case None:
+            row = x.computed.setdefault(id(w), _compute(x, w) if id(w) not in x.computed else [])
+            return row[0] if row else None
+        case View():
+            return _load(x, e.value, w)
+        case fx.Shuffles():
+            return _shuffle(x, e.value, w)
+        case Expr():
+            return x.machine.operands.value(e.value, w)
+        case effect:
+            return x.answers.get(id(effect))
+
+
+class _Unknown(Exception):
+    """An operand that is not known."""
+
+
+class _Inputs:
+    """What an instruction computes with (`tilesim.ir.op.Inputs`), as far as it is known."""
+
+    time = 0
+
+    def __init__(self, x: Execution, w: Any) -> None:
+        self._x, self._w = x, w
+        self.active = np.zeros(LANES, bool)
+        self.active[x.lanes] = True
+
+    def lanes(self, operand: Expr) -> NDArray[Any]:
+        """An operand in each lane."""
+        value = self._x.machine.operands.value(operand, self._w)
+        row = [lane_of(value, i) for i in range(LANES)]
+        known = [int(y) if isinstance(y, int) else 0 for y in row]
+        if any(type(y) is not int for y, on in zip(row, self.active, strict=True) if on):
+            raise _Unknown
+        return np.array(known, np.uint64 if max(known) >> 63 else np.int64)
+
+    def number(self, operand: Expr) -> int | None:
+        """An operand that all lanes share."""
+        value = self._x.machine.operands.value(operand, self._w)
+        return value if type(value) is int else None
+
+    def scalar(self, operand: Expr) -> int:
+        """The same of active lanes."""
+        return int(self.lanes(operand)[self._x.lanes[0]])
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Unknown  # tiles and memory: data
+
+
+def _compute(x: Execution, w: Any) -> list[Value]:
+    """The results of an instruction, in order; none if they are not known."""
+    try:
+        found = x.op.evaluate(_Inputs(x, w))
+    except (_Unknown, NotImplementedError):
+        return []
+    return [_integers(row) for row in found]
+
+
+def _integers(row: Any) -> Value:
+    if isinstance(row, np.ndarray):
+        if row.shape != (LANES,) or row.dtype.kind == "f":
+            return None
+        return [int(y) for y in row.tolist()]
+    return int(row) if isinstance(row, int | np.integer) else None
+
+
+def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
+    """PTX 9.7.9.6: of a lane that does not execute it, the value is not known."""
+    v = x.machine.operands
+    values, far = v.value(e.value, w), v.value(e.lane, w)
+    found: list[Scalar] = [None] * LANES
+    for i in x.lanes:
+        n = lane_of(far, i)
+        if type(n) is not int:
+            continue
+        source = {"idx": n & 31, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
+        source = source if 0 <= source < LANES else i
+        found[i] = lane_of(values, source) if source in x.lanes else None
+    return found
+
+
+def _load(x: Execution, view: View, w: Any) -> Value:
+    """The integer that a plain load finds, where one store has left it."""
+    reads = x.effect(fx.Reads)
+    plain = reads is not None and reads.sem == "weak" and x.effect(fx.Writes) is None
+    if not plain or view.dtype.kind == "float":
+        return None
+    found: list[Scalar] = [None] * LANES
+    for group, place, at, _ in x.machine.operands.view(view, w, x.lanes):
+        if place[0] == "shared":
+            known = x.machine.memory(place).integer(int(at[0, 0]), at.size)
+            for i in group:
+                found[i] = known
+    return found
+
+
+@executes(fx.Elects)
+def _elects(x: Execution, e: fx.Elects) -> None:
+    x.answers[id(e)] = [int(i == min(x.lanes)) for i in range(LANES)]
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
+    if e.sem != "weak":
+        return e.view.dtype.bytes, e.scope
+    # a reduction by a copy is relaxed, at .gpu (B12)
+    combines = isinstance(e, fx.Writes) and e.combine is not None
+    return (e.view.dtype.bytes, "gpu") if combines else None
+
+
+def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
+    """Raises: NotCovered: there is no rule for such an access."""
+    issues = x.effect(fx.Issues)
+    masked = isinstance(e, fx.Writes) and (e.mask is not None or e.lost)
+    partly = isinstance(e, fx.Reads) and (e.ignored is not None or e.noncoherent)
+    # st.async and red.async of another thread, cp.async of fewer bytes
+    short = e.asynchronous and e.proxy == "generic" and (issues is None or issues.real is not None)
+    if e.elsewhere or e.proxy == "tensormap" or masked or partly or short:
+        raise NotCovered(f"{x.where}: an access of another kind")
+
+
+@executes(fx.Reads, fx.Writes)
+def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
+    _known_form(x, e)
+    m, w = x.machine, x.warp
+    places = m.operands.view(e.view, w, x.lanes)
+    for s in w.shadows if e.view.space != "shared" else ():
+        places += [p for p in m.operands.view(e.view, s, x.lanes) if p.place[0] == "global"]
+    for named in places:
+        _aligned(x, e, named)
+        if named.place[0] == "global" and named.place[1] in m.read_only:
+            m.memory(named.place).in_bounds(named.bytes, x.where)
+        elif e.asynchronous:
+            _asynchronous(x, e, named)
+        else:
+            _synchronous(x, e, named)
+    if isinstance(e, fx.Writes) and e.combine is None and e.sem == "weak":
+        _leaves(x, e)
+
+
+@rule("H15", "what an access moves at once is one piece at a multiple of its size")
+def _aligned(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
+    """Vectors of lanes (H15), pieces of cp.async (C1), bulk copies and tiles (B6, B10, U10)."""
+    issues, at, right = x.effect(fx.Issues), named.bytes, True
+    if not e.asynchronous:
+        right = not e.lanes or len(at) <= 1 or _one_piece(at, at.size)
+    elif issues is not None and issues.piece:
+        right = not (at.reshape(-1, issues.piece)[:, 0] % issues.piece).any()
+    elif e.proxy == "async" and "tensor" in x.op.mnemonic:
+        right = named.place[0] != "shared" or named.first % 128 == 0
+    elif e.proxy == "async" and "bulk" in x.op.mnemonic:
+        right = _one_piece(at, 16)
+    if not right:
+        raise Refuted("H15", f"{x.where}: byte {named.first} of {named.place}")
+
+
+def _one_piece(at: Bytes, multiple: int) -> bool:
+    """Whether bytes are one range at a multiple of so many, and as many of them."""
+    flat = at.reshape(-1)
+    whole = not (np.diff(flat) != 1).any()
+    return whole and (not flat.size or flat[0] % multiple == flat.size % multiple == 0)
+
+
+def _synchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
+    group, place, at, _ = named
+    w, write, holders = x.warp, isinstance(e, fx.Writes), None
+    if write and not e.lanes:
+        _distinct(x, at)
+    whole = e.lanes == 0 and e.held is None and write and len(group) == LANES
+    if e.lanes == 0 and isinstance(e.held, Fragment):
+        if e.held.split:  # a warp has a quarter of the rows
+            rows = len(at) // 4
+            at = at[rows * (w.number % 4) : rows * (w.number % 4 + 1)]
+        holders = _holders(x, e.held, len(at), write)
+    x.machine.access(
+        x, group[:1] if whole else group, place, at, write, e.proxy, strong=_strong(e),
+        holders=holders, together=w.lanes(group) if whole else None,
+    )  # fmt: skip
+    if whole:  # by the warp as one: each of its lanes has made it
+        i = w.first + group[0]
+        for row in (Row.GENERIC, Row.GENERIC_GLOBAL):
+            x.machine.order.rows[w.first : w.first + LANES, row, i] = x.machine.order.position[i]
+
+
+@rule("H23", "the elements of a register tile are stored to different bytes")
+def _distinct(x: Execution, at: Bytes) -> None:
+    if len(np.unique(at)) < at.size:
+        raise Refuted("H23", f"{x.where}: elements at one place")
+
+
+def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequence[int]:
+    """For each element of a register tile, the mask of the lanes that access it."""
+    rows, columns = tile.warp_shape
+    if elements != rows * columns:
+        columns = elements // rows
+    layout = layout_of(tile, lanes=tile.name in x.machine.rows_in_lanes)
+    return Held(layout, rows, columns, write).lanes()
+
+
+def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
+    group, place, at, _ = named
+    write, issues = isinstance(e, fx.Writes), x.effect(fx.Issues)
+    if e.proxy == "generic":  # cp.async: the lanes share a copy out
+        rows = at.reshape(-1, issues.piece) if len(group) > 1 else at
+        for n, lane in enumerate(group):
+            mine = rows[n :: len(group)] if len(group) > 1 else rows
+            if len(mine):
+                record = x.machine.access(x, [lane], place, mine, write, asynchronous=True)
+                x.issued.append(Issued(lane, place, record))
+        return
+    for to in _destinations(x, place, group[0], write=write):
+        for lane in group:
+            record = x.machine.access(
+                x, [lane], to, at, write, e.proxy, asynchronous=True, strong=_strong(e)
+            )
+            x.issued.append(Issued(lane, to, record))
+
+
+def _destinations(x: Execution, place: Place, lane: int, *, write: bool) -> list[Place]:
+    """Where a copy goes that may be multicast, or works in both CTAs of a pair (G10)."""
+    completes, issues = x.effect(fx.Completes), x.effect(fx.Issues)
+    if place[0] != "shared":
+        return [place]
+    if write and completes is not None and completes.multicast is not None:
+        return [("shared", c) for c in _ctas(x, completes.multicast, lane)]
+    if issues is not None and issues.pair:
+        return [place, ("shared", int(place[1]) ^ 1)]
+    return [place]
+
+
+@executes(fx.ReadsMap, fx.WritesMap)
+def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
+    m, write = x.machine, isinstance(e, fx.WritesMap)
+    combines = isinstance(e, fx.WritesMap) and e.combine is not None
+    strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
+    for w in x.warp.each:
+        for group, place, at, _ in m.operands.box_of_map(e, w, x.lanes):
+            for lane in group if write or place[1] not in m.read_only else ():
+                record = m.access(x, [lane], place, at, write, "async", asynchronous=True,
+                                  strong=strong)  # fmt: skip
+                x.issued.append(Issued(lane, place, record))
+
+
+def _leaves(x: Execution, e: fx.Writes) -> None:
+    """The integer that a store of one element leaves, where that is known and nobody differs."""
+    if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment):
+        return
+    v = x.machine.operands
+    for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
+        if len(at) != 1:
+            continue
+        if e.value is None or isinstance(e.value, Expr):
+            each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
+            value = each[0] if all(y == each[0] for y in each) else None
+        else:
+            value = x.answers.get(id(e.value))
+        left = {lane_of(value, i) for i in group}
+        one = left.pop() if len(left) == 1 else None
+        if isinstance(one, int):
+            x.machine.memory(place).holds(int(at[0, 0]), at.size, _as_stored(one, e.view))
+
+
+def _as_stored(value: int, view: View) -> int:
+    bits = view.dtype.bits
+    stored = value & ((1 << bits) - 1)
+    if view.dtype.kind == "int" and stored >> (bits - 1):
+        stored -= 1 << bits
+    return Drawn(stored) if isinstance(value, Drawn) else stored
+
+
+# ---------------------------------------------------------------------- mbarriers
+
+
+@executes(fx.InitsMbarrier)
+def _inits(x: Execution, e: fx.InitsMbarrier) -> None:
+    counts = x.machine.operands.decides(e.count, x.warp)
+    for group, at in x.machine.operands.mbarrier(e.mbar, x.warp, x.lanes):
+        x.machine.init_mbarrier(x, at, need(lane_of(counts, group[0]), "a count"), group)
+
+
+@executes(fx.InvalidatesMbarrier)
+def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
+    m, w = x.machine, x.warp
+    for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
+        for lane in group:
+            life = m.mbarrier(at, w, lane)
+            m.over_before(life, w.lanes([lane]), "mbarrier.inval")
+            life.last_phase()
+            life.dead = True
+            m.bytes_of_mbarrier(x, at, [lane], live=False)
+            del m.mbarriers[at]
+
+
+def _credit(
+    x: Execution, lane: int, at: MbarrierAt, *, sem: str = "relaxed", drop: bool = False,
+    later: bool = False, **counts: Any,
+) -> None:  # fmt: skip
+    """One credit of a lane; ``later``: of an asynchronous operation that it has issued."""
+    m, i = x.machine, x.warp.first + lane
+    life = m.mbarrier(at, x.warp, lane)
+    told = None if later else m.order.released(i, sem)
+    if told is not None:
+        life.released.join(told)
+    position = int(m.order.position[i])
+    where = None if later else (i, position)
+    life.credit(i, position, Credit(where, m.order.past[i].copy(), **counts), drop=drop)
+
+
+@executes(fx.Arrives)
+def _arrives(x: Execution, e: fx.Arrives) -> None:
+    if e.partial:
+        raise NotCovered("mbarrier.arrive.noComplete")
+    m, w = x.machine, x.warp
+    v = m.operands
+    counts = v.decides(e.count, w)
+    nbytes: Value = 0 if e.bytes is None else v.decides(e.bytes, w)
+    tokens: list[Scalar] = [None] * LANES
+    for group, at in v.mbarrier(e.mbar, w, x.lanes):
+        for lane in group:
+            n = need(lane_of(counts, lane), "a count")
+            if e.asynchronous:
+                for to in _multicast(x, e.multicast, at, lane):
+                    _arrives_later(x, e, lane, to, n)
+                continue
+            here = m.mbarriers.get(at)
+            tokens[lane] = None if here is None else Token(here, here.phase)
+            expect = need(lane_of(nbytes, lane), "a tx-count")
+            _credit(x, lane, at, sem=e.sem, drop=e.drop, arrive=n, expect=expect)
+    x.answers[id(e)] = tokens
+
+
+def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count: int) -> None:
+    """An arrival once what the thread has issued is complete (C6, G23)."""
+    m, i = x.machine, x.warp.first + lane
+    if e.lent:
+        _credit(x, lane, at, lent=count)
+    life = m.mbarrier(at, x.warp, lane)
+    assert e.group is not None
+    _ends_with(life, m.order.new_fact(), m.group(e.group, i).every)
+    commit = e.group == "tcgen05"
+    if commit:
+        life.released.join(m.order.of(np.array([i])), (Row.TMEM,))
+    _credit(x, lane, at, later=True, arrive=count, lent=-1 if e.lent else 0,
+            own_commit=commit and at[0] == x.warp.rank)  # fmt: skip
+
+
+def _ends_with(life: Mbarrier, fact: int, issued: Sequence[Issued]) -> None:
+    """The open phase's end tells that these operations are over."""
+    if issued:
+        life.released.add(fact)
+        for one in issued:
+            one.record.ends_with(fact)
+
+
+def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Sequence[MbarrierAt]:
+    return [at] if mask is None else [(c, at[1]) for c in _ctas(x, mask, lane)]
+
+
+@rule("U9", "a multicast mask names CTAs of the cluster, at least one")
+def _ctas(x: Execution, mask: Expr, lane: int) -> list[int]:
+    bits = need(lane_of(x.machine.operands.decides(mask, x.warp), lane), "a mask")
+    if not 0 < bits < 1 << x.machine.size:
+        raise Refuted("U9", f"{x.where}: mask {bits:#x} in a cluster of {x.machine.size}")
+    return [c for c in range(x.machine.size) if bits >> c & 1]
+
+
+@executes(fx.Expects)
+def _expects(x: Execution, e: fx.Expects) -> None:
+    nbytes = x.machine.operands.decides(e.bytes, x.warp)
+    for group, at in x.machine.operands.mbarrier(e.mbar, x.warp, x.lanes):
+        for lane in group:
+            _credit(x, lane, at, expect=need(lane_of(nbytes, lane), "a tx-count"))
+
+
+@executes(fx.Completes)
+def _completes(x: Execution, e: fx.Completes) -> None:
+    if e.bytes is None or e.pair:
+        raise NotCovered("a completion of unknown bytes, or of a pair")
+    m, w = x.machine, x.warp
+    nbytes = m.operands.decides(e.bytes, w)
+    for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
+        for lane in group:
+            for to in _multicast(x, e.multicast, at, lane):
+                life = m.mbarrier(to, w, lane)
+                # reads are over with any of the completions, writes with that of their CTA
+                mine = [i for i in x.issued if i.lane == lane
+                        and (not i.record.write or i.place == ("shared", to[0]))]  # fmt: skip
+                _ends_with(life, m.order.new_fact(), mine)
+                _credit(x, lane, to, later=e.asynchronous,
+                        complete=need(lane_of(nbytes, lane), "bytes"))  # fmt: skip
+
+
+def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
+    """The lanes whose wait passes have learned what it tells."""
+    if e.poll:
+        raise NotCovered("an mbarrier that is polled")
+    m, w = x.machine, x.warp
+    phases = m.operands.value(e.phase, w) if not e.parity else m.operands.decides(e.phase, w)
+    passing = []
+    for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
+        _own(at, w)
+        for lane in group:
+            life = m.mbarrier(at, w, lane)
+            if life.passes(_phase(lane_of(phases, lane), parity=e.parity), e.parity):
+                passing.append((lane, life))
+    if passing:
+        m.order.step(w.lanes([lane for lane, _ in passing]))
+    for lane, life in passing:
+        i = w.first + lane
+        life.no_early_pass(m.order.past[i])
+        over = life.waited(i, int(m.order.position[i]))
+        if over is not None:
+            _learns(x, i, over, e.sem)
+    return [lane for lane, _ in passing]
+
+
+def _learns(x: Execution, i: int, over: PhaseOver, sem: str) -> None:
+    past = x.machine.order.past[i]
+    np.maximum(past[: len(over.past)], over.past, out=past[: len(over.past)])
+    x.machine.order.observe(i, over.told, sem)
+
+
+@rule("A17", "a thread waits for an mbarrier of its own CTA")
+def _own(at: MbarrierAt, w: Warp) -> None:
+    if at[0] != w.rank:
+        raise Refuted("A17", f"a wait for an mbarrier of CTA {at[0]} in CTA {w.rank}")
+
+
+@rule("A21", "a parity is 0 or 1")
+def _phase(phase: Scalar, *, parity: bool) -> int | Token:
+    if isinstance(phase, Token):
+        return phase
+    number = int(need(phase, "a phase"))
+    if parity and number not in (0, 1):
+        raise Refuted("A21", f"a wait for parity {number}")
+    return number
+
+
+# ---------------------------------------------------------------------- other barriers, fences
+
+
+@executes(fx.JoinsBarrier)
+def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
+    m, w = x.machine, x.warp
+    if e.vote is not None:
+        raise NotCovered("barrier.red")
+    ids = {need(lane_of(m.operands.decides(e.id, w), i), "which barrier") for i in x.lanes}
+    threads: int | None = None
+    if e.threads is not None:
+        counts = m.operands.decides(e.threads, w)
+        every = {need(lane_of(counts, i), "a count of threads") for i in x.lanes}
+        threads = every.pop() if len(every) == 1 else 0
+    number = ids.pop()
+    if ids or (threads is not None and (threads < LANES or threads % LANES)):
+        raise NotCovered(f"{x.where}: lanes at several named barriers, or a count of {threads}")
+    name = f"named barrier {number} of CTA {w.rank}"
+    barrier = m.named.setdefault((w.rank, number), NamedBarrier(name, m.order.nothing()))
+    past = m.order.past[x.all[0]]
+    barrier.join(x.all, m.order.position[x.all], past, w.number, threads)
+    barrier.told.join(m.order.of(x.all))
+    if e.waits:
+        w.blocked |= {i: Blocked(barrier, barrier.round) for i in x.lanes}
+    m.complete_named(w.rank, barrier)
+
+
+@executes(fx.JoinsCluster)
+def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
+    order = x.machine.order
+    if not e.arrives:
+        number = x.machine.cluster_barrier.wait(x.all)
+        x.warp.blocked |= {i: Blocked(None, number) for i in x.lanes}
+        return
+    told = x.machine.cluster_barrier.arrive(x.all, order.past[x.all[0]])
+    told.join(order.of(x.all), (Row.INIT,))  # D6: a fence of its own made them known
+    for i in x.all:
+        known = order.released(int(i), e.sem)
+        if known is not None:
+            told.join(known)
+    x.machine.complete_cluster_barrier()
+
+
+@executes(fx.Orders)
+def _fence(x: Execution, e: fx.Orders) -> None:
+    order = x.machine.order
+    rows = order.shared if e.near else None
+    if e.scope == "cta" and x.machine.size > 1 and not e.inits:
+        return  # its edges end in the CTA, and barriers of a cluster need not
+    for i in x.all:
+        if e.inits:
+            np.maximum(order.rows[i, Row.INIT], order.rows[i, Row.GENERIC],
+                       out=order.rows[i, Row.INIT])  # fmt: skip
+            continue
+        if e.acquires:
+            order.acquire_fence(int(i), rows)
+        if e.releases:
+            order.release_fence(int(i), rows)
+
+
+@executes(fx.Crosses)
+def _crosses(x: Execution, e: fx.Crosses) -> None:
+    order = x.machine.order
+    sides = {
+        "async.shared": (Row.GENERIC, Row.ASYNC_SHARED),
+        "async.own": (Row.GENERIC, order.own(x.warp.rank)),
+        "async.global": (Row.GENERIC_GLOBAL, Row.ASYNC_GLOBAL),
+    }
+    if e.source != "generic" or not set(e.targets) <= set(sides):
+        raise NotCovered("a proxy fence in one direction")
+    for target in e.targets:
+        order.cross(x.all, *sides[target])
+
+
+@executes(fx.Exits)
+def _exits(x: Execution, _: fx.Exits) -> None:
+    x.machine.exit(x.warp, x.lanes)
+
+
+@executes(fx.Registers)
+def _changes_registers(x: Execution, e: fx.Registers) -> None:
+    order, i = x.machine.order, int(x.all[0])
+    change = (x.warp.rank, x.warp.number, e.count, e.increase, i, int(order.position[i]),
+              order.past[i].copy())  # fmt: skip
+    x.machine.register_changes.append(change)
+
+
+# ---------------------------------------------------------------------- groups
+
+
+@executes(fx.Commits)
+def _commits(x: Execution, e: fx.Commits) -> None:
+    for i in x.all:
+        group = x.machine.group(e.group, i)
+        group.committed.append(group.open)
+        group.open = []
+
+
+@executes(fx.WaitsGroup)
+def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
+    for i in x.all:
+        group = x.machine.group(e.group, i)
+        if e.group.startswith("tcgen05."):  # there are no groups: all that the warp has issued
+            group.committed.append(group.open)
+            group.open = []
+        count = max(len(group.committed) - e.pending, 0)
+        over = [one for some in group.committed[:count] for one in some]
+        # .read: sources may be written again, destinations not be read (B33)
+        ended = [one for one in over if not (e.read_only and one.record.write)]
+        if ended:
+            fact = x.machine.order.new_fact()
+            for one in ended:
+                one.record.ends_with(fact)
+            x.machine.order.learn_fact([int(i)], fact)
+        if not e.read_only:
+            del group.committed[:count]
+
+
+# ---------------------------------------------------------------------- wgmma
+
+
+def _by_warpgroup(x: Execution) -> None:
+    """An instruction of four warps, which make one record of each operand together."""
+    m = x.machine
+    first = x.warps[0]
+    lanes: Lanes = np.concatenate([w.lanes(range(LANES)) for w in x.warps])
+    group = m.group("wgmma", first.first)
+    for e in x.effects:
+        match e:
+            case fx.GathersWarps() | fx.Issues() | fx.Gathers():
+                pass
+            case fx.Reads():
+                group.open.append(_shared_operand(x, e, lanes))
+            case fx.UsesFragment():
+                for w in x.warps:
+                    _uses_tile(x, w, e, group)
+            case fx.FencesFragments():
+                for w in x.warps:
+                    w.tiles = {n: (False, products) for n, (_, products) in w.tiles.items()}
+                    w.fenced = True
+            case fx.Commits():
+                group.committed.append(group.open)
+                group.open = []
+                # F5: a wait for it comes after all four warps have committed, as they have met
+            case fx.WaitsGroup():
+                _waits_wgmma(x, e, group, lanes)
+            case _:
+                raise NotCovered(f"{x.where}: {type(e).__name__}")
+
+
+@rule("F10", "the four warps of a product name the same operands in shared memory")
+def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
+    m, every = x.machine, list(range(LANES))
+    places = [m.operands.view(e.view, w, every) for w in x.warps]
+    _, place, at, _ = places[0][0]
+    for some in places:
+        if len(some) != 1 or some[0].place != place or (some[0].bytes != at).any():
+            raise Refuted("F10", f"{x.where}: operands that differ")
+    record = m.access(x, every, place, at, False, "async", asynchronous=True, issuers=lanes)
+    return Issued(0, place, record)
+
+
+def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> None:
+    count = max(len(group.committed) - e.pending, 0)
+    over = [one for some in group.committed[:count] for one in some]
+    if over:
+        fact = x.machine.order.new_fact()
+        for one in over:
+            one.record.ends_with(fact)
+        x.machine.order.learn_fact(lanes.tolist(), fact)
+    group.committed[:count] = [[] for _ in range(count)]
+    for w in x.warps:
+        w.tiles = {
+            name: (touched, frozenset(p for p in products if p[0] >= count))
+            for name, (touched, products) in w.tiles.items()
+        }
+
+
+@executes(fx.UsesFragment)
+def _uses_fragment(x: Execution, e: fx.UsesFragment) -> None:
+    if len(x.lanes) < LANES and not e.partly:
+        raise NotCovered(f"{x.where}: a part of a warp uses a register tile")
+    if x.op.mnemonic != "tcgen05.ld":  # its registers are used behind tcgen05.wait::ld
+        _uses_tile(x, x.warp, e, None)
+
+
+@rule("F3", "a register tile is not touched while products use it, nor used by one before a fence")
+def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -> None:
+    """``group``: of an asynchronous product, the warpgroup's (F3, F5, F6)."""
+    touched, products = w.tiles.get(e.fragment.name, (not w.fenced, frozenset()))
+    if not e.asynchronous:
+        if any(how != "read" for _, how in products) or (products and e.write):
+            raise Refuted("F3", f"{x.where}: {e.fragment.name} is used by products under way")
+        w.tiles[e.fragment.name] = (True, products)
+        return
+    if group is None:
+        raise NotCovered(f"{x.where}: a register tile that is used asynchronously")
+    how = e.product if e.write else "read"
+    if touched or {other for _, other in products} - {how}:
+        raise Refuted("F3", f"{x.where}: {e.fragment.name} without wgmma.fence, or another shape")
+    w.tiles[e.fragment.name] = (touched, products | {(len(group.committed), how)})
+
+
+# ---------------------------------------------------------------------- tensor memory
+
+
+@executes(fx.UsesTmem)
+def _uses_tmem(x: Execution, e: fx.UsesTmem) -> None:
+    m, w = x.machine, x.warp
+    by_warp = e.kind in ("ld", "st")
+    issues = x.effect(fx.Issues)
+    ctas = (w.rank, w.rank ^ 1) if issues is not None and issues.pair else (w.rank,)
+    for group, address, cells in tmem.places(e, m.operands, w, w.number, x.lanes):
+        if e.cells.own and address >> 16 < LANES:
+            users = m.pools[w.rank].quarters.setdefault((x.number, w.number // 4), set())
+            users.add(w.number)
+        for lane in group[:1] if by_warp else group:
+            for cta in ctas:
+                if cta != w.rank:
+                    m.touch(w, [lane], cta)
+                form = None if e.product is None else (address, e.product)
+                lanes = group if by_warp else [lane]
+                record = _tmem_record(x, e.kind, cells, lanes, e.write, form)
+                m.pools[cta].owned(cells, x.where)
+                if not e.write or tmem.keeps(e, m.operands, w, lane):
+                    _filled(x, cta, cells)
+                m.pools[cta].memory.access(record, tmem.Ordered(m.order, _first_of))
+                x.issued.append(Issued(lane, ("shared", cta), record))
+    if by_warp:
+        for i in x.all:
+            m.group(f"tcgen05.{e.kind}", i).open += x.issued
+
+
+def _first_of(w: Warp) -> int:
+    return w.first
+
+
+@rule("G-init", "tensor memory is written before it is read")
+def _filled(x: Execution, cta: int, cells: tmem.Cells) -> None:
+    if not x.machine.pools[cta].memory.written[cells].all():
+        raise Refuted("G-init", f"{x.where}: cells that nothing has written")
+
+
+def _tmem_record(
+    x: Execution, kind: str, cells: tmem.Cells, lanes: Sequence[int], write: bool, form: Any = None
+) -> Record:
+    w = x.warp
+    g = tuple(int(i) for i in w.lanes(lanes))
+    record = Record(cells, write, "tmem", None, x.where)
+    position = int(x.machine.order.position[g[0]])
+    record.tmem = tmem.TmemAccess(kind, w, g, position, form)
+    return record
+
+
+def _changes_pool(x: Execution, kind: str, first: int, columns: int) -> None:
+    """An allocation and its end conflict with all accesses of the columns, but take no time."""
+    memory = x.machine.pools[x.warp.rank].memory
+    lanes = x.lanes if kind == "free" else x.lanes[:1]
+    record = _tmem_record(x, kind, tmem.span(first, columns), lanes, True)
+    memory.access(record, tmem.Ordered(x.machine.order, _first_of))
+    memory.asynchronous.remove(record)
+    memory.written[tmem.span(first, columns)] = False
+
+
+@executes(fx.AllocatesTmem)
+def _allocates(x: Execution, e: fx.AllocatesTmem) -> None:
+    if e.pair:
+        raise NotCovered("tcgen05.alloc of a pair")
+    i = int(x.all[0])
+    at = i, int(x.machine.order.position[i])
+    first = x.machine.pools[x.warp.rank].allocate(e.columns, at, x.machine.order)
+    _changes_pool(x, "alloc", first, e.columns)
+    x.answers[id(e)] = Drawn(first)
+
+
+@executes(fx.FreesTmem)
+def _frees(x: Execution, e: fx.FreesTmem) -> None:
+    if e.pair:
+        raise NotCovered("tcgen05.dealloc of a pair")
+    first = lane_of(x.machine.operands.decides(e.address, x.warp), x.lanes[0])
+    if not isinstance(first, int):
+        raise NotCovered("data decides what tcgen05.dealloc frees")
+    _changes_pool(x, "free", int(first), e.columns)
+    x.machine.pools[x.warp.rank].free(int(first), e.columns)
+
+
+@executes(fx.RelinquishesTmem)
+def _relinquishes(x: Execution, _: fx.RelinquishesTmem) -> None:
+    x.machine.pools[x.warp.rank].relinquish(int(x.all[0]), x.machine.order)
+
+
+@executes(fx.OrdersTmem)
+def _orders_tmem(x: Execution, e: fx.OrdersTmem) -> None:
+    for i in x.all:
+        if e.before:
+            x.machine.order.release_fence(int(i), (Row.TMEM,))
+        else:
+            x.machine.order.acquire_fence(int(i), (Row.TMEM,))

@@ -1,0 +1,594 @@
+"""One cluster, executed in one canonical schedule: control flow, and what its parts share.
+
+Warps take turns. Of a warp, the lanes that are furthest behind go first; lanes at one instruction
+execute it one after another, each as an agent of its own. An asynchronous operation happens when it
+is issued. Effects are executed by `tilesim.proof.effects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilesim.ir import effects as fx
+from tilesim.ir.distribution import by_lane
+from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
+from tilesim.ir.op import Op
+from tilesim.proof.memory import Bytes, Memory, Record, Strong, exists
+from tilesim.proof.operands import LANES, MbarrierAt, Operands, Place, Value, lane_of, need
+from tilesim.proof.order import Lanes, Order, Row
+from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver
+from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.tensor_memory import Pool
+
+#: lanes of a cluster: their knowledge takes memory that grows with the square
+MOST_LANES = 3072
+#: executed instructions, counted by warp
+MOST_STEPS = 3_000_000
+#: instructions that a warp executes before the next one moves
+_TURN = 64
+_SCOPES = ("cta", "cluster", "gpu", "sys")
+
+
+class Where(NamedTuple):
+    """An executed instruction, for messages."""
+
+    number: int
+    what: str
+    cta: int
+    warp: int
+
+    def __str__(self) -> str:
+        return f"instruction {self.number} ({self.what}) of warp {self.warp} of CTA {self.cta}"
+
+
+class Blocked(NamedTuple):
+    """What a lane waits for: a named barrier, or (None) the cluster barrier, and the round."""
+
+    barrier: NamedBarrier | None
+    round: int
+
+
+class Issued(NamedTuple):
+    """An asynchronous access, the lane of the warp that has issued it, and where it is made."""
+
+    lane: int
+    place: Place
+    record: Record
+
+
+class Shadow:
+    """The registers of the same warp in another cluster of the class: those that differ, over the
+    executed one's."""
+
+    shadows: Sequence[Any] = ()
+    differing: frozenset[str] = frozenset()
+
+    def __init__(self, warp: Warp, cluster: int) -> None:
+        self.cluster, self.rank = cluster, warp.rank
+        self.registers = _Over(warp.registers)
+        self._warp = warp
+        self._cta = coordinates(warp.machine.program, cluster, warp.rank)
+
+    def special(self, name: str) -> Value:
+        """A special register."""
+        return self._warp.special_in(name, self.cluster, self._cta)
+
+
+class _Over(dict[str, Value]):
+    def __init__(self, base: dict[str, Value]) -> None:
+        super().__init__()
+        self._base = base
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else self._base.get(name, default)
+
+
+def coordinates(program: Any, cluster: int, rank: int) -> tuple[int, ...]:
+    """The coordinates in the grid of the CTA ``rank`` of a cluster."""
+    x, y, _ = program.cluster
+    across, down = program.grid[0] // x, program.grid[1] // y
+    at = (cluster % across, cluster // across % down, cluster // across // down)
+    inner = (rank % x, rank // x % y, rank // x // y)
+    return tuple(a * n + i for a, n, i in zip(at, program.cluster, inner, strict=True))
+
+
+class Warp:
+    """A warp: where its lanes are, and what its registers hold."""
+
+    def __init__(self, machine: Machine, rank: int, number: int, clusters: Sequence[int]) -> None:
+        p = machine.program
+        self.machine, self.rank, self.number, self.cluster = machine, rank, number, clusters[0]
+        #: its first lane in the cluster
+        self.first = (rank * p.warps + number) * LANES
+        self.at = [0] * LANES
+        self.alive = set(range(LANES))
+        self.blocked: dict[int, Blocked] = {}
+        self.registers: dict[str, Value] = {}
+        #: registers that differ between the clusters of the class
+        self.differing: set[str] = set()
+        self.shadows = [Shadow(self, c) for c in clusters[1:]]
+        #: by register tile: touched since the last wgmma.fence, and (group, how) of its products
+        self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
+        self.fenced = False
+        self._cta = coordinates(p, self.cluster, rank)
+
+    @property
+    def each(self) -> tuple[Any, ...]:
+        """Itself, and what stands for it in the other clusters."""
+        return (self, *self.shadows)
+
+    def lanes(self, lanes: Sequence[int]) -> Lanes:
+        """Their numbers in the cluster."""
+        return np.array(lanes, np.int64) + self.first
+
+    def special(self, name: str) -> Value:
+        """A special register, in its lanes."""
+        return self.special_in(name, self.cluster, self._cta)
+
+    def special_in(self, name: str, cluster: int, cta: tuple[int, ...]) -> Value:
+        """The same in another cluster."""
+        p = self.machine.program
+        match name:
+            case "warp_id":
+                return self.number
+            case "lane_id":
+                return list(range(LANES))
+            case "thread_id":
+                return [self.number * LANES + i for i in range(LANES)]
+            case "cta_x" | "cta_y" | "cta_z":
+                return cta["xyz".index(name[-1])]
+            case "grid_x" | "grid_y" | "grid_z":
+                return p.grid["xyz".index(name[-1])]
+            case "cluster_rank":
+                return self.rank
+            case "cluster_size":
+                return p.cluster_size
+            case "cluster_id":
+                return cluster
+        raise NotCovered(f"special register {name}")
+
+
+@dataclass
+class Execution:
+    """One instruction while lanes of a warp execute it; ``issued``: its asynchronous accesses;
+    ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four."""
+
+    machine: Machine
+    warp: Warp
+    number: int
+    op: Op
+    lanes: list[int]
+    where: Where
+    warps: list[Warp] = field(default_factory=list)
+    issued: list[Issued] = field(default_factory=list)
+    answers: dict[int, Value] = field(default_factory=dict)
+    computed: dict[int, list[Value]] = field(default_factory=dict)
+
+    @property
+    def effects(self) -> tuple[fx.Effect, ...]:
+        """All of its effects."""
+        return self.machine.mir.effects[self.number]
+
+    @property
+    def all(self) -> Lanes:
+        """The lanes' numbers in the cluster."""
+        return self.warp.lanes(self.lanes)
+
+    def effect(self, kind: type) -> Any:
+        """Its effect of a kind, if it has one."""
+        return next((e for e in self.effects if isinstance(e, kind)), None)
+
+
+class Group:
+    """The asynchronous operations of a thread or warpgroup: the open group and those committed."""
+
+    def __init__(self) -> None:
+        self.open: list[Issued] = []
+        self.committed: list[list[Issued]] = []
+
+    @property
+    def every(self) -> list[Issued]:
+        """All that no wait has found to be over."""
+        return [*self.open, *(i for some in self.committed for i in some)]
+
+
+class Machine:
+    """A cluster of a launch, and the clusters of which it is said that they do the same."""
+
+    def __init__(self, operands: Operands, clusters: Sequence[int]) -> None:
+        self.mir: Mir = operands.mir
+        self.program = p = self.mir.kernel
+        self.operands = operands
+        self.size, self.in_cta = p.cluster_size, LANES * p.warps
+        if self.size * self.in_cta > MOST_LANES:
+            raise NotCovered(f"{self.size * self.in_cta} threads in a cluster")
+        self.order = Order(self.size * self.in_cta, self.size)
+        self.warps = [Warp(self, r, w, clusters) for r in range(self.size) for w in range(p.warps)]
+        self.shared = [
+            Memory(f"the shared memory of CTA {r}", p.smem_used or 1) for r in range(self.size)
+        ]
+        self.tensors = {t.name: t for t in p.tensors}
+        self.globals: dict[str, Memory] = {}
+        self.pools = [Pool.of(r) for r in range(self.size)] if _uses_tmem(self.mir) else []
+        self.mbarriers: dict[MbarrierAt, Mbarrier] = {}
+        self.lives: list[tuple[MbarrierAt, Mbarrier]] = []
+        self.named: dict[tuple[int, int], NamedBarrier] = {}
+        self.cluster_barrier = ClusterBarrier(self.order.nothing())
+        self.groups: dict[tuple[str, int], Group] = {}
+        #: (CTA, lane): the last position at which the lane has touched that CTA's memory
+        self.touched: dict[tuple[int, int], int] = {}
+        self.register_changes: list[Any] = []
+        self.read_only = set(self.tensors) - _written(self.mir)
+        #: register tiles of which a lane holds whole rows
+        self.rows_in_lanes = by_lane(self.mir.ops())
+        self.steps = 0
+
+    # ------------------------------------------------------------------ the schedule
+
+    @rule("deadlock", "every thread of the canonical schedule ends")
+    def run(self, execute: Callable[[Execution], Sequence[int]]) -> None:
+        """Until all lanes have ended; ``execute`` executes an instruction, and returns the lanes
+        that are through with it.
+
+        Raises: Refuted: some cannot go on."""
+        while any(w.alive for w in self.warps):
+            moved = False
+            for w in self.warps:
+                for _ in range(_TURN):
+                    if not (w.alive and self._step(w, execute)):
+                        break
+                    moved = True
+            if not moved:
+                raise Refuted("deadlock", self._stuck())
+
+    def _stuck(self) -> str:
+        found = {(w.rank, w.number, w.at[i]): None for w in self.warps for i in sorted(w.alive)}
+        return ", ".join(f"CTA {c} warp {n} at {at}" for c, n, at in list(found)[:6])
+
+    def _step(self, w: Warp, execute: Callable[[Execution], Sequence[int]]) -> bool:
+        self._leave_cluster_barrier(w)
+        groups: dict[int, list[int]] = {}
+        for lane in sorted(w.alive):
+            if lane not in w.blocked:
+                groups.setdefault(w.at[lane], []).append(lane)
+        return any(self._execute(w, at, groups[at], execute) for at in sorted(groups))
+
+    def _execute(
+        self, w: Warp, at: int, lanes: list[int], execute: Callable[[Execution], Sequence[int]]
+    ) -> bool:
+        """Lanes at one instruction go on, if they can. Returns whether any has."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise NotCovered(f"more than {MOST_STEPS} executed instructions")
+        if at >= len(self.mir.code):
+            self.exit(w, lanes)
+            return True
+        instruction = self.mir.code[at]
+        on = lanes
+        if instruction.guard is not None:
+            guard = self.operands.decides(instruction.guard, w)
+            on = [i for i in lanes if need(lane_of(guard, i), f"the guard of {at}")]
+            for i in set(lanes) - set(on):
+                w.at[i] = at + 1
+        moved = len(on) < len(lanes)
+        if not on:
+            return True
+        if isinstance(instruction.what, Op):
+            op = instruction.what
+            where = Where(at, op.mnemonic, w.rank, w.number)
+            through = execute(Execution(self, w, at, op, on, where))
+            for i in through:
+                w.at[i] = at + 1
+            return moved or bool(through)
+        if isinstance(instruction.what, Join):
+            if instruction.what.syncs and set(on) != w.alive:
+                return moved
+            if instruction.what.syncs:
+                self.order.step(w.lanes(on))
+                self.order.meet(w.lanes(on))
+            for i in on:
+                w.at[i] = at + 1
+            return True
+        self._jump(w, at, on)
+        return True
+
+    def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
+        match self.mir.code[at].what:
+            case Branch(target=target, cond=None):
+                for i in lanes:
+                    w.at[i] = target
+            case Branch(target=target, cond=cond, sense=sense) if cond is not None:
+                taken = self.operands.decides(cond, w)
+                for i in lanes:
+                    holds = bool(need(lane_of(taken, i), f"the branch at {at}")) == sense
+                    w.at[i] = target if holds else at + 1
+            case Switch(index=index, targets=targets):
+                chosen = self.operands.decides(index, w)
+                for i in lanes:
+                    w.at[i] = _target(targets, need(lane_of(chosen, i), f"the switch at {at}"), at)
+            case Trap(cond=cond, what=what):
+                traps = self.operands.decides(cond, w)
+                for i in lanes:
+                    _no_trap(need(lane_of(traps, i), f"the trap at {at}"), what)
+                    w.at[i] = at + 1
+
+    def exit(self, w: Warp, lanes: Sequence[int]) -> None:
+        """Lanes end, which barriers of their CTA and cluster no longer wait for (E9, D5)."""
+        self.order.step(w.lanes(lanes))
+        w.alive.difference_update(lanes)
+        for (rank, _), barrier in list(self.named.items()):
+            if rank == w.rank:
+                self.complete_named(rank, barrier)
+        self.complete_cluster_barrier()
+
+    # ------------------------------------------------------------------ barriers of many warps
+
+    def complete_named(self, rank: int, barrier: NamedBarrier) -> None:
+        """Ends the round of a named barrier if all have joined; the lanes that wait go on."""
+        number = barrier.round
+        alive = {w.number for w in self.warps if w.rank == rank and w.alive}
+        over = barrier.complete(alive)
+        if over is None:
+            return
+        for w in self.warps:
+            waiting = [i for i, on in w.blocked.items() if on == Blocked(barrier, number)]
+            self._leave(w, waiting, over)
+
+    def _leave(self, w: Warp, lanes: Sequence[int], over: PhaseOver) -> None:
+        if not lanes:
+            return
+        g = w.lanes(lanes)
+        width = len(over.past)
+        self.order.past[g, :width] = np.maximum(self.order.past[g, :width], over.past)
+        self.order.learn(g, over.told)
+        for i in lanes:
+            del w.blocked[i]
+
+    def complete_cluster_barrier(self) -> None:
+        """Ends the round of the cluster barrier if all have arrived."""
+        alive = [w.first + i for w in self.warps for i in w.alive]
+        self.cluster_barrier.complete(np.array(alive, np.int64))
+
+    def _leave_cluster_barrier(self, w: Warp) -> None:
+        barrier = self.cluster_barrier
+        waiting = [
+            i for i, on in w.blocked.items() if on.barrier is None and on.round < barrier.round
+        ]
+        if waiting and barrier.over is not None:
+            self._leave(w, waiting, barrier.over)
+
+    # ------------------------------------------------------------------ accesses
+
+    def memory(self, place: Place) -> Memory:
+        """A CTA's shared memory, or a tensor, of which the clusters of a class share the records.
+
+        Raises: Refuted: the cluster has no such CTA."""
+        if place[0] == "shared":
+            rank = int(place[1])
+            exists(0 <= rank < self.size, f"CTA {rank} of a cluster of {self.size}")
+            return self.shared[rank]
+        name = str(place[1])
+        if name not in self.globals:
+            self.globals[name] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
+        return self.globals[name]
+
+    def access(
+        self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool,
+        proxy: str = "generic", *, asynchronous: bool = False, strong: Strong | None = None,
+        holders: Sequence[int] | None = None, issuers: Lanes | None = None,
+        together: Lanes | None = None,
+    ) -> Record:  # fmt: skip
+        """An access of the bytes ``at``. ``holders``: for each element the mask of the lanes that
+        access it; None: each of ``lanes`` accesses all. ``issuers``: lanes that issue it together.
+        ``together``: lanes that make one access, which comes after what any of them knows.
+        """
+        memory = self.memory(place)
+        g = x.warp.lanes(lanes)
+        if place[0] == "shared":
+            self._shared(x, lanes, int(place[1]), at, write)
+        cluster = place[2] if len(place) == 3 else None
+        if asynchronous or proxy != "generic":
+            record = Record(at.reshape(-1), write, proxy, strong, x.where, cluster=cluster)
+            memory.access(record, self._ordered(g if issuers is None else issuers, proxy, place))
+            return record
+        if holders is None:
+            flat, lane = np.tile(at.reshape(-1), len(lanes)), np.repeat(g, at.size)
+        else:
+            masks = np.array(holders, np.int64)
+            rows = [np.flatnonzero(masks >> i & 1) for i in lanes]
+            flat = np.concatenate([at[r].reshape(-1) for r in rows])
+            lane = np.repeat(g, [len(r) * at.shape[1] for r in rows])
+        position = self.order.position[lane]
+        record = Record(flat, write, proxy, strong, x.where, lane, position, cluster)
+        memory.access(record, self._ordered(None, proxy, place, together))
+        return record
+
+    def _shared(
+        self, x: Execution, lanes: Sequence[int], rank: int, at: Bytes, write: bool
+    ) -> None:
+        memory = self.shared[rank]
+        memory.in_bounds(at, x.where)
+        if rank != x.warp.rank:
+            self.touch(x.warp, lanes, rank)
+        _no_mbarrier(memory, at, x.where)
+        if not write:
+            _written_before(memory, at, x.where)
+
+    @rule("D8", "a CTA has started before another one touches its shared memory")
+    def touch(self, w: Warp, lanes: Sequence[int], rank: int) -> None:
+        """Lanes touch the memory of another CTA.
+
+        Raises: Refuted: nothing of that CTA need have happened."""
+        first = rank * self.in_cta
+        for i in w.lanes(lanes):
+            if not self.order.past[i, first : first + self.in_cta].any():
+                raise Refuted("D8", f"CTA {rank} need not have started")
+            self.touched[rank, int(i)] = int(self.order.position[i])
+
+    def _ordered(
+        self, issuers: Lanes | None, proxy: str, place: Place, together: Lanes | None = None
+    ) -> Any:
+        """Whether bytes of an access come after those of an earlier one: ``ordered`` of `Memory`.
+
+        ``issuers``: of an asynchronous access, the lanes that have issued it."""
+        near = place[0] == "shared"
+        generic = Row.GENERIC if near else Row.GENERIC_GLOBAL
+        row = generic
+        if proxy != "generic":
+            row = Row.ASYNC_SHARED if near else Row.ASYNC_GLOBAL
+
+        def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
+            if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
+                return True
+            if x.cluster != y.cluster:
+                return False  # nothing orders clusters
+            if theirs is None:
+                asked = issuers if y.lane is None else np.unique(y.lane[own])
+                if together is not None:
+                    return any(self.order.facts[i][row] & x.facts for i in together)
+                assert asked is not None
+                return all(self.order.facts[i][row] & x.facts for i in asked)
+            lane, position = theirs
+            # U12: at `practice` a generic read needs no proxy fence before an asynchronous write
+            seen = generic if y.write and not x.write else row
+            if together is not None:
+                any_knows = self.order.rows[together, seen].max(0)
+                return bool((any_knows[lane] >= position).all())
+            if issuers is None:
+                assert y.lane is not None
+                return bool((self.order.rows[y.lane[own], seen, lane] >= position).all())
+            return all(self._known(i, lane, position, seen, place) for i in issuers)
+
+        return ordered
+
+    def _known(self, i: int, lane: Lanes, position: Any, row: int, place: Place) -> bool:
+        """Whether an asynchronous access that lane ``i`` issues comes after these positions."""
+        known = self.order.rows[i, row, lane] >= position
+        if row == Row.ASYNC_SHARED:  # fences of .shared::cta are about the memory of their CTA
+            known |= self.order.rows[i, self.order.own(int(place[1])), lane] >= position
+        return bool(known.all())
+
+    @rule("H2", "strong accesses of one size whose scopes include each other do not race")
+    def _morally_strong(self, x: Record, y: Record) -> bool:
+        assert x.strong is not None
+        assert y.strong is not None
+        ctas = {int(i) // self.in_cta for r in (x, y) if r.lane is not None for i in r.lane}
+        wide = "gpu" if x.cluster != y.cluster or x.asynchronous or y.asynchronous else (
+            "cluster" if len(ctas) > 1 else "cta"
+        )  # fmt: skip
+        narrow = min(_SCOPES.index(x.strong[1]), _SCOPES.index(y.strong[1]))
+        return x.strong[0] == y.strong[0] and narrow >= _SCOPES.index(wide)
+
+    # ------------------------------------------------------------------ mbarriers
+
+    @rule("A6", "an operation on an mbarrier finds one that is live")
+    def mbarrier(self, at: MbarrierAt, w: Warp, lane: int) -> Mbarrier:
+        """The mbarrier on which a lane operates.
+
+        Raises: Refuted: there is none, or its init need not come before the operation."""
+        found = self.mbarriers.get(at)
+        if found is None:
+            raise Refuted("A6", f"no mbarrier at byte {at[1]} of CTA {at[0]}")
+        if at[0] != w.rank:
+            self.touch(w, [lane], at[0])
+        self._after_init(found, w.first + lane)
+        return found
+
+    @rule("A7", "mbarrier.init comes before every other operation, in time and in memory")
+    def _after_init(self, mbarrier: Mbarrier, i: int) -> None:
+        lane, position = mbarrier.init
+        rows = self.order.rows[i]
+        seen = max(rows[Row.GENERIC, lane], rows[Row.INIT, lane])
+        if self.order.past[i, lane] < position or seen < position:
+            raise Refuted("A7", f"{mbarrier.name}: its init need not come before")
+
+    @rule("A5", "mbarrier.init makes one mbarrier, in the own CTA, with a count in range")
+    def init_mbarrier(self, x: Execution, at: MbarrierAt, count: int, lanes: Sequence[int]) -> None:
+        """A lane starts an mbarrier.
+
+        Raises: Refuted: several lanes do, or it is another CTA's, live, or misaligned."""
+        if len(lanes) != 1 or at[0] != x.warp.rank or at in self.mbarriers or at[1] % 8:
+            raise Refuted("A5", f"{x.where}: byte {at[1]} of CTA {at[0]}")
+        if not 1 <= count < 1 << 20:
+            raise Refuted("A5", f"{x.where}: a count of {count}")
+        self.bytes_of_mbarrier(x, at, lanes, live=True)
+        i = x.warp.first + lanes[0]
+        life = Mbarrier(
+            f"the mbarrier at byte {at[1]} of CTA {at[0]}", self.order.new_column(), count,
+            (i, int(self.order.position[i])), self.order.nothing(),
+        )  # fmt: skip
+        self.mbarriers[at] = life
+        self.lives.append((at, life))
+
+    def bytes_of_mbarrier(
+        self, x: Execution, at: MbarrierAt, lanes: Sequence[int], *, live: bool
+    ) -> None:
+        """Its bytes are written, as a life begins or ends (A6)."""
+        place: Place = ("shared", at[0])
+        bytes_ = np.arange(at[1], at[1] + 8)[None, :]
+        memory = self.memory(place)
+        memory.in_bounds(bytes_, x.where)
+        memory.mbarriers[bytes_] = False
+        self.access(x, lanes, place, bytes_, True)
+        memory.mbarriers[bytes_] = live
+
+    @rule("I", "every operation on an mbarrier is over before it is invalidated, or its CTA ends")
+    def over_before(self, life: Mbarrier, lanes: Lanes, what: str) -> None:
+        """Raises: Refuted: an operation on it need not come before one of the lanes is here."""
+        for lane, position in life.operations.items():
+            if not (self.order.past[lanes, lane] >= position).any():
+                raise Refuted("I", f"{life.name}: an operation need not come before {what}")
+        open_ = life.last_asynchronous
+        if open_ >= 0 and not (self.order.past[lanes, life.column] > open_).any():
+            raise Refuted("I", f"{life.name}: a copy need not land before {what}")
+
+    def group(self, kind: str, i: int) -> Group:
+        """The asynchronous operations of a thread, or of the warpgroup that begins with it."""
+        return self.groups.setdefault((kind, int(i)), Group())
+
+
+def _target(targets: tuple[int, ...], index: int, at: int) -> int:
+    if not 0 <= index < len(targets):
+        raise NotCovered(f"the switch at {at} goes nowhere")
+    return targets[index]
+
+
+@rule("trap", "no thread traps")
+def _no_trap(traps: int, what: str) -> None:
+    if traps:
+        raise Refuted("trap", what)
+
+
+@rule("A6-bytes", "nothing but operations on it accesses a live mbarrier")
+def _no_mbarrier(memory: Memory, at: Bytes, where: object) -> None:
+    if memory.mbarriers[at].any():
+        raise Refuted("A6-bytes", f"{where}: bytes of an mbarrier")
+
+
+@rule("uninitialised", "shared memory is written before it is read")
+def _written_before(memory: Memory, at: Bytes, where: object) -> None:
+    if not memory.written[at].all():
+        raise Refuted("uninitialised", f"{where}: bytes that nothing has written")
+
+
+def _uses_tmem(mir: Mir) -> bool:
+    return any(mir.all_of(fx.AllocatesTmem)) or any(mir.all_of(fx.UsesTmem))
+
+
+def _written(mir: Mir) -> set[str]:
+    """The global tensors that some instruction may write."""
+    found: set[str] = set()
+    every = {t.name for t in mir.kernel.tensors}
+    for effects in mir.effects:
+        for e in effects:
+            if isinstance(e, fx.WritesMap):
+                found |= {t.name for t in e.map.tensors}
+            elif isinstance(e, fx.Writes | fx.RemoteStore) and e.view.space != "shared":
+                tensor = e.view.tensor
+                found |= {tensor.name} if isinstance(tensor, GlobalTensor) else every
+    return found

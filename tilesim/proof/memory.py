@@ -1,0 +1,244 @@
+"""Bytes: which accesses touch them, whether these are in order, and which integers lie there.
+
+Each access is compared, byte by byte, with the last write and with what else has touched the bytes
+since: reads, and writes that a later one does not cover for certain. What lies there is known only
+where one store of a known integer has left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.proof.order import Lanes, Positions
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+#: byte numbers, (elements, bytes of one)
+Bytes: TypeAlias = NDArray[np.int64]
+#: size in bytes and scope of a strong access
+Strong: TypeAlias = tuple[int, str]
+#: whether bytes ``own`` of a later record come after the positions ``theirs`` of an earlier one
+Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | None], bool]"
+
+#: bytes of a memory that are kept track of
+LARGEST = 1 << 28
+
+
+class Record:
+    """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
+    over for whatever knows one of its facts. ``cluster``: which one made it, in global memory."""
+
+    __slots__ = (
+        "_facts",
+        "asynchronous",
+        "bytes",
+        "cluster",
+        "lane",
+        "position",
+        "proxy",
+        "strong",
+        "tmem",
+        "where",
+        "whole",
+        "write",
+    )  # fmt: skip
+
+    def __init__(
+        self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: object,
+        lane: Lanes | None = None, position: Positions | None = None, cluster: int | None = None,
+    ) -> None:  # fmt: skip
+        self.bytes, self.write, self.proxy, self.strong, self.where = (
+            at,
+            write,
+            proxy,
+            strong,
+            where,
+        )
+        self.lane, self.position, self.cluster = lane, position, cluster
+        self.asynchronous = lane is None
+        self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
+        self.whole: Record = self
+        self._facts = 0
+
+    @property
+    def facts(self) -> int:
+        """By which facts an asynchronous access is known to be over."""
+        return self.whole._facts
+
+    def ends_with(self, fact: int) -> None:
+        """One more fact by which it is."""
+        self.whole._facts |= fact
+
+    def without(self, hit: NDArray[np.bool_]) -> Record:
+        """The same access of the other bytes."""
+        keep = ~hit
+        lane = None if self.lane is None else self.lane[keep]
+        position = None if self.position is None else self.position[keep]
+        rest = Record(
+            self.bytes[keep], self.write, self.proxy, self.strong, self.where, lane, position,
+            self.cluster,
+        )  # fmt: skip
+        rest.whole, rest.tmem = self.whole, self.tmem
+        return rest
+
+
+@rule("out-of-bounds", "an access lies inside of its memory")
+def exists(holds: bool | np.bool_, what: object) -> None:
+    """Raises: Refuted: something that is named does not."""
+    if not holds:
+        raise Refuted("out-of-bounds", what)
+
+
+class Memory:
+    """The shared memory or tensor memory of a CTA, or a tensor in global memory."""
+
+    def __init__(self, name: str, nbytes: int, *, shared_by_clusters: bool = False) -> None:
+        if nbytes > LARGEST:
+            raise NotCovered(f"{name} has {nbytes} bytes")
+        self.name, self.nbytes = name, nbytes
+        self.written = np.zeros(nbytes, bool)
+        self.mbarriers = np.zeros(nbytes, bool)  # bytes of live ones
+        self.asynchronous: list[Record] = []
+        self._writes: list[Record] = []
+        self._last = np.full(nbytes, -1, np.int32)  # number of the last write
+        self._lane = np.zeros(nbytes, np.int64)  # of the last write
+        self._position = np.zeros(nbytes, np.int32)
+        self._others: list[Record] = []
+        self._mark = np.full(nbytes, -1, np.int64)
+        self._integers: dict[int, tuple[int, int]] = {}  # byte -> (size, value)
+        #: what was ever read, written, and accessed by strong operations of so many bytes
+        self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
+        if shared_by_clusters:
+            self.ever = (
+                np.zeros(nbytes, bool), np.zeros(nbytes, bool), np.zeros(nbytes, np.uint8),
+            )  # fmt: skip
+
+    def in_bounds(self, at: Bytes, where: object) -> None:
+        """Raises: Refuted: some byte is outside."""
+        exists(not at.size or (at.min() >= 0 and at.max() < self.nbytes),
+               f"{where}: outside of {self.name}")  # fmt: skip
+
+    def access(self, y: Record, ordered: Ordered) -> None:
+        """One more access, after those so far."""
+        self.in_bounds(y.bytes, y.where)
+        vouched = self._against_others(y, ordered)
+        self._against_writes(y, ordered, vouched)
+        if y.asynchronous:
+            self.asynchronous.append(y)
+        if self.ever is not None:
+            self._across_clusters(y)
+        # of several bytes at one place, which one stays is not known
+        single = not y.write or len(np.unique(y.bytes)) == len(y.bytes)
+        if y.write and y.strong is None and single:
+            self._last[y.bytes] = len(self._writes)
+            self._writes.append(y)
+            if y.lane is not None and y.position is not None:
+                self._lane[y.bytes], self._position[y.bytes] = y.lane, y.position
+        else:
+            self._others.append(y)
+        if y.write:
+            self.written[y.bytes] = True
+            self._forget(y.bytes)
+
+    @rule("H6", "of two accesses that conflict, one comes before the other, or both are strong")
+    def _race(self, y: Record, x: Record) -> None:
+        raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
+
+    def _against_others(self, y: Record, ordered: Ordered) -> NDArray[np.bool_]:
+        """Compares with what has touched the bytes since their last write. Returns which bytes need
+        not be compared with that write, as something in between came after it."""
+        vouched = np.zeros(len(y.bytes), bool)
+        if not y.write and not any(x.write or x.asynchronous for x in self._others):
+            return vouched
+        self._mark[y.bytes] = np.arange(len(y.bytes))
+        kept = []
+        for x in self._others:
+            own = self._mark[x.bytes]
+            hit = own >= 0
+            conflict = y.write or x.write
+            if not (conflict or x.asynchronous) or not hit.any():
+                kept.append(x)
+            elif not ordered(y, x, own[hit], _lanes(x, hit)):
+                if conflict:
+                    self._race(y, x)
+                kept.append(x)
+            else:
+                if x.asynchronous and not x.write:
+                    vouched[own[hit]] = True  # it came after that write, and y after its end
+                if not y.write or y.strong is not None:
+                    kept.append(x)
+                elif not hit.all():
+                    kept.append(x.without(hit))
+        self._mark[y.bytes] = -1
+        self._others = kept
+        return vouched
+
+    def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> None:
+        last = self._last[y.bytes]
+        for number in np.unique(last):
+            own = np.flatnonzero((last == number) & ~vouched)
+            if number < 0 or not len(own):
+                continue
+            at = y.bytes[own]
+            x = self._writes[number]
+            theirs = None if x.asynchronous else (self._lane[at], self._position[at])
+            if not ordered(y, x, own, theirs):
+                self._race(y, x)
+
+    def _across_clusters(self, y: Record) -> None:
+        assert self.ever is not None
+        read, wrote, strong = self.ever
+        if y.strong is not None and y.strong[1] in ("gpu", "sys"):
+            size = y.strong[0]
+            if ((strong[y.bytes] != 0) & (strong[y.bytes] != size)).any():
+                raise NotCovered(f"strong accesses of several sizes in {self.name}")
+            strong[y.bytes] = size
+        else:
+            (wrote if y.write else read)[y.bytes] = True
+
+    # ------------------------------------------------------------------ what is known to lie there
+
+    def integer(self, first: int, size: int) -> int | None:
+        """The integer that so many bytes hold; None: it is not known."""
+        known = self._integers.get(first)
+        return known[1] if known is not None and known[0] == size else None
+
+    def holds(self, first: int, size: int, value: int) -> None:
+        """From now on these bytes hold an integer."""
+        self._integers[first] = size, value
+
+    def _forget(self, at: NDArray[np.int64]) -> None:
+        if not self._integers:
+            return
+        touched = set(at.tolist())
+        for first, (size, _) in list(self._integers.items()):
+            if not touched.isdisjoint(range(first, first + size)):
+                del self._integers[first]
+
+
+def _lanes(x: Record, hit: NDArray[np.bool_]) -> tuple[Lanes, Positions] | None:
+    if x.lane is None or x.position is None:
+        return None
+    return x.lane[hit], x.position[hit]
+
+
+@rule("clusters", "two clusters access no byte of which one writes it, but by strong operations")
+def apart(name: str, before: Memory, now: Memory) -> None:
+    """Compares what a class of clusters has done in a tensor with what classes ``before`` it have,
+    and adds it to that.
+
+    Raises: Refuted: two accesses conflict, and nothing orders clusters."""
+    assert before.ever is not None
+    assert now.ever is not None
+    (read, wrote, strong), (r, w, s) = before.ever, now.ever
+    clash = (wrote & (w | r | (s != 0))) | (w & (read | (strong != 0)))
+    clash |= ((strong != 0) & r) | ((s != 0) & read)
+    clash |= (strong != 0) & (s != 0) & (strong != s)
+    if clash.any():
+        raise Refuted("clusters", f"byte {int(np.flatnonzero(clash)[0])} of {name}")
+    read |= r
+    wrote |= w
+    np.maximum(strong, s, out=strong)

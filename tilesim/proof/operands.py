@@ -1,0 +1,387 @@
+"""What operands are: values of registers and expressions in each lane, and the bytes they name.
+
+A value is an integer that all lanes of a warp share, a list of 32, or None: it is not known.
+Data is never computed: what a tile or a float holds is not known, and a decision that depends on it
+is not covered.
+
+A class of clusters is executed once. The registers of the other clusters are `shadows` of the warp
+that is executed; what decides anything has to be the same in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, bases
+from tilesim.ir.arithmetic import LIMITS, CType, wrap
+from tilesim.ir.boxes import fields_of
+from tilesim.ir.effects import ReadsMap, WritesMap
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.layout import CHUNK_MASK
+from tilesim.ir.memory import GlobalTensor, Mbar, View
+from tilesim.ir.mir import Mir
+from tilesim.ir.operators import BINARY, UNARY
+from tilesim.proof.memory import Bytes, exists
+from tilesim.proof.phases import Token
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+Scalar: TypeAlias = "int | Token | None"
+Value: TypeAlias = "Scalar | list[Scalar]"
+#: a memory: ("shared", rank), or ("global", name, cluster)
+Place: TypeAlias = "tuple[str, int] | tuple[str, str, int]"
+#: (rank, byte) of an mbarrier
+MbarrierAt: TypeAlias = tuple[int, int]
+
+
+class Named(NamedTuple):
+    """What lanes name: a memory, the bytes there, and the first one before they are swizzled."""
+
+    lanes: list[int]
+    place: Place
+    bytes: Bytes
+    first: int
+
+
+LANES = 32
+#: where generic addresses of shared memory end, and those of global memory begin
+_GLOBAL = 1 << 40
+
+
+class Drawn(int):
+    """An integer that another schedule may give another value: an address in tensor memory."""
+
+
+class Differs(NotCovered):
+    """A cluster decides otherwise than the one that is executed for its class."""
+
+    def __init__(self, cluster: int, what: object) -> None:
+        super().__init__(f"cluster {cluster} differs in {what}")
+        self.cluster = cluster
+
+
+class Warp(Protocol):
+    """What operands are evaluated in; ``rank``: of its CTA in the cluster."""
+
+    @property
+    def registers(self) -> Any: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def cluster(self) -> int: ...
+    @property
+    def shadows(self) -> Sequence[Warp]: ...
+    @property
+    def differing(self) -> Any: ...
+    def special(self, name: str) -> Value: ...
+
+
+def lane_of(value: Value, lane: int) -> Scalar:
+    """A value in one lane."""
+    return value[lane] if isinstance(value, list) else value
+
+
+@rule("data", "what decides is known, and no other schedule gives it another value")
+def need(value: Value, what: str) -> Any:
+    """A value that decides something.
+
+    Raises: NotCovered: data, or the schedule, decides it."""
+    for one in value if isinstance(value, list) else (value,):
+        if one is None:
+            raise NotCovered(f"data decides {what}")
+        if isinstance(one, Drawn):
+            raise NotCovered(f"the address of an allocation decides {what}")
+    return value
+
+
+class Operands:
+    """Evaluates the operands of one launch."""
+
+    def __init__(self, mir: Mir) -> None:
+        self.mir, self.program = mir, mir.kernel
+        self.bases = bases(self.program)
+        self._types: dict[int, tuple[CType, Expr]] = {}
+        self._leaves: dict[int, tuple[frozenset[str], object]] = {}
+
+    # ------------------------------------------------------------------ values
+
+    def value(self, e: Expr, w: Warp) -> Value:
+        """What an expression is in the lanes of a warp."""
+        match e:
+            case Const(value):
+                whole = not isinstance(value, float) or value.is_integer()
+                return int(value) if whole else None
+            case Var(name):
+                found: Value = w.registers.get(name)
+                return found
+            case ScalarParam(_, value):
+                return None if isinstance(value, float) else int(value)
+            case Special(name):
+                return w.special(name)
+            case Base(name, space):
+                at = self.bases[name]
+                return (w.rank << RANK_SHIFT) + at if space == "shared" else at
+            case Unary(op, x):
+                return self._apply(e, UNARY[op], self.value(x, w))
+            case Binary("and" | "or" as op, x, y):
+                stop = op == "or"
+                return self._apply(e, lambda p, q: _short(stop, p, q), self.value(x, w),
+                                   self.value(y, w), strict=False)  # fmt: skip
+            case Binary(op, x, y):
+                return self._apply(e, BINARY[op], self.value(x, w), self.value(y, w))
+            case Select(c, x, y):
+                return self._apply(e, _select, self.value(c, w), self.value(x, w),
+                                   self.value(y, w), strict=False)  # fmt: skip
+        raise NotCovered(f"expression {type(e).__name__}")
+
+    def _apply(
+        self, e: Expr, function: Callable[..., Any], *operands: Value, strict: bool = True
+    ) -> Value:
+        """An operation in each lane; its result wraps in the type of the expression."""
+        kind = self._type(e)
+        if kind not in LIMITS:
+            return None
+
+        def one(*xs: Scalar) -> Scalar:
+            if any(isinstance(x, Token) for x in xs) or (strict and None in xs):
+                return None
+            try:
+                result = function(*xs)
+            except (ZeroDivisionError, ValueError, OverflowError):
+                return None
+            if result is None:
+                return None
+            number = wrap(int(result), kind)
+            return Drawn(number) if any(isinstance(x, Drawn) for x in xs) else number
+
+        if not any(isinstance(x, list) for x in operands):
+            return one(*operands)  # type: ignore[arg-type]
+        rows = [x if isinstance(x, list) else [x] * LANES for x in operands]
+        return [one(*xs) for xs in zip(*rows, strict=True)]
+
+    def _type(self, e: Expr) -> CType:
+        if id(e) not in self._types:
+            self._types[id(e)] = self.mir.typing.type_of(e), e
+        return self._types[id(e)][0]
+
+    def decides(self, e: Expr, w: Warp) -> Value:
+        """An expression that decides something: it is the same in all clusters of a class."""
+        value = self.value(e, w)
+        self.agree(e, w, value)
+        return value
+
+    @rule("class", "whatever decides is the same in all clusters of a class")
+    def agree(self, e: Expr, w: Warp, value: Value) -> None:
+        """Raises: Differs: a cluster for which another one stands would decide otherwise."""
+        for other in w.shadows if self.may_differ(e, w) else ():
+            if self.value(e, other) != value:
+                raise Differs(other.cluster, e)
+
+    def may_differ(self, operand: object, w: Warp) -> bool:
+        """Whether an operand may differ between the clusters of a class."""
+        if not w.shadows:
+            return False
+        if id(operand) not in self._leaves:
+            self._leaves[id(operand)] = frozenset(_leaves(operand)), operand
+        names = self._leaves[id(operand)][0]
+        return "" in names or not names.isdisjoint(w.differing)
+
+    def assign(self, w: Any, var: Var, value: Value, lanes: Sequence[int]) -> None:
+        """A register takes a value in some lanes, as far as its type holds it."""
+        fit = self._fits(var)
+        value = [fit(x) for x in value] if isinstance(value, list) else fit(value)
+        if len(lanes) < LANES:
+            old = w.registers.get(var.name)
+            row = list(old) if isinstance(old, list) else [old] * LANES
+            for lane in lanes:
+                row[lane] = lane_of(value, lane)
+            value = row
+        if isinstance(value, list) and all(type(x) is int and x == value[0] for x in value):
+            value = value[0]
+        w.registers[var.name] = value
+
+    def _fits(self, var: Var) -> Callable[[Scalar], Scalar]:
+        kind, bits = var.dtype.kind, var.dtype.bits
+
+        def fit(x: Scalar) -> Scalar:
+            if isinstance(x, Token):
+                return x if var.name in self.mir.typing.tokens else None
+            if x is None or kind == "float":
+                return None
+            if kind == "pred":
+                number = int(bool(x))
+            else:
+                number = x & ((1 << bits) - 1)
+                number -= (kind == "int" and number >> (bits - 1)) << bits
+            return Drawn(number) if isinstance(x, Drawn) else number
+
+        return fit
+
+    def alike(
+        self, operands: Sequence[Expr], w: Warp, lanes: Sequence[int], what: str, *,
+        own: bool = False,
+    ) -> list[tuple[list[int], tuple[int, ...]]]:  # fmt: skip
+        """Lanes that have the same operands, together with these. ``own``: each cluster of a class
+        has its own."""
+        values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
+        groups: dict[tuple[int, ...], list[int]] = {}
+        if not any(isinstance(v, list) for v in values):
+            return [(list(lanes), tuple(need(v, what) for v in values))]
+        for lane in lanes:
+            key = tuple(need(lane_of(v, lane), what) for v in values)
+            groups.setdefault(key, []).append(lane)
+        return [(some, key) for key, some in groups.items()]
+
+    # ------------------------------------------------------------------ places
+
+    def locate(self, address: int, space: str, w: Warp) -> tuple[Place, int]:
+        """The memory in which an address lies, and the byte there.
+
+        Raises: Refuted: no declaration has it, or another CTA's is named as the own one (D7)."""
+        if space == "generic":
+            space = "global"
+            if SHARED_WINDOW <= address < _GLOBAL:
+                address, space = address - SHARED_WINDOW, "shared::cluster"
+        if space == "global":
+            for tensor in self.program.tensors:
+                first = self.bases[tensor.name]
+                if first <= address < first + _GLOBAL:
+                    return ("global", tensor.name, w.cluster), address - first
+            exists(False, f"address {address:#x}")
+        rank, byte = address >> RANK_SHIFT, address & OFFSET_MASK
+        exists(space != "shared::cta" or rank == w.rank, f"CTA {rank} in .shared::cta")
+        return ("shared", rank), byte
+
+    def view(self, view: View, w: Warp, lanes: Sequence[int]) -> list[Named]:
+        """By lanes that name the same, the bytes of a view."""
+        t = view.tensor
+        if isinstance(t, GlobalTensor) and (t.private or t.devices != 1):
+            raise NotCovered("private or multimem memory")
+        found = []
+        own = view.space == "global"
+        for group, values in self.alike(view.operands, w, lanes, "an address", own=own):
+            place, first = self._begins(view, values, w)
+            inside(view, values)
+            first += sum(o * s for o, s in zip(values, t.byte_strides, strict=False))
+            at = _box(view.extents, t.byte_strides, t.dtype.bytes) + first
+            mask = 0 if isinstance(t, GlobalTensor) else CHUNK_MASK[t.swizzle]
+            if mask:
+                at = at ^ (((at >> 7) & mask) << 4)
+            found.append(Named(group, place, at, first))
+        return found
+
+    def _begins(self, view: View, values: tuple[int, ...], w: Warp) -> tuple[Place, int]:
+        match view.tensor:
+            case AddressedTensor() as t:
+                aligned(t, values[-1])
+                return self.locate(values[-1], t.space, w)
+            case GlobalTensor(name=name):
+                return ("global", name, w.cluster), 0
+            case t:
+                rank = w.rank if view.cta is None else values[len(view.offsets)]
+                return ("shared", rank), self.bases[t.name]
+
+    def box_of_map(self, e: ReadsMap | WritesMap, w: Warp, lanes: Sequence[int]) -> list[Named]:
+        """The bytes in global memory of a copy through a tensor map: a box of a tiled one."""
+        fields = fields_of(e.map)
+        plain = e.mode == "tile" and fields.packing is None and fields.lower is None
+        if not plain or e.map.rank is not None or any(s != 1 for s in fields.steps):
+            raise NotCovered(f"a tensor map of mode {e.mode}")
+        found = []
+        for group, coords in self.alike(e.coords, w, lanes, "a coordinate", own=True):
+            starts_right(e, coords, fields.dtype.bytes)
+            at = np.zeros(1, np.int64)
+            for c, n, size, stride in zip(
+                coords, fields.box, fields.dims, fields.strides, strict=True
+            ):
+                inside = np.arange(max(c, 0), min(c + n, size), dtype=np.int64) * stride
+                at = (at[:, None] + inside[None, :]).reshape(-1)
+            at = at[:, None] + np.arange(fields.dtype.bytes) + fields.offset
+            place: Place = ("global", fields.tensor, w.cluster)
+            found.append(Named(group, place, at, fields.offset))
+        return found
+
+    def mbarrier(
+        self, mbar: Mbar, w: Warp, lanes: Sequence[int]
+    ) -> list[tuple[list[int], MbarrierAt]]:
+        """By lanes that name the same, where an mbarrier is."""
+        found = []
+        for group, values in self.alike(mbar.operands, w, lanes, "which mbarrier"):
+            if isinstance(mbar.array, AddressedMbarriers):
+                place, byte = self.locate(values[0], mbar.array.space, w)
+                found.append((group, (int(place[1]), byte)))
+                continue
+            exists(0 <= values[0] < mbar.array.count, mbar)
+            rank = w.rank if mbar.cta is None else values[1]
+            found.append((group, (rank, self.bases[mbar.array.name] + 8 * values[0])))
+        return found
+
+
+@rule("B19", "a tensor copy starts at a multiple of 16 bytes, and a store not before its tensor")
+def starts_right(e: ReadsMap | WritesMap, coords: tuple[int, ...], nbytes: int) -> None:
+    """Raises: Refuted: it does not (B37)."""
+    if coords[-1] * nbytes % 16 or (isinstance(e, WritesMap) and min(coords) < 0):
+        raise Refuted("B19", f"a copy through {e.map} at {coords}")
+
+
+@rule("inside", "a view lies inside of its tensor")
+def inside(view: View, values: tuple[int, ...]) -> None:
+    """Raises: Refuted: at these offsets it does not."""
+    shape = view.tensor.shape
+    for offset, extent, size in zip(values, view.extents, shape, strict=False):
+        if not 0 <= offset <= size - extent:
+            raise Refuted("inside", view)
+
+
+@rule("aligned", "an address is a multiple of the size of what is accessed there")
+def aligned(t: AddressedTensor, address: int) -> None:
+    """Raises: Refuted: it is not; of an element of a vector, the vector's."""
+    multiple, beyond = (t.multiple, t.beyond) if t.multiple else (t.dtype.bytes, 0)
+    if (address - beyond) % multiple:
+        raise Refuted("aligned", f"{t}: no multiple of {multiple}")
+
+
+def _short(stop: bool, p: Scalar, q: Scalar) -> int | None:
+    """``and`` and ``or``, which one operand may decide."""
+    known = [bool(x) for x in (p, q) if x is not None]
+    if stop in known:
+        return int(stop)
+    return int(not stop) if len(known) == 2 else None
+
+
+def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:
+    if c is None:
+        return None
+    return p if c else q
+
+
+def _leaves(x: object) -> Iterator[str]:
+    """The registers in an operand; "" for what tells clusters apart."""
+    match x:
+        case Var(name):
+            yield name
+        case Special(name):
+            if name.startswith("cta_") or name == "cluster_id":
+                yield ""
+        case Const() | ScalarParam() | Base():
+            return
+        case tuple():
+            for part in x:
+                yield from _leaves(part)
+        case _:
+            for name in getattr(x, "__dataclass_fields__", ()):
+                if name not in ("loc", "map"):
+                    yield from _leaves(getattr(x, name))
+
+
+@cache
+def _box(extents: tuple[int, ...], strides: tuple[int, ...], nbytes: int) -> Bytes:
+    """The bytes of a box of elements, relative to its first one."""
+    at = np.zeros(1, np.int64)
+    for n, stride in zip(extents, strides, strict=True):
+        at = (at[:, None] + np.arange(n, dtype=np.int64)[None, :] * stride).reshape(-1)
+    return at[:, None] + np.arange(nbytes)

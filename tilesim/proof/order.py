@@ -1,0 +1,208 @@
+"""What comes before what: synchronisation causality and memory happens-before, by lane.
+
+Every lane of a cluster is an agent. It has a position, which grows with each instruction that it
+executes, and two kinds of vectors over all lanes of the cluster:
+
+* its *past*: up to which position each lane must have come before this lane is where it is
+  (docs/soundness.md, synchronisation causality). Further components count, for each life of an
+  mbarrier, the phases that must be over;
+* for each row of `Row`, its *knowledge*: up to which position the accesses of each lane come before
+  accesses of that kind that this lane makes now (memory happens-before with proxies, H5).
+
+An asynchronous operation has no position. It is over for a lane that knows its *fact*: one bit of
+an integer, given out by `Order.new_fact`, which the completion of a phase or group tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions: TypeAlias = NDArray[np.int32]
+#: numbers of lanes in the cluster
+Lanes: TypeAlias = NDArray[np.int64]
+
+#: components of the past that are added at a time
+_MORE = 64
+
+
+class Row(IntEnum):
+    """Kinds of accesses that are ordered apart from each other (H5, H9, D6, G22).
+
+    Behind these, `Order.own` has a row for each CTA: accesses of its shared memory by the
+    asynchronous proxy, as far as fences of .shared::cta that it has executed go."""
+
+    GENERIC = 0  # generic proxy, shared memory
+    GENERIC_GLOBAL = 1
+    ASYNC_SHARED = 2  # asynchronous proxy, any shared memory
+    ASYNC_GLOBAL = 3
+    INIT = 4  # starts of mbarriers, handed over by fence.mbarrier_init
+    TMEM = 5
+
+
+#: what a lane knows of its own accesses without a fence
+OWN = (Row.GENERIC, Row.GENERIC_GLOBAL, Row.TMEM)
+#: what a fence that concerns shared memory only does not hand over (H18)
+NOT_SHARED = (Row.GENERIC_GLOBAL, Row.ASYNC_GLOBAL, Row.TMEM)
+
+
+class Knowledge:
+    """What an operation hands over: by row, positions of lanes, and facts."""
+
+    __slots__ = ("facts", "rows")
+
+    def __init__(self, rows: Positions, facts: list[int]) -> None:
+        self.rows = rows
+        self.facts = facts
+
+    @classmethod
+    def like(cls, rows: Positions) -> Knowledge:
+        """Nothing, in so many rows and of so many lanes as these have."""
+        return cls(np.zeros_like(rows), [0] * len(rows))
+
+    def join(self, other: Knowledge, rows: Iterable[int] | None = None) -> None:
+        """Adds what another one has, of some rows or all."""
+        if rows is None:
+            np.maximum(self.rows, other.rows, out=self.rows)
+            self.facts[:] = [a | b for a, b in zip(self.facts, other.facts, strict=True)]
+        for row in () if rows is None else rows:
+            np.maximum(self.rows[row], other.rows[row], out=self.rows[row])
+            self.facts[row] |= other.facts[row]
+
+    def add(self, fact: int) -> None:
+        """Adds a fact to all rows."""
+        self.facts[:] = [bits | fact for bits in self.facts]
+
+
+def merged(vectors: Sequence[Positions]) -> Positions:
+    """The component-wise maximum of pasts, of which older ones may lack the last components."""
+    width = max(len(v) for v in vectors)
+    found = np.zeros(width, np.int32)
+    for v in vectors:
+        np.maximum(found[: len(v)], v, out=found[: len(v)])
+    return found
+
+
+def component(past: Positions, column: int) -> int:
+    """A component of a past; one that it lacks is 0."""
+    return int(past[column]) if column < len(past) else 0
+
+
+class Order:
+    """The pasts and the knowledge of all lanes of a cluster of ``ctas``."""
+
+    def __init__(self, lanes: int, ctas: int) -> None:
+        self.lanes = lanes
+        self.position = np.zeros(lanes, np.int32)
+        self.past = np.zeros((lanes, lanes + _MORE), np.int32)
+        count = len(Row) + ctas
+        self.rows = np.zeros((lanes, count, lanes), np.int32)
+        self.facts = [[0] * count for _ in range(lanes)]
+        #: rows about shared memory
+        self.shared = [row for row in range(count) if row not in NOT_SHARED]
+        self._columns = lanes
+        self._facts = 0
+        #: by lane, what relaxed operations hand over as they come behind a fence that releases
+        self._fenced: dict[int, Knowledge] = {}
+        #: by lane, what relaxed operations have observed, for a fence that acquires
+        self._observed: dict[int, list[Knowledge]] = {}
+
+    @staticmethod
+    def own(cta: int) -> int:
+        """The row of a CTA's fences of .shared::cta."""
+        return len(Row) + cta
+
+    def nothing(self) -> Knowledge:
+        """What nothing hands over."""
+        return Knowledge.like(self.rows[0])
+
+    def new_column(self) -> int:
+        """A component of the past that counts phases."""
+        if self._columns == self.past.shape[1]:
+            self.past = np.pad(self.past, ((0, 0), (0, _MORE)))
+        self._columns += 1
+        return self._columns - 1
+
+    def new_fact(self) -> int:
+        """A bit of its own."""
+        self._facts += 1
+        return 1 << (self._facts - 1)
+
+    def step(self, lanes: Lanes) -> None:
+        """Each of the lanes executes one more instruction."""
+        self.position[lanes] += 1
+        now = self.position[lanes]
+        self.past[lanes, lanes] = now
+        for row in OWN:
+            self.rows[lanes, row, lanes] = now
+
+    # ------------------------------------------------------------------ lanes that meet
+
+    def meet_in_time(self, lanes: Lanes) -> None:
+        """All of the lanes have come here before any of them goes on."""
+        self.past[lanes] = self.past[lanes].max(0)
+
+    def meet(self, lanes: Lanes) -> None:
+        """They have also made their accesses known to each other (E4, E11)."""
+        self.meet_in_time(lanes)
+        self.learn(lanes, self.of(lanes))
+
+    # ------------------------------------------------------------------ what is handed over
+
+    def of(self, lanes: Lanes) -> Knowledge:
+        """What the lanes know together, their own accesses included."""
+        told = Knowledge(self.rows[lanes].max(0), list(self.facts[lanes[0]]))
+        for lane in lanes[1:]:
+            told.facts = [a | b for a, b in zip(told.facts, self.facts[lane], strict=True)]
+        return told
+
+    def learn(
+        self, lanes: Iterable[int], told: Knowledge, rows: Iterable[int] | None = None
+    ) -> None:
+        """Each of the lanes knows what was told of some rows."""
+        for lane in lanes:
+            Knowledge(self.rows[lane], self.facts[lane]).join(told, rows)
+
+    def learn_fact(self, lanes: Iterable[int], fact: int) -> None:
+        """Each of the lanes knows a fact, for accesses of every kind (B3: implicit fence)."""
+        for lane in lanes:
+            Knowledge(self.rows[lane], self.facts[lane]).add(fact)
+
+    def released(self, lane: int, sem: str) -> Knowledge | None:
+        """What an operation of this strength hands over (H3)."""
+        if sem in ("release", "acq_rel"):
+            return self.of(np.array([lane]))
+        return self._fenced.get(lane)
+
+    def observe(self, lane: int, told: Knowledge, sem: str) -> None:
+        """A lane observes what was released; a relaxed operation acquires with a later fence."""
+        if sem == "relaxed":
+            self._observed.setdefault(lane, []).append(told)
+        else:
+            self.learn([lane], told)
+
+    def observed(self, lane: int) -> list[Knowledge]:
+        """What relaxed operations of a lane have observed."""
+        return self._observed.get(lane, [])
+
+    def acquire_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
+        """What relaxed operations have observed is known behind the fence (H3)."""
+        for told in self._observed.get(lane, ()):
+            self.learn([lane], told, rows)
+
+    def release_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
+        """What is known before the fence is handed over by relaxed operations behind it (H3)."""
+        known = self._fenced.setdefault(lane, self.nothing())
+        known.join(self.of(np.array([lane])), rows)
+
+    def cross(self, lanes: Lanes, source: int, target: int) -> None:
+        """A proxy fence: what one kind of access sees, the other one sees as well (H9)."""
+        rows = self.rows[lanes]
+        rows[:, target] = np.maximum(rows[:, target], rows[:, source])
+        self.rows[lanes] = rows
+        for lane in lanes:
+            self.facts[lane][target] |= self.facts[lane][source]

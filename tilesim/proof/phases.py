@@ -1,0 +1,333 @@
+"""Barriers: their state, and the conditions of docs/soundness.md where operations happen.
+
+A *credit* is what changes an mbarrier's counts. Its *past* is a vector (`tilesim.proof.order`): up
+to which position each lane must have come, and, in the column of a barrier's life, how many of its
+phases must be over. The canonical schedule lets asynchronous operations happen when they are
+issued; the conditions say that every other schedule gives each operation the same phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilesim.proof.order import Knowledge, Lanes, Positions, component, merged
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+#: the largest pending count and tx-count (A3)
+MOST = (1 << 20) - 1
+#: threads of a warp
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class Credit:
+    """One change of the counts: so many arrivals, bytes expected and completed, and arrivals
+    ``lent`` by which the pending count is raised until an asynchronous arrival takes them back
+    (-1 for that arrival).
+
+    ``at``: the lane and its position; None: it happens later than its instruction. ``past``: what
+    must come before it. ``own_commit``: an asynchronous arrival in the CTA that has issued it."""
+
+    at: tuple[int, int] | None
+    past: Positions
+    arrive: int = 0
+    expect: int = 0
+    complete: int = 0
+    lent: int = 0
+    own_commit: bool = False
+
+
+@dataclass(frozen=True)
+class PhaseOver:
+    """What a wait for a phase learns: the past of all its credits, and what they have released."""
+
+    past: Positions
+    told: Knowledge
+
+
+@dataclass(frozen=True)
+class Token:
+    """The phase of an mbarrier's life that an arrival answers (A20)."""
+
+    life: Mbarrier
+    phase: int
+
+
+@rule("A3", "an operation counts from 0 to 2^20 - 1 arrivals and bytes")
+def in_a_count(credit: Credit) -> None:
+    """Raises: Refuted: one of the numbers is outside."""
+    for number in (credit.arrive, credit.expect, credit.complete):
+        if not 0 <= number <= MOST:
+            raise Refuted("A3", f"an operation that counts {number}")
+
+
+class Mbarrier:
+    """One life of an mbarrier, from `mbarrier.init` on."""
+
+    def __init__(
+        self, name: str, column: int, count: int, init: tuple[int, int], told: Knowledge
+    ) -> None:
+        self.name, self.column, self.init = name, column, init
+        self.expected = self.pending = count
+        self.tx = self.phase = 0
+        # of the open phase: bytes expected and completed; arrivals, with all that are lent to it
+        self._bytes, self._arrivals = (0, 0), count
+        self.over: dict[int, PhaseOver] = {}
+        self.released = told  # by credits of the open phase
+        self.operations: dict[int, int] = {}  # by lane, position of its last operation
+        self.last_asynchronous = -1  # the phase of it
+        self.dead = False
+        self._credits: list[Credit] = []
+        self._before: list[list[Credit]] = [[], []]  # credits of the last phase, and of that before
+        self._waits: dict[int, list[tuple[int, int]]] = {}
+
+    # ------------------------------------------------------------------ credits
+
+    def credit(self, lane: int, position: int, credit: Credit, *, drop: bool = False) -> bool:
+        """Counts. Returns whether the phase ends."""
+        in_a_count(credit)
+        self.no_early_credit(credit)
+        if drop:
+            self.expected -= credit.arrive
+            if self.expected < 1:
+                raise NotCovered("an mbarrier that expects no arrival any more")
+        self._credits.append(credit)
+        if credit.at is None and not credit.own_commit:
+            self.last_asynchronous = self.phase
+        self.operations[lane] = position
+        self.pending += max(credit.lent, 0) - credit.arrive
+        self.tx += credit.expect - credit.complete
+        self._bytes = self._bytes[0] + credit.expect, self._bytes[1] + credit.complete
+        self._arrivals += max(credit.lent, 0)
+        self.not_too_many()
+        self.bytes_in_range()
+        self.arrivals_in_range()
+        ends = self.pending == 0 and self.tx == 0 and bool(credit.arrive or credit.complete)
+        if ends:
+            self._end_phase()
+        return ends
+
+    @rule("A", "all credits of phase k - 1 are in the past of every credit of phase k")
+    def no_early_credit(self, credit: Credit) -> None:
+        """Raises: Refuted: the credit could count for an earlier phase."""
+        if not self._must_be_over(credit.past, self.phase - 1, self._before[0]):
+            raise Refuted("A", f"{self.name}: a credit of phase {self.phase} need not come after "
+                               f"phase {self.phase - 1}")  # fmt: skip
+
+    def _must_be_over(self, past: Positions, phase: int, credits: Sequence[Credit]) -> bool:
+        """Whether all credits of a phase, which are given, are in a past."""
+        if phase < 0 or component(past, self.column) > phase:
+            return True
+        return bool(credits) and all(
+            credit.at is not None and past[credit.at[0]] >= credit.at[1] for credit in credits
+        )
+
+    @rule("A13", "a phase never has more arrivals than it expects")
+    def not_too_many(self) -> None:
+        """Raises: Refuted: it has."""
+        if self.pending < 0:
+            raise Refuted("A13", f"{self.name}: {-self.pending} arrivals too many in phase "
+                                 f"{self.phase}")  # fmt: skip
+
+    @rule(
+        "B", "a phase cannot end before its last credit: each expectation comes before an arrival"
+    )
+    def no_early_end(self) -> None:
+        """Condition B in its simple form, of the open phase.
+
+        Raises: Refuted: an arrival need not come after some bare expect_tx, or after the raise of
+            the pending count by cp.async.mbarrier.arrive."""
+        arrivals = [c for c in self._credits if c.arrive]
+        for c in self._credits:
+            if not ((c.expect and not c.arrive) or c.lent > 0):
+                continue
+            assert c.at is not None
+            lane, position = c.at
+            later = [a for a in arrivals if not (c.lent and a.lent)]
+            if not any(a.past[lane] >= position for a in later):
+                raise Refuted("B", f"{self.name}: phase {self.phase} may end before an expect_tx")
+
+    @rule("T", "the bytes expected in a phase, and those completed, each fit into a tx-count")
+    def bytes_in_range(self) -> None:
+        """Raises: Refuted: some order of the credits leaves the range (A3)."""
+        if max(self._bytes) > MOST:
+            raise Refuted("T", f"{self.name}: {max(self._bytes)} bytes in phase {self.phase}")
+
+    @rule(
+        "R", "with all that is lent to it, a phase expects no more arrivals than fit into a count"
+    )
+    def arrivals_in_range(self) -> None:
+        """Raises: Refuted: some order of the credits leaves the range (A3)."""
+        if self._arrivals > MOST:
+            raise Refuted("R", f"{self.name}: {self._arrivals} arrivals in phase {self.phase}")
+
+    @rule("C2", "a wait for phase k comes before some credit of phase k + 1")
+    def no_late_miss(self, past: Positions) -> None:
+        """Raises: Refuted: a wait for the phase before could look when the open one is over."""
+        for lane, position in self._waits.get(self.phase - 1, ()):
+            if past[lane] < position:
+                raise Refuted("C2", f"{self.name}: a wait for phase {self.phase - 1} may miss it")
+
+    def _end_phase(self) -> None:
+        self.no_early_end()
+        past = merged([c.past for c in self._credits])
+        self.no_late_miss(past)
+        if self.column >= len(past):
+            past = np.pad(past, (0, self.column + 1 - len(past)))
+        past[self.column] = self.phase + 1
+        self.over[self.phase] = PhaseOver(past, self.released)
+        self.over.pop(self.phase - 2, None)
+        self._waits.pop(self.phase - 1, None)
+        self.released = Knowledge.like(self.released.rows)
+        self._before = [self._credits, self._before[0]]
+        self._credits = []
+        self.phase += 1
+        self.pending = self._arrivals = self.expected
+        self._bytes = 0, 0
+
+    @rule("B-last", "the phase that a life leaves open ends in no other order either")
+    def last_phase(self) -> None:
+        """Raises: Refuted: in some order the open phase would end, or copies are under way."""
+        if any(c.at is None and not c.own_commit for c in self._credits):
+            raise Refuted("B-last", f"{self.name}: asynchronous credits in a phase that stays open")
+        if self._credits and self.pending == 0:
+            self.no_early_end()
+            if self.tx <= 0:
+                raise Refuted("B-last", f"{self.name}: the open phase may have ended")
+
+    # ------------------------------------------------------------------ waits
+
+    @rule("A20", "a wait by token names the last phase or the open one of the same life")
+    def passes(self, phase: int | Token, parity: bool) -> bool:
+        """Whether a wait for a phase passes now.
+
+        Raises: Refuted: its token is of another life, or of an earlier phase."""
+        if isinstance(phase, Token):
+            if parity or phase.life is not self:
+                raise Refuted("A20", f"{self.name}: a token of another barrier or life")
+            if self.phase > phase.phase + 1:
+                raise Refuted("A20", f"{self.name}: a token of a phase before the last one")
+            return self.phase > phase.phase
+        if not parity:
+            raise Refuted("A20", f"{self.name}: no token")
+        return (self.phase & 1) != phase
+
+    @rule("C1", "all credits of phase k - 1 are in the past of a wait for phase k")
+    def no_early_pass(self, past: Positions) -> None:
+        """For a wait that passes now.
+
+        Raises: Refuted: it could pass on the phase before the last two."""
+        k = self.phase - 1
+        if not self._must_be_over(past, k - 1, self._before[1]):
+            raise Refuted("C1", f"{self.name}: a wait for phase {k} may pass on phase {k - 2}")
+
+    def waited(self, lane: int, position: int) -> PhaseOver | None:
+        """A lane has passed a wait for the last phase. Returns what it learns."""
+        self._waits.setdefault(self.phase - 1, []).append((lane, position))
+        self.operations[lane] = position
+        return self.over.get(self.phase - 1)
+
+
+class NamedBarrier:
+    """A named barrier of a CTA (E1 to E7)."""
+
+    def __init__(self, name: str, nothing: Knowledge) -> None:
+        self.name, self.round = name, 0
+        self.told = nothing
+        self._warps: set[int] = set()
+        self._threads: int | None = None
+        self._joins: list[tuple[int, int]] = []
+        self._before: list[tuple[int, int]] = []
+        self._past: list[Positions] = []
+
+    def join(
+        self, lanes: Lanes, positions: Positions, past: Positions, warp: int, threads: int | None
+    ) -> None:
+        """The lanes of a warp join; they have met, and have one past."""
+        self.in_one_round(past)
+        self.counts_agree(threads)
+        self.joins_once(warp)
+        self._threads = threads
+        self._warps.add(warp)
+        self._joins += zip(lanes.tolist(), positions.tolist(), strict=True)
+        self._past.append(past.copy())
+
+    @rule("N", "all joins of a named barrier's round are in the past of every join of the next one")
+    def in_one_round(self, past: Positions) -> None:
+        """Raises: Refuted: the join could count for the round before."""
+        if any(past[lane] < position for lane, position in self._before):
+            raise Refuted("N", f"{self.name}: a join may count for an earlier round")
+
+    @rule("E7", "all that join a round name the same count")
+    def counts_agree(self, threads: int | None) -> None:
+        """Raises: Refuted: they do not."""
+        if self._warps and threads != self._threads:
+            raise Refuted("E7", f"{self.name}: counts {self._threads} and {threads} in one round")
+
+    @rule("E6", "a warp joins a round once")
+    def joins_once(self, warp: int) -> None:
+        """Raises: NotCovered: it joins twice, which `practice` accepts of some kernels (E6)."""
+        if warp in self._warps:
+            raise NotCovered(f"{self.name}: warp {warp} joins twice in a round")
+
+    def complete(self, alive: set[int]) -> PhaseOver | None:
+        """Ends the round if all that it counts have joined, of a CTA of which the warps ``alive``
+        have not exited (E9). Returns what those learn that wait for it."""
+        if not self._warps:
+            return None
+        need = len(alive | self._warps) if self._threads is None else self._threads // _WARP
+        if len(self._warps) < need:
+            return None
+        over = PhaseOver(merged(self._past), self.told)
+        self.told = Knowledge.like(self.told.rows)
+        self._before, self._joins, self._past = self._joins, [], []
+        self._warps = set()
+        self.round += 1
+        return over
+
+
+class ClusterBarrier:
+    """The barrier of a cluster (D1 to D6)."""
+
+    def __init__(self, nothing: Knowledge) -> None:
+        lanes = nothing.rows.shape[1]
+        self.round = 0
+        #: what a wait for the last round learns
+        self.over: PhaseOver | None = None
+        self._told = nothing
+        self._pasts: list[Positions] = []
+        self._arrived = np.zeros(lanes, np.int32)  # rounds
+        self._waited = np.zeros(lanes, np.int32)
+
+    @rule("D2", "a thread arrives once in a round, and waits for it before it arrives again")
+    def arrive(self, lanes: Lanes, past: Positions) -> Knowledge:
+        """Lanes that have met arrive. Returns what the round hands over, to be added to.
+
+        Raises: Refuted: they have arrived already, or have not waited."""
+        if (self._arrived[lanes] != self.round).any() or (self._waited[lanes] != self.round).any():
+            raise Refuted("D2", "barrier.cluster.arrive twice, or without a wait in between")
+        self._pasts.append(past.copy())
+        self._arrived[lanes] += 1
+        return self._told
+
+    def complete(self, alive: Lanes) -> None:
+        """Ends the round if all lanes that have not exited have arrived (D5)."""
+        if self._pasts and (self._arrived[alive] > self.round).all():
+            self.over = PhaseOver(merged(self._pasts), self._told)
+            self._told = Knowledge.like(self._told.rows)
+            self._pasts = []
+            self.round += 1
+
+    @rule("U30", "a thread waits for a round of the cluster barrier at which it has arrived")
+    def wait(self, lanes: Lanes) -> int:
+        """The round for which lanes wait.
+
+        Raises: Refuted: they have not arrived, or wait twice."""
+        number = int(self._arrived[lanes[0]]) - 1
+        if (self._arrived[lanes] != number + 1).any() or (self._waited[lanes] != number).any():
+            raise Refuted("U30", "barrier.cluster.wait without an arrival")
+        self._waited[lanes] += 1
+        return number

@@ -1,0 +1,240 @@
+"""Tensor memory: which cells an operand is, which pairs of accesses are in order, and allocation.
+
+Accesses are asynchronous and in no proxy; what orders them is in SEMANTICS G.5 and G.6. A cell is a
+column of a lane, number ``512 * lane + column``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir import effects as fx
+from tilesim.ir.tmem import COLUMNS, LANES, TmemLayout
+from tilesim.proof.memory import Memory, Record
+from tilesim.proof.operands import Operands, Warp, lane_of, need
+from tilesim.proof.order import Order, Row
+from tilesim.proof.rules import NotCovered, Refuted, rule
+
+Cells = NDArray[np.int64]
+
+#: kinds that are executed in the order in which one thread issues them (G19)
+PIPELINED = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
+#: lanes that one warp can access (G12)
+_QUARTER = 32
+
+
+@dataclass(frozen=True)
+class TmemAccess:
+    """How an access of tensor memory was issued: by which lanes of the cluster, of which warp, the
+    first of them at which position. ``form``: of a product, what identifies products of one form
+    that accumulate in one place."""
+
+    kind: str
+    warp: object
+    lanes: tuple[int, ...]
+    position: int
+    form: Hashable = None
+
+
+@dataclass
+class Pool:
+    """The allocations of a CTA; ``next``: the columns from there on have been given out."""
+
+    memory: Memory
+    allocated: NDArray[np.bool_]
+    live: dict[int, tuple[int, tuple[int, int]]] = field(default_factory=dict)
+    every: list[tuple[int, tuple[int, int]]] = field(default_factory=list)
+    next: int = COLUMNS
+    relinquished: bool = False
+    #: by instruction and warpgroup, the warps that are given an address in the first quarter
+    quarters: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cta: int) -> Pool:
+        """That of a CTA which has allocated nothing."""
+        cells = LANES * COLUMNS
+        return cls(Memory(f"the tensor memory of CTA {cta}", cells), np.zeros(cells, bool))
+
+    @rule("G5", "allocations of tensor memory follow each other, and do not grow")
+    def allocate(self, columns: int, at: tuple[int, int], order: Order) -> int:
+        """The first column of an allocation, from the last columns down, so that a kernel that
+        takes an address for certain finds nothing there.
+
+        Raises: Refuted: it is larger than an earlier one; NotCovered: it may have to wait."""
+        self.permitted(not self.relinquished)
+        for others, (lane, position) in self.every:
+            if order.past[at[0], lane] < position:
+                raise NotCovered("allocations of tensor memory in no order")
+            if others < columns:
+                raise Refuted("G5", f"tcgen05.alloc of {columns} columns after one of {others}")
+        first = self.next - columns
+        if first < 0 or first % columns:
+            raise NotCovered("allocations of tensor memory that may wait, or lie elsewhere")
+        self.next = first
+        self.every.append((columns, at))
+        self.live[first] = columns, at
+        self.allocated[span(first, columns)] = True
+        self.memory.written[span(first, columns)] = False
+        return first
+
+    @rule("G8", "tcgen05.dealloc names an allocation that is live")
+    def free(self, first: int, columns: int) -> None:
+        """Raises: Refuted: it does not."""
+        if self.live.pop(first, (0,))[0] != columns:
+            raise Refuted("G8", f"tcgen05.dealloc of {columns} columns at {first}")
+        self.allocated[span(first, columns)] = False
+
+    def relinquish(self, lane: int, order: Order) -> None:
+        """Raises: Refuted: an allocation need not come before it."""
+        for _, (other, position) in self.every:
+            self.permitted(bool(order.past[lane, other] >= position))
+        self.relinquished = True
+
+    @staticmethod
+    @rule("G7", "no allocation comes behind relinquish_alloc_permit in any schedule")
+    def permitted(holds: bool) -> None:
+        """Raises: Refuted: one does, or may."""
+        if not holds:
+            raise Refuted("G7", "tcgen05.alloc may come after relinquish_alloc_permit")
+
+    @rule("G8-exit", "all columns are deallocated when the CTA ends")
+    def at_exit(self) -> None:
+        """Raises: Refuted: some are not."""
+        if self.live:
+            raise Refuted("G8-exit", f"columns from {min(self.live)} on are not deallocated")
+
+    @rule("U21", "an address that names no quarter is given to the first warp of a warpgroup, too")
+    def quarters_named(self) -> None:
+        """At `practice` it means the quarter of each warp of the warpgroup.
+
+        Raises: Refuted: a warp is given the lanes of another one."""
+        for (number, group), warps in self.quarters.items():
+            if 4 * group not in warps:
+                raise Refuted("U21", f"instruction {number}: warps {sorted(warps)} on lanes 0..31")
+
+    @rule("G4", "tensor memory is accessed where it is allocated")
+    def owned(self, cells: Cells, where: object) -> None:
+        """Raises: Refuted: some cell is not."""
+        if not self.allocated[cells].all():
+            raise Refuted("G4", f"{where}: columns that are not allocated")
+
+
+def span(first: int, columns: int) -> Cells:
+    """All cells of some columns."""
+    return (np.arange(LANES)[:, None] * COLUMNS + np.arange(first, first + columns)).reshape(-1)
+
+
+@rule("G12", "an operand lies where its instruction can access it")
+def lies_right(holds: bool, lane: int, column: int) -> None:
+    """Raises: Refuted: it may not begin there."""
+    if not holds:
+        raise Refuted("G12", f"an operand at lane {lane}, column {column}")
+
+
+def start_of(address: int, layout: TmemLayout, warp: int, beside: int | None) -> tuple[int, int]:
+    """The lane and column at which an operand begins, for a warp of that number in the CTA;
+    ``beside``: the address of the accumulator.
+
+    Raises: Refuted: it may not begin there."""
+    lane, column = address >> 16, address & 0xFFFF
+    right = column % layout.step == 0
+    if layout.own:
+        quarter = _QUARTER * (warp % 4)
+        right &= lane % 16 == 0 and lane % _QUARTER <= _QUARTER - layout.parts[0].lanes
+        lane += quarter if lane < _QUARTER else 0  # U21
+        right &= lane // _QUARTER * _QUARTER == quarter
+    if layout.starts:
+        right &= lane in layout.starts
+        right &= beside is None or len(layout.starts) == 1 or beside >> 16 == lane
+    lies_right(right, lane, column)
+    return lane, column
+
+
+def cells_at(lane: int, column: int, layout: TmemLayout) -> Cells:
+    """The cells of an operand.
+
+    Raises: Refuted: some lie outside of tensor memory (G3)."""
+    parts = []
+    for p in layout.parts:
+        rows = np.arange(lane + p.lane, lane + p.lane + p.lanes)
+        columns = np.arange(column + p.column, column + p.column + p.columns)
+        inside = rows[0] >= 0 and rows[-1] < LANES and columns[0] >= 0 and columns[-1] < COLUMNS
+        lies_right(bool(inside), lane, column)
+        rows = rows[[not layout.disabled >> int(r) & 1 for r in rows]]
+        parts.append((rows[:, None] * COLUMNS + columns).reshape(-1))
+    return np.concatenate(parts)
+
+
+def places(
+    e: fx.UsesTmem, v: Operands, w: Warp, number: int, lanes: Sequence[int]
+) -> list[tuple[list[int], int, Cells]]:
+    """By lanes that name the same, the address and the cells of an access."""
+    layout = e.cells
+    found: list[tuple[list[int], int, Cells]] = []
+    address = v.decides(e.view.address, w)
+    beside = None if layout.beside is None else v.decides(layout.beside.address, w)
+    for lane in lanes:
+        at, other = (_number(lane_of(x, lane)) if x is not None else None
+                     for x in (address, beside))  # fmt: skip
+        if at is None:
+            raise NotCovered("data decides an address in tensor memory")
+        if found and found[-1][1] == at:
+            found[-1][0].append(lane)
+            continue
+        start = start_of(at, layout, number, other)
+        found.append(([lane], at, cells_at(*start, layout)))
+    return found
+
+
+def _number(x: Any) -> int | None:
+    return x if isinstance(x, int) else None
+
+
+def keeps(e: fx.UsesTmem, v: Operands, w: Warp, lane: int) -> bool:
+    """Whether what was there is read although the access writes."""
+    if e.keeps is None:
+        return False
+    return bool(need(lane_of(v.decides(e.keeps, w), lane), "what a product keeps"))
+
+
+class Ordered:
+    """Whether an access of tensor memory comes after an earlier one, by `order`."""
+
+    def __init__(self, order: Order, first_of: Any) -> None:
+        self.order, self.first_of = order, first_of
+
+    def __call__(self, y: Record, x: Record, _own: Any, _theirs: Any) -> bool:
+        a, b = x.tmem, y.tmem
+        same = a.warp is b.warp
+        issued = same or all(
+            self.order.rows[lane, Row.TMEM, a.lanes[0]] >= a.position for lane in b.lanes
+        )
+        if a.kind == "alloc":
+            return issued
+        known = [bool(self.order.facts[i][Row.TMEM] & x.facts) for i in self._ask(b, same)]
+        if all(known) or (same and any(known)):
+            return True
+        return issued and b.kind != "free" and self._in_issue_order(x, y)
+
+    def _ask(self, b: TmemAccess, same: bool) -> Sequence[int]:
+        if not same:
+            return b.lanes
+        first = self.first_of(b.warp)
+        return range(first, first + 32)
+
+    @staticmethod
+    @rule("G19", "products, and copies and shifts beside them, execute in the order of their issue")
+    def _in_issue_order(x: Record, y: Record) -> bool:
+        a, b = x.tmem, y.tmem
+        if a.kind == b.kind == "mma":
+            if x.write and y.write:
+                return a.form is not None and bool(a.form == b.form)
+            return not x.write
+        if (a.kind, b.kind) == ("mma", "cp"):
+            return not x.write
+        return (a.kind, b.kind) in PIPELINED
