@@ -504,7 +504,8 @@ _COPY, _TRACK_ONE = copy(0) + COMMIT, TRACK.replace("+8", "")
 LAST_ONLY: dict[str, tuple[str, str, str]] = {
     **{
         name: (
-            *(f"{before}{sync}{behind}W: ret;".replace("%p1 ", "%p7 ") for sync in (SYNC, "")),
+            f"{before}{SYNC}{behind}W: ret;".replace("%p1 ", "%p7 "),
+            f"{before}{behind}W: ret;".replace("%p1 ", "%p7 "),
             "race",
         )
         for name, (before, behind) in ELECTED.items()
