@@ -14,7 +14,7 @@ from typing import Protocol
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, setup
 from tests.litmus.wgmma import operands
-from tilesim import Builder, address_of, bf16, ds, f32, s32, u8, u32, u64, view_at
+from tilesim import Builder, address_of, bf16, ds, f32, s8, s32, u8, u32, u64, view_at
 from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Var, as_expr
 from tilesim.ir.lower import lower
@@ -97,6 +97,20 @@ def stores_of_clusters(k: Builder, *, right: bool) -> None:
 wrong("clusters")(stores_of_clusters)
 
 
+@wrong("clusters")
+def a_reduction_by_a_copy_beside_an_atomic_of_another_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, zero=[x])
+    with k.if_(k.cta_x < (2 if right else 1)), k.elected():
+        k.bulk.reduce(g, x)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    if not right:
+        with k.if_(k.cta_x.eq(1)), k.elected():
+            k.mem.atomic(g[0], "add", 1)
+
+
 @wrong("partition", classes=([[0]], [[0, 1]]))
 def a_cluster_in_no_class(k: Builder, *, right: bool) -> None:
     stores_of_clusters(k, right=True)
@@ -134,6 +148,17 @@ def a_branch_on_where_tensor_memory_lies(k: Builder, *, right: bool) -> None:
     k.tcgen05.dealloc(r, 32)
 
 
+@wrong("data", not_covered="data decides")
+def a_branch_on_the_bits_of_a_float(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, r = k.shared("x", s32 if right else f32, (1,)), k.var("r")
+    with k.elected():
+        k.mem.store(x[0], 1)
+        k.mem.load(r, view_at(address_of(x), s32))
+        with k.if_(r.eq(1)):
+            k.exit()
+
+
 @wrong("deadlock")
 def a_wait_without_an_arrival(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -141,6 +166,19 @@ def a_wait_without_an_arrival(k: Builder, *, right: bool) -> None:
     begin(k, (b, 1))
     with thread(k, 0):
         if right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("deadlock")
+def an_arrival_if_a_byte_without_a_sign_is_negative(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, x, r = k.mbarriers("b"), k.shared("x", s8, (1,)), k.var("r", dtype=u32)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mem.store(x[0], -1)
+        k.mem.load(r, view_at(address_of(x), u8))
+        with k.if_(r.eq(0xFF if right else 0xFFFFFFFF)):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
 
@@ -217,6 +255,21 @@ def strong_stores_of_two_sizes(k: Builder, *, right: bool) -> None:
         k.mem.store(x[0], 1, sem="relaxed")
     with thread(k, 1):
         k.mem.store(x[0] if right else b[0], 1, sem="relaxed")
+
+
+@wrong("H2", breaks="H6")
+def a_reduction_by_a_copy_beside_an_atomic(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, zero=[x])
+    for warp in range(2):
+        with thread(k, warp):
+            if right or not warp:
+                k.bulk.reduce(g, x)
+                k.bulk.commit_group()
+                k.bulk.wait_group(0)
+            else:
+                k.mem.atomic(g[0], "add", 1)
 
 
 @wrong("out-of-bounds")
@@ -562,6 +615,16 @@ def a_token_of_a_phase_before_the_last(k: Builder, *, right: bool) -> None:
 
 
 @wrong("A20")
+def a_number_in_place_of_a_token(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, t = k.mbarriers("b"), k.var("t", 0)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, token=t if right else None)
+        k.mbarrier.wait(b, token=t)
+
+
+@wrong("A20")
 def a_token_of_another_mbarrier(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b, other, t = k.mbarriers("b"), k.mbarriers("other"), k.var("t")
@@ -811,6 +874,15 @@ def a_lane_that_is_not_in_its_mask(k: Builder, *, right: bool) -> None:
     k.sync_warp(k.var("mask", 0xFFFFFFFF if right else 0xFFFFFFFE, u32))
 
 
+@wrong("E11")
+def a_lane_that_has_ended_before_its_warp_acts_as_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    if not right:
+        with k.if_(k.lane_id.eq(3)):
+            k.exit()
+    k.tcgen05.relinquish_alloc_permit()
+
+
 # ---------------------------------------------------------------------- registers
 
 
@@ -1019,5 +1091,27 @@ def a_product_of_what_another_one_is_computing(k: Builder, *, right: bool) -> No
         k.tcgen05.mma(second, first[:, 0:8].cast(bf16, 16), s.b, accumulate=0)
         k.tcgen05.commit(done)
     k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("G19", breaks="H6")
+def a_product_of_a_lane_that_does_not_know_of_the_wait(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 1), (done, 1))
+    other = k.tcgen05.tensor(s.address, f32, (128, 16), name="other")
+    with k.role("W4", 4):
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+            k.tcgen05.commit(b)
+            k.mbarrier.wait(b, 0)
+            k.tcgen05.fence_after_thread_sync()
+        if right:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(1), sync=False):
+            k.tcgen05.mma(other, s.a, s.b[ds(0, 16)], accumulate=0)
+            k.tcgen05.commit(done)
+    for one in (b, done):
+        k.mbarrier.wait(one, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)

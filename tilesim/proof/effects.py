@@ -277,7 +277,7 @@ def _load(x: Execution, view: View, w: Any) -> Value:
         if place[0] == "shared":
             known = x.machine.memory(place).integer(int(at[0, 0]), at.size)
             for i in group:
-                found[i] = known
+                found[i] = None if known is None else _as_loaded(known, view)
     return found
 
 
@@ -432,7 +432,8 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
     """The integer that a store of one element leaves, where that is known and nobody differs."""
-    if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment):
+    whole = e.view.dtype.kind in ("int", "uint")
+    if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
     for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
@@ -446,15 +447,16 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
         left = {lane_of(value, i) for i in group}
         one = left.pop() if len(left) == 1 else None
         if isinstance(one, int):
-            x.machine.memory(place).holds(int(at[0, 0]), at.size, _as_stored(one, e.view))
+            stored = one & ((1 << e.view.dtype.bits) - 1)
+            stored = Drawn(stored) if isinstance(one, Drawn) else stored
+            x.machine.memory(place).holds(int(at[0, 0]), at.size, stored)
 
 
-def _as_stored(value: int, view: View) -> int:
-    bits = view.dtype.bits
-    stored = value & ((1 << bits) - 1)
-    if view.dtype.kind == "int" and stored >> (bits - 1):
-        stored -= 1 << bits
-    return Drawn(stored) if isinstance(value, Drawn) else stored
+def _as_loaded(bits: int, view: View) -> int:
+    """The number that a load of the view's type finds."""
+    negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
+    number = bits - (1 << view.dtype.bits) if negative else bits
+    return Drawn(number) if isinstance(bits, Drawn) else number
 
 
 # ---------------------------------------------------------------------- mbarriers
@@ -882,8 +884,7 @@ def _tmem_record(
 def _changes_pool(x: Execution, kind: str, first: int, columns: int) -> None:
     """An allocation and its end conflict with all accesses of the columns, but take no time."""
     memory = x.machine.pools[x.warp.rank].memory
-    lanes = x.lanes if kind == "free" else x.lanes[:1]
-    record = _tmem_record(x, kind, tmem.span(first, columns), lanes, True)
+    record = _tmem_record(x, kind, tmem.span(first, columns), x.lanes, True)
     memory.access(record, tmem.Ordered(x.machine.order, _first_of))
     memory.asynchronous.remove(record)
     memory.written[tmem.span(first, columns)] = False

@@ -473,7 +473,7 @@ class Machine:
             known |= self.order.rows[i, self.order.own(int(place[1])), lane] >= position
         return bool(known.all())
 
-    @rule("H2", "strong accesses of one size whose scopes include each other do not race")
+    @rule("H2", "strong accesses of one size and proxy whose scopes include each other do not race")
     def _morally_strong(self, x: Record, y: Record) -> bool:
         assert x.strong is not None
         assert y.strong is not None
@@ -482,7 +482,8 @@ class Machine:
             "cluster" if len(ctas) > 1 else "cta"
         )  # fmt: skip
         narrow = min(_SCOPES.index(x.strong[1]), _SCOPES.index(y.strong[1]))
-        return x.strong[0] == y.strong[0] and narrow >= _SCOPES.index(wide)
+        alike = x.strong[0] == y.strong[0] and x.proxy == y.proxy
+        return alike and narrow >= _SCOPES.index(wide)
 
     # ------------------------------------------------------------------ mbarriers
 
@@ -577,7 +578,8 @@ def _written_before(memory: Memory, at: Bytes, where: object) -> None:
 
 
 def _uses_tmem(mir: Mir) -> bool:
-    return any(mir.all_of(fx.AllocatesTmem)) or any(mir.all_of(fx.UsesTmem))
+    kinds = (fx.AllocatesTmem, fx.UsesTmem, fx.FreesTmem, fx.RelinquishesTmem)
+    return any(mir.all_of(kind) for kind in kinds)
 
 
 def _written(mir: Mir) -> set[str]:

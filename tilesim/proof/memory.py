@@ -23,6 +23,8 @@ Strong: TypeAlias = tuple[int, str]
 #: whether bytes ``own`` of a later record come after the positions ``theirs`` of an earlier one
 Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | None], bool]"
 
+#: what the form of a strong access by the asynchronous proxy has over its size
+_ASYNC = 128
 #: bytes of a memory that are kept track of
 LARGEST = 1 << 28
 
@@ -109,7 +111,7 @@ class Memory:
         self._others: list[Record] = []
         self._mark = np.full(nbytes, -1, np.int64)
         self._integers: dict[int, tuple[int, int]] = {}  # byte -> (size, value)
-        #: what was ever read, written, and accessed by strong operations of so many bytes
+        #: what was ever read, written, and accessed by strong operations of which form
         self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
         if shared_by_clusters:
             self.ever = (
@@ -192,10 +194,10 @@ class Memory:
         assert self.ever is not None
         read, wrote, strong = self.ever
         if y.strong is not None and y.strong[1] in ("gpu", "sys"):
-            size = y.strong[0]
-            if ((strong[y.bytes] != 0) & (strong[y.bytes] != size)).any():
-                raise NotCovered(f"strong accesses of several sizes in {self.name}")
-            strong[y.bytes] = size
+            form = y.strong[0] + (_ASYNC if y.proxy == "async" else 0)
+            if ((strong[y.bytes] != 0) & (strong[y.bytes] != form)).any():
+                raise NotCovered(f"strong accesses of several sizes or proxies in {self.name}")
+            strong[y.bytes] = form
         else:
             (wrote if y.write else read)[y.bytes] = True
 

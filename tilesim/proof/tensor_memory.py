@@ -24,6 +24,8 @@ Cells = NDArray[np.int64]
 
 #: kinds that are executed in the order in which one thread issues them (G19)
 PIPELINED = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
+#: kinds that one thread issues
+ISSUED_BY_ONE = ("mma", "cp", "shift")
 #: lanes that one warp can access (G12)
 _QUARTER = 32
 
@@ -210,22 +212,23 @@ class Ordered:
 
     def __call__(self, y: Record, x: Record, _own: Any, _theirs: Any) -> bool:
         a, b = x.tmem, y.tmem
-        same = a.warp is b.warp
-        issued = same or all(
-            self.order.rows[lane, Row.TMEM, a.lanes[0]] >= a.position for lane in b.lanes
+        issued = all(
+            lane in a.lanes or self.order.rows[lane, Row.TMEM, a.lanes[0]] >= a.position
+            for lane in b.lanes
         )
         if a.kind == "alloc":
             return issued
-        known = [bool(self.order.facts[i][Row.TMEM] & x.facts) for i in self._ask(b, same)]
-        if all(known) or (same and any(known)):
+        if self._over(x, b, together=a.warp is b.warp and b.kind not in ISSUED_BY_ONE):
             return True
         return issued and b.kind != "free" and self._in_issue_order(x, y)
 
-    def _ask(self, b: TmemAccess, same: bool) -> Sequence[int]:
-        if not same:
-            return b.lanes
+    def _over(self, x: Record, b: TmemAccess, *, together: bool) -> bool:
+        """Whether an earlier access is known to be over; ``together``: to any lane of the warp, as
+        its lanes meet for the later one."""
         first = self.first_of(b.warp)
-        return range(first, first + 32)
+        asked = range(first, first + 32) if together else b.lanes
+        known = [bool(self.order.facts[i][Row.TMEM] & x.facts) for i in asked]
+        return any(known) if together else all(known)
 
     @staticmethod
     @rule("G19", "products, and copies and shifts beside them, execute in the order of their issue")
