@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.ir.module_graph import modules
 from tests.kernel.test_contract import DEFINITIONS, code_lines
-from tilesim.proof import RULES
+from tilesim.proof.check import table
 
 PAGE = Path(__file__).with_name("trust.md")
 #: between these, the page is generated
@@ -47,8 +47,7 @@ def trusted() -> str:
 def rules() -> str:
     """The table of the kernel's rules."""
     rows = ["| rule | what is enforced | by |", "|---|---|---|"]
-    every = sorted(RULES.values(), key=lambda rule: rule.number)
-    rows += [f"| {rule.number} | {rule.sentence} | `{rule.where}` |" for rule in every]
+    rows += [f"| {rule.number} | {rule.sentence} | `{rule.where}` |" for rule in table()]
     return "\n".join(rows) + "\n"
 
 

@@ -38,20 +38,21 @@ from tilesim.version import __version__ as __version__
 if TYPE_CHECKING:
     from tilesim.checker import Report, check, replay
     from tilesim.report.rules import explain
+    from tilesim.search.certificates import recheck
     from tilesim.sim.simulate import Run, simulate
 
 __all__ = [
     "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run", "TargetError",
     "TilesimError", "UsageError", "address_of", "all_of", "any_of", "bf16", "check", "ds", "e4m3",
     "e5m2", "explain", "f16", "f32", "f64", "kernel", "maximum", "mbar_at", "minimum", "pred",
-    "replay", "s16", "s32", "s64", "s8", "select", "simulate", "tf32", "u16", "u32", "u64", "u8",
-    "view_at",
+    "recheck", "replay", "s16", "s32", "s64", "s8", "select", "simulate", "tf32", "u16", "u32", "u64",
+    "u8", "view_at",
 ]  # fmt: skip
 
 _LAZY = {
     "check": "tilesim.checker", "Report": "tilesim.checker", "replay": "tilesim.checker",
     "simulate": "tilesim.sim.simulate", "Run": "tilesim.sim.simulate",
-    "explain": "tilesim.report.rules",
+    "explain": "tilesim.report.rules", "recheck": "tilesim.search.certificates",
 }  # fmt: skip
 
 

@@ -136,11 +136,11 @@ def check(
 
 def _certified(report: Report, program: Program | Mir, strict: Strict) -> Report:
     """A proof with its certificate, and what the proof kernel says of that."""
-    from tilesim.search.certificates import certificate_of, machine_form
+    from tilesim.search.certificates import certificate_of, machine_form, recheck
 
     mir = machine_form(program)
     made = certificate_of(mir, strict, report.conditions)
-    answer = made.recheck(mir)
+    answer = recheck(made, mir)
     if answer.verdict == "refuted":
         why = f"the proof kernel refutes the proof, which is a bug in tilesim: {answer.what}"
         return replace(report, verdict="bounded", reasons=(why,), rechecked=answer)

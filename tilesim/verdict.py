@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilesim.ir import shown
 from tilesim.ir.program import Verdict
 from tilesim.ir.shown import Shown
 from tilesim.leaning import Leaning
+from tilesim.proof.certificate import Certificate
+from tilesim.proof.rules import Answer
 from tilesim.repair import Repairs
 from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding
-
-if TYPE_CHECKING:
-    from tilesim.proof import Answer, Certificate
 
 #: the reason of a verdict that would be stronger had the user waited
 INTERRUPTED = "interrupted by the user"

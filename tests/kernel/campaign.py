@@ -28,7 +28,7 @@ from tests.sim.small import translate
 from tilesim.errors import InvalidProgram
 from tilesim.ir.lower import lower
 from tilesim.ir.verify import verify
-from tilesim.proof import certify
+from tilesim.proof.check import certify
 
 
 def judged(number: int) -> tuple[int, str, str, str]:

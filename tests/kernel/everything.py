@@ -29,7 +29,8 @@ from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
-from tilesim.proof import Answer, certify
+from tilesim.proof.check import certify
+from tilesim.proof.rules import Answer
 from tilesim.search.certificates import classes_of
 
 #: arguments of a check that do not change what is asked: how long it looks, and where

@@ -20,7 +20,8 @@ from tilesim.ir.expr import Const, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir, Trap
 from tilesim.ir.ops.scalar import Store
-from tilesim.proof import Answer, certify
+from tilesim.proof.check import certify
+from tilesim.proof.rules import Answer
 
 Classes = Sequence[Sequence[int]]
 

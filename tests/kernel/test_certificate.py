@@ -18,7 +18,9 @@ from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.lower import lower
-from tilesim.proof import Answer, Certificate, certify, fingerprint, read
+from tilesim.proof.certificate import Certificate, fingerprint, read
+from tilesim.proof.check import certify
+from tilesim.proof.rules import Answer
 from tilesim.search.certificates import classes_of
 
 
@@ -73,9 +75,9 @@ def test_it_is_read_as_it_was_written() -> None:
 
 def test_a_certificate_is_one_of_its_program() -> None:
     other = lower(tiles.build())
-    answer = CERTIFICATE.recheck(other)
+    answer = ts.recheck(CERTIFICATE, other)
     assert answer == Answer("refuted", "fingerprint", "a certificate of another tiles")
-    assert str(CERTIFICATE.recheck(MIR)) == "certified"
+    assert str(ts.recheck(CERTIFICATE, MIR)) == "certified"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_the_fingerprint_is_of_each_instruction() -> None:
 
 
 def test_the_level_ptx_is_not_covered() -> None:
-    answer = replace(CERTIFICATE, strict="ptx").recheck(MIR)
+    answer = ts.recheck(replace(CERTIFICATE, strict="ptx"), MIR)
     assert answer == Answer("not covered", what="the level ptx")
 
 
@@ -112,7 +114,7 @@ def test_an_altered_certificate_is_refused_or_still_true(draw: random.Random) ->
         altered = read(json.dumps(document))
     except UsageError:
         return
-    assert altered.recheck(wrong).verdict != "certified"
+    assert ts.recheck(altered, wrong).verdict != "certified"
 
 
 TEXT = CERTIFICATE.text()
@@ -172,7 +174,7 @@ def test_the_command_line_writes_and_rechecks(tmp_path: Path) -> None:
 def test_a_report_has_the_certificate_that_was_asked_for() -> None:
     report = check(tiles, certificate=True)
     assert report.certificate is not None
-    assert report.certificate.recheck(lower(tiles.build())) == report.rechecked
+    assert ts.recheck(report.certificate.text(), tiles) == report.rechecked
     assert str(report.rechecked) == "certified"
     assert check(tiles).certificate is None
     assert check(tiles.build(shared=True), certificate=True).certificate is None
@@ -187,7 +189,7 @@ def test_what_the_kernel_does_not_cover_is_said() -> None:
 
 def test_a_proof_that_the_kernel_refutes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     refuted = Answer("refuted", "A", "a credit comes too early")
-    monkeypatch.setattr("tilesim.proof.certificate.certify", lambda *_: refuted)
+    monkeypatch.setattr("tilesim.proof.check.certify", lambda *_: refuted)
     report = check(tiles, certificate=True)
     assert report.verdict == "bounded"
     assert report.reasons == (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.programs import PAIRS, Pair
-from tilesim.proof import RULES
+from tilesim.proof.rules import RULES
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.rule}-{pair.program.__name__}")

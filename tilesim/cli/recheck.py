@@ -12,11 +12,10 @@ from tilesim.cli.options import FILE, deliver, format_option, target_options
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.loader import Given, load_one
-from tilesim.proof import Certificate, read
-from tilesim.proof.certificate import MOST_TEXT
+from tilesim.proof.certificate import MOST_TEXT, Certificate, read
 from tilesim.report.json import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE
-from tilesim.search.certificates import machine_form
+from tilesim.search.certificates import recheck
 
 #: exit codes by what the kernel answers
 CODES = {"certified": 0, "refuted": FINDINGS, "not covered": INCONCLUSIVE}
@@ -41,7 +40,7 @@ def command(
     if not name:
         raise UsageError(f"{certificate} names no target: add it to the command")
     loaded = load_one(name, given)
-    answer = found.recheck(machine_form(loaded.form()))
+    answer = recheck(found, loaded.form())
     if output_format == "json":
         document = {
             "schema": SCHEMA, "kernel": loaded.id, "verdict": answer.verdict, "rule": answer.rule,

@@ -16,7 +16,6 @@ from typing import Any
 from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
-from tilesim.proof.check import Answer, certify
 from tilesim.proof.rules import rule
 
 #: the version of the format
@@ -53,14 +52,6 @@ class Certificate:
             "assumptions": sorted(self.assumptions), "classes": classes,
         }  # fmt: skip
         return json.dumps(document) + "\n"
-
-    def recheck(self, mir: Mir) -> Answer:
-        """What the proof kernel says of the program that it is a certificate of."""
-        if fingerprint(mir) != self.fingerprint:
-            return Answer("refuted", "fingerprint", f"a certificate of another {self.kernel}")
-        if self.strict != "practice":
-            return Answer("not covered", what="the level ptx")
-        return certify(mir, self.classes)
 
 
 @rule("fingerprint", "a certificate is one of the program that is rechecked")

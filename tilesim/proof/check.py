@@ -8,32 +8,20 @@ else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tilesim.ir.mir import Mir
 from tilesim.proof import effects
+from tilesim.proof.certificate import Certificate, fingerprint
 from tilesim.proof.machine import Machine
 from tilesim.proof.memory import Memory, apart
 from tilesim.proof.operands import LANES, Operands
-from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
 
 #: clusters that are executed
 MOST_CLASSES = 64
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the kernel says of a launch: ``rule`` and ``what`` is wrong, or ``what`` it lacks."""
-
-    verdict: Literal["certified", "refuted", "not covered"]
-    rule: str = ""
-    what: str = ""
-
-    def __str__(self) -> str:
-        return ": ".join(filter(None, (self.verdict, self.rule, self.what)))
 
 
 def certify(mir: Mir, classes: Sequence[Sequence[int]] | None = None) -> Answer:
@@ -51,6 +39,20 @@ def certify(mir: Mir, classes: Sequence[Sequence[int]] | None = None) -> Answer:
     except NotCovered as why:
         return Answer("not covered", what=why.what)
     return Answer("certified")
+
+
+def table() -> list[Rule]:
+    """All rules that are enforced, by their numbers."""
+    return sorted(RULES.values(), key=lambda one: one.number)
+
+
+def recheck(certificate: Certificate, mir: Mir) -> Answer:
+    """What the kernel says of a program and a certificate that is said to be of it."""
+    if fingerprint(mir) != certificate.fingerprint:
+        return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
+    if certificate.strict != "practice":
+        return Answer("not covered", what="the level ptx")
+    return certify(mir, certificate.classes)
 
 
 def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None) -> None:

@@ -920,7 +920,4 @@ def _relinquishes(x: Execution, _: fx.RelinquishesTmem) -> None:
 @executes(fx.OrdersTmem)
 def _orders_tmem(x: Execution, e: fx.OrdersTmem) -> None:
     for i in x.all:
-        if e.before:
-            x.machine.order.release_fence(int(i), (Row.TMEM,))
-        else:
-            x.machine.order.acquire_fence(int(i), (Row.TMEM,))
+        x.machine.order.tmem_fence(int(i), before=e.before)

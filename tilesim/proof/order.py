@@ -42,12 +42,15 @@ class Row(IntEnum):
     ASYNC_GLOBAL = 3
     INIT = 4  # starts of mbarriers, handed over by fence.mbarrier_init
     TMEM = 5
+    #: what tcgen05.fence::before_thread_sync and a relaxed operation hand over: it counts for TMEM
+    #: behind a tcgen05.fence::after_thread_sync (G22, G24)
+    TMEM_FENCED = 6
 
 
 #: what a lane knows of its own accesses without a fence
 OWN = (Row.GENERIC, Row.GENERIC_GLOBAL, Row.TMEM)
 #: what a fence that concerns shared memory only does not hand over (H18)
-NOT_SHARED = (Row.GENERIC_GLOBAL, Row.ASYNC_GLOBAL, Row.TMEM)
+NOT_SHARED = (Row.GENERIC_GLOBAL, Row.ASYNC_GLOBAL, Row.TMEM, Row.TMEM_FENCED)
 
 
 class Knowledge:
@@ -198,6 +201,18 @@ class Order:
         """What is known before the fence is handed over by relaxed operations behind it (H3)."""
         known = self._fenced.setdefault(lane, self.nothing())
         known.join(self.of(np.array([lane])), rows)
+
+    def tmem_fence(self, lane: int, *, before: bool) -> None:
+        """A tcgen05.fence: what the lane knows of tensor memory is handed over by what it does next
+        (``before``), or what has been handed to it so counts for what it does next (G22)."""
+        if before:
+            known = self._fenced.setdefault(lane, self.nothing())
+            row, now = known.rows[Row.TMEM_FENCED], self.rows[lane, Row.TMEM]
+            np.maximum(row, now, out=row)
+            known.facts[Row.TMEM_FENCED] |= self.facts[lane][Row.TMEM]
+            return
+        self.acquire_fence(lane, (Row.TMEM, Row.TMEM_FENCED))
+        self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)
 
     def cross(self, lanes: Lanes, source: int, target: int) -> None:
         """A proxy fence: what one kind of access sees, the other one sees as well (H9)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +29,18 @@ class NotCovered(Exception):
     def __init__(self, what: object) -> None:
         super().__init__(str(what))
         self.what = str(what)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the kernel says of a launch: ``rule`` and ``what`` is wrong, or ``what`` it lacks."""
+
+    verdict: Literal["certified", "refuted", "not covered"]
+    rule: str = ""
+    what: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.verdict, self.rule, self.what)))
 
 
 @dataclass(frozen=True)

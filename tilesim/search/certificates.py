@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
-from tilesim.proof import Certificate, Differs, NotCovered, Refuted, fingerprint, same_so_far
+from tilesim.proof.certificate import Certificate, fingerprint, read
+from tilesim.proof.check import recheck as kernel_recheck
+from tilesim.proof.check import same_so_far
+from tilesim.proof.operands import Differs
+from tilesim.proof.rules import Answer, NotCovered, Refuted
 
 #: classes that are worth naming: each is executed once
 MOST_CLASSES = 64
@@ -20,6 +25,21 @@ def machine_form(program: Program | Mir) -> Mir:
     """
     verify(program, to_run=True)
     return program if isinstance(program, Mir) else lower(program)
+
+
+def recheck(certificate: Certificate | str, program: Program | Mir | Kernel) -> Answer:
+    """What the proof kernel says of a certificate, or of the text of its file, and the program of
+    which it is one; of a kernel, that with the defaults of its parameters.
+
+    Raises:
+        InvalidProgram: the program is rejected before it runs.
+        UsageError: the text is no certificate.
+    """
+    if isinstance(certificate, str):
+        certificate = read(certificate)
+    return kernel_recheck(
+        certificate, machine_form(program.build() if isinstance(program, Kernel) else program)
+    )
 
 
 def certificate_of(mir: Mir, strict: Strict, assumptions: tuple[str, ...]) -> Certificate:
