@@ -20,11 +20,11 @@ _KERNEL, _OPS = "tilesim.proof.", "tilesim.ir.ops."
 
 def page(text: str) -> str:
     """The page with its tables as they are now."""
-    for name, table in (("trusted", trusted()), ("rules", rules())):
+    for name, rows in (("trusted", trusted()), ("rules", rules())):
         begin, end = BEGIN.format(name), END.format(name)
         head, _, rest = text.partition(begin)
         _, _, tail = rest.partition(end)
-        text = f"{head}{begin}{table}{end}{tail}"
+        text = f"{head}{begin}{rows}{end}{tail}"
     return text
 
 

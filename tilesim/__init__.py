@@ -45,8 +45,8 @@ __all__ = [
     "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run", "TargetError",
     "TilesimError", "UsageError", "address_of", "all_of", "any_of", "bf16", "check", "ds", "e4m3",
     "e5m2", "explain", "f16", "f32", "f64", "kernel", "maximum", "mbar_at", "minimum", "pred",
-    "recheck", "replay", "s16", "s32", "s64", "s8", "select", "simulate", "tf32", "u16", "u32", "u64",
-    "u8", "view_at",
+    "recheck", "replay", "s16", "s32", "s64", "s8", "select", "simulate", "tf32", "u16", "u32",
+    "u64", "u8", "view_at",
 ]  # fmt: skip
 
 _LAZY = {
