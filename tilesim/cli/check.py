@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ from tilesim.report.result import (
     INCONCLUSIVE,
     INTERRUPTED,
     Accept,
+    Checked,
     Result,
     exit_code,
     worst,
@@ -84,9 +86,11 @@ def _file_option(name: str, text: str) -> Decorator:
     "--preemptions", type=click.IntRange(0, MAX_SCHEDULES), metavar="N",
     help="Explore only schedules in which an agent that could go on is left at most N times.",
 )  # fmt: skip
-@_file_option(
-    "certificate", "Write the certificate of a proof to a file, for tilesim recheck; recheck it."
-)
+@click.option(
+    "--recheck", is_flag=True,
+    help="Recheck each proof with the proof kernel, which shares no code with what finds them.",
+)  # fmt: skip
+@_file_option("certificate", "Write the certificate of a kernel's proof to a file; --recheck it.")
 @_file_option(
     "resume", "Go on with what an earlier check left in a file; keep there what is left now."
 )
@@ -147,6 +151,7 @@ def command(
     deny: frozenset[str],
     diff: bool,
     verbose: bool,
+    certificate: Path | None,
     **search: Any,
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
@@ -159,8 +164,9 @@ def command(
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
     if diff and (output_format != "text" or witness_path is not None):
         raise UsageError("--diff is the report: without --format and --replay")
-    if search["certificate"] is not None and (witness_path is not None or search["for_all"]):
-        raise UsageError("--certificate is of one proof: without --replay and --for-all")
+    search["recheck"] |= certificate is not None
+    if search["recheck"] and (witness_path is not None or search["for_all"]):
+        raise UsageError("--recheck is of proofs of one launch: without --replay and --for-all")
     if diff and search["suggest"] is None:
         search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)
@@ -200,8 +206,23 @@ def command(
     for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:
             write_file(path, renderer(session.results))
+    if certificate is not None:
+        _certify(session.results, certificate)
     say_withheld()
     ctx.exit(_code(session, accept))
+
+
+def _certify(results: Sequence[Result], path: Path) -> None:
+    """Writes the certificate of the only kernel, if it is proved.
+
+    Raises:
+        UsageError: there are several kernels.
+    """
+    if len(results) > 1:
+        raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
+    for result in results:
+        if isinstance(result, Checked) and result.report.certificate is not None:
+            write_file(path, result.report.certificate.text())
 
 
 def _code(session: Session, accept: Accept) -> int:

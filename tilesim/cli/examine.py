@@ -59,13 +59,13 @@ class Examination:
     skip: bool = True
     for_all: Mapping[str, Values] = field(default_factory=dict)
     resume: Path | None = None
-    certificate: Path | None = None
+    recheck: bool = False
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
     @property
     def settings(self) -> str | None:
         """What a proof depends on besides the kernel; None if more than the proof is wanted."""
-        if self.pictures or self.for_all or self.certificate is not None:
+        if self.pictures or self.for_all or self.recheck:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
         return repr((self.strict, self.seed, *limits))
@@ -78,8 +78,9 @@ class Examination:
         if self.shrink and report.verdict == "failed":
             self.progress.show(f"shrinking {target.id}")
             target, report = self._smaller(target, report)
-        if self.certificate is not None and report.certificate is not None:
-            write_file(self.certificate, replace(report.certificate, target=target.id).text())
+        if report.certificate is not None:
+            named = replace(report.certificate, target=target.id)
+            report = replace(report, certificate=named)
         return self._result(target, report)
 
     def _check(self, target: Target, frontier: Frontier | None = None) -> Report:
@@ -110,7 +111,7 @@ class Examination:
                 skip=self.skip,
                 for_all=self.for_all,
                 params=self._given(target) if self.for_all else None,
-                certificate=self.certificate is not None,
+                certificate=self.recheck,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:
