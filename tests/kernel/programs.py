@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tests.litmus.notation import begin, global_words, thread, words
-from tests.litmus.tcgen05 import finish, setup
+from tests.litmus.tcgen05 import finish, scaled, setup
 from tests.litmus.wgmma import operands
-from tilesim import Builder, address_of, bf16, ds, f32, s8, s32, u8, u32, u64, view_at
+from tilesim import Builder, address_of, bf16, ds, f32, mbar_at, s8, s32, u8, u32, u64, view_at
 from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Var, as_expr
 from tilesim.ir.lower import lower
@@ -110,6 +110,28 @@ def a_reduction_by_a_copy_beside_an_atomic_of_another_cluster(k: Builder, *, rig
     if not right:
         with k.if_(k.cta_x.eq(1)), k.elected():
             k.mem.atomic(g[0], "add", 1)
+
+
+@wrong("clusters")
+def a_load_beside_an_atomic_of_the_next_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    g, r = global_words(k, "g", 2), k.var("r")
+    with k.elected():
+        with k.if_(k.cta_x.eq(0)):
+            k.mem.load(r, g[0])
+        with k.else_():
+            k.mem.atomic(g[1 if right else 0], "add", 1)
+
+
+@wrong("clusters")
+def a_load_beside_an_atomic_of_the_cluster_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    g, r = global_words(k, "g", 2), k.var("r")
+    with k.elected():
+        with k.if_(k.cta_x.eq(1)):
+            k.mem.load(r, g[0])
+        with k.else_():
+            k.mem.atomic(g[1 if right else 0], "add", 1)
 
 
 @wrong("partition", classes=([[0]], [[0, 1]]))
@@ -331,6 +353,15 @@ def an_element_beyond_its_tensor(k: Builder, *, right: bool) -> None:
         k.mem.store(x[n], 1)
 
 
+@wrong("inside")
+def an_element_before_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    words(k, "before", 32)
+    x, n = words(k, "x", 4), k.var("n", 0 if right else -1)
+    with k.elected():
+        k.mem.store(x[n], 1)
+
+
 @wrong("aligned")
 def a_word_at_an_odd_address(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -383,7 +414,7 @@ def a_tile_at_no_multiple_of_128_bytes(k: Builder, *, right: bool) -> None:
 def a_tensor_copy_from_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b, d, g = k.mbarriers("b"), words(k, "d", 8), global_words(k, "g", 16)
-    box, n = k.tensor_map(g, (8,)), k.var("n", 4 if right else 3)
+    box, n = k.tensor_map(g, (8,)), k.var("n", -4 if right else -3)
     begin(k, (b, 1))
     with thread(k, 0):
         k.mbarrier.arrive_expect_tx(b, 32)
@@ -395,7 +426,7 @@ def a_tensor_copy_from_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> No
 def a_tensor_store_that_begins_before_its_tensor(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     d, g = words(k, "d", 8), global_words(k, "g", 16)
-    box, n = k.tensor_map(g, (8,)), k.var("n", 4 if right else -4)
+    box, n = k.tensor_map(g, (8,)), k.var("n", 0 if right else -4)
     begin(k, zero=[d])
     with thread(k, 0):
         k.tma.store(box, d, (n,))
@@ -415,28 +446,28 @@ def a_tile_that_is_stored_to_rows_at_one_place(k: Builder, *, right: bool) -> No
 @wrong("uninitialised")
 def shared_memory_that_nothing_has_written(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    x, r = words(k, "x"), k.var("r")
+    x, first, second = words(k, "x", 2), k.var("first"), k.var("second")
     with k.elected():
-        if right:
-            k.mem.store(x[0], 1)
-        k.mem.load(r, x[0])
+        for i in range(2 if right else 1):
+            k.mem.store(x[i], 1)
+        k.mem.load_vector((first, second), x[ds(0, 2)])
 
 
 @wrong("A6-bytes")
 def a_store_to_a_live_mbarrier(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b = k.mbarriers("b", offset=0)
-    x = k.shared("x", s32, (1,), offset=16 if right else 0)
+    x = k.shared("x", s32, (4,), offset=16 if right else 0)
     with k.elected():
         k.mbarrier.init(b, 1)
-        k.mem.store(x[0], 1)
+        k.mem.store_vector(x[ds(0, 4)], (1, 1, 1, 1))
 
 
 @wrong("U9")
 def a_multicast_to_a_cta_that_the_cluster_lacks(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, grid=2, cluster=2)
     b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
-    mask = k.var("mask", 0b11 if right else 0b111)
+    mask = k.var("mask", 0b11 if right else 0b100)
     with k.elected():
         k.mbarrier.init(b, 1)
         k.fence.mbarrier_init()
@@ -448,12 +479,25 @@ def a_multicast_to_a_cta_that_the_cluster_lacks(k: Builder, *, right: bool) -> N
     k.cluster.sync()
 
 
+@wrong("U9")
+def a_multicast_to_no_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        if right:
+            k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d, g, b, multicast=k.var("mask", int(right)))
+        if right:
+            k.mbarrier.wait(b, 0)
+
+
 @wrong("agree")
 def a_tile_that_lanes_multiply_by_several_numbers(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     tile = k.fragment("tile", f32, (1, 32))
     k.tile.fill(tile, 1)
-    k.tile.zip(tile, "mul", tile, k.warp_id if right else k.lane_id)
+    k.tile.zip(tile, "mul", tile, k.lane_id // (32 if right else 16))
 
 
 @wrong("D8")
@@ -507,6 +551,19 @@ def a_credit_that_may_count_for_the_phase_before(k: Builder, *, right: bool) -> 
             k.mbarrier.wait(b, 1)
 
 
+@wrong("A")
+def a_copy_that_may_land_in_the_phase_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), k.shared("d", s32, (2, 4)), k.tensor("g", s32, (2, 4))
+    begin(k, (b, 1))
+    with thread(k, 0):
+        for i in range(2):
+            k.mbarrier.arrive_expect_tx(b, 16)
+            k.bulk.load(d[i], g[i], b)
+            if right or i:
+                k.mbarrier.wait(b, i)
+
+
 @wrong("A3")
 def more_bytes_than_an_operation_can_expect(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -541,6 +598,33 @@ def an_mbarrier_that_all_lanes_start(k: Builder, *, right: bool) -> None:
     b = k.mbarriers("b")
     with k.if_(k.lane_id < (1 if right else 32)):
         k.mbarrier.init(b, 1)
+
+
+@wrong("A5")
+def an_mbarrier_that_expects_too_many_arrivals(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", (1 << 20) - right)
+    with k.elected():
+        k.mbarrier.init(b, n)
+
+
+@wrong("A5")
+def an_mbarrier_at_no_multiple_of_8_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    words(k, "x", 8)
+    with k.elected():
+        k.mbarrier.init(mbar_at(k.var("p", 8 if right else 4, u32)), 1)
+
+
+@wrong("A5")
+def an_mbarrier_that_a_peer_starts(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b, p = k.mbarriers("b"), k.var("p", 0, u32)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.mapa(p, address_of(b.only()), 0 if right else 1)
+        k.mbarrier.init(mbar_at(p, space="shared::cluster"), 1)
+    k.cluster.sync()
 
 
 @wrong("A6")
@@ -650,15 +734,14 @@ def a_parity_of_two(k: Builder, *, right: bool) -> None:
 def a_phase_that_may_end_before_bytes_are_expected(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     b = k.mbarriers("b")
-    begin(k, (b, 1))
+    begin(k, (b, 2))
     with thread(k, 1):
         k.mbarrier.expect_tx(b, 16)
         k.mbarrier.complete_tx(b, 16)
         if right:
             k.mbarrier.arrive(b)
     with thread(k, 0):
-        if not right:
-            k.mbarrier.arrive(b)
+        k.mbarrier.arrive(b, 1 if right else 2)
         k.mbarrier.wait(b, 0)
 
 
@@ -698,6 +781,17 @@ def a_phase_that_lacks_bytes_below_zero(k: Builder, *, right: bool) -> None:
     with thread(k, 0):
         (k.mbarrier.expect_tx if right else k.mbarrier.complete_tx)(b, 16)
         k.mbarrier.arrive(b)
+
+
+@wrong("B")
+def bytes_that_are_expected_behind_the_last_arrival(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 2))
+    with thread(k, 0):
+        k.mbarrier.complete_tx(b, 16)
+        k.mbarrier.arrive(b, 1 if right else 2)
+        k.mbarrier.expect_tx(b, 16)
 
 
 @wrong("C1")
@@ -761,7 +855,7 @@ def an_arrival_of_a_peer_when_the_cta_may_have_ended(k: Builder, *, right: bool)
 
 @wrong("I")
 def a_copy_that_lands_when_the_cta_may_have_ended(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
+    k.launch(warps=2)
     b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
     begin(k, (b, 1))
     with thread(k, 0):
@@ -774,24 +868,24 @@ def a_copy_that_lands_when_the_cta_may_have_ended(k: Builder, *, right: bool) ->
 @wrong("T")
 def more_bytes_in_a_phase_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    b, n = k.mbarriers("b"), 500_000 if right else 600_000
+    b, n = k.mbarriers("b"), 1 << 19
     begin(k, (b, 1))
     with thread(k, 0):
-        for _ in range(2):
-            k.mbarrier.expect_tx(b, n)
-            k.mbarrier.complete_tx(b, n)
+        for bytes in (n, n - right):
+            k.mbarrier.expect_tx(b, bytes)
+            k.mbarrier.complete_tx(b, bytes)
         k.mbarrier.arrive(b)
 
 
 @wrong("T")
 def more_bytes_in_a_phase_that_stays_open_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    b, n = k.mbarriers("b"), 500_000 if right else 600_000
+    b, n = k.mbarriers("b"), 1 << 19
     begin(k, (b, 1))
     with thread(k, 0):
-        for _ in range(2):
-            k.mbarrier.expect_tx(b, n)
-            k.mbarrier.complete_tx(b, n)
+        for bytes in (n, n - right):
+            k.mbarrier.expect_tx(b, bytes)
+            k.mbarrier.complete_tx(b, bytes)
 
 
 @wrong("R")
@@ -894,6 +988,15 @@ def three_warps_of_a_warpgroup_that_give_registers(k: Builder, *, right: bool) -
         k.setmaxnreg("dec", 24)
 
 
+@wrong("E15")
+def warps_of_a_warpgroup_that_take_several_numbers(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4, registers=168)
+    with k.role("first", range(2)):
+        k.setmaxnreg("inc", 168)
+    with k.role("second", range(2, 4)):
+        k.setmaxnreg("inc", 168 if right else 176)
+
+
 @wrong("E17")
 def more_registers_than_others_give(k: Builder, *, right: bool) -> None:
     k.launch(warps=12, registers=168)
@@ -912,6 +1015,22 @@ def an_increase_to_fewer_registers(k: Builder, *, right: bool) -> None:
 @wrong("F1")
 def a_warpgroup_of_three_warps(k: Builder, *, right: bool) -> None:
     k.launch(warps=4 if right else 3)
+    k.wgmma.fence()
+
+
+@wrong("F1", breaks="deadlock")
+def a_warp_that_does_not_come_to_a_product(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    with k.role("WG", range(4 if right else 3)):
+        k.wgmma.fence()
+
+
+@wrong("F1", breaks="deadlock")
+def a_lane_that_does_not_come_to_a_product(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    if not right:
+        with k.if_(k.thread_id.eq(100)):
+            k.exit()
     k.wgmma.fence()
 
 
@@ -937,6 +1056,21 @@ def an_accumulator_that_is_stored_before_the_wait(k: Builder, *, right: bool) ->
     if right:
         k.wgmma.wait_group(0)
     k.tile.store(out, acc)
+    k.wgmma.wait_group(0)
+
+
+@wrong("F3")
+def an_operand_in_registers_that_is_filled_before_the_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    _, b, acc, _, _ = operands(k)
+    a = k.fragment("registers", bf16, (64, 16), "warpgroup")
+    k.tile.fill(a, 1)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a, b, accumulate=0)
+    k.wgmma.commit_group()
+    if right:
+        k.wgmma.wait_group(0)
+    k.tile.fill(a, 2)
     k.wgmma.wait_group(0)
 
 
@@ -991,6 +1125,30 @@ def an_allocation_that_is_larger_than_the_one_before(k: Builder, *, right: bool)
     k.mem.load(then, slot[0])
     k.tcgen05.dealloc(then, second)
     k.tcgen05.dealloc(address, 64)
+
+
+@wrong("G5", not_covered="allocations of tensor memory in no order")
+def allocations_of_two_warps_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (32,)), k.var("address", dtype=u32)
+    for warp in range(2):
+        with k.role(f"W{warp}", warp):
+            k.tcgen05.alloc(slot[ds(warp, 1)], 32)
+            k.mem.load(address, slot[warp])
+            k.tcgen05.dealloc(address, 32)
+        if right:
+            k.sync_threads()
+
+
+@wrong("G5", not_covered="allocations of tensor memory that may wait")
+def more_columns_than_there_are(k: Builder, *, right: bool) -> None:
+    address, slot = allocates(k, 512 if right else 256), k.shared("next", u32, (32,))
+    for i in range(0 if right else 2):
+        then = k.var(f"then{i}", dtype=u32)
+        k.tcgen05.alloc(slot[ds(i, 1)], 256)
+        k.mem.load(then, slot[i])
+        k.tcgen05.dealloc(then, 256)
+    k.tcgen05.dealloc(address, 512 if right else 256)
 
 
 @wrong("G7")
@@ -1078,6 +1236,19 @@ def tensor_memory_that_nothing_has_written(k: Builder, *, right: bool) -> None:
     frees(k, address, 32)
 
 
+@wrong("G-init")
+def tensor_memory_that_is_written_in_part(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
+    width = 32 if right else 16
+    part = k.fragment("part", f32, (32, width))
+    k.tile.fill(part, 0)
+    k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, width)), part)
+    k.tcgen05.wait_st()
+    k.tcgen05.ld(tile, k.tcgen05.tensor(address, f32, (32, 32)))
+    k.tcgen05.wait_ld()
+    frees(k, address, 32)
+
+
 @wrong("G19", breaks="H6")
 def a_product_of_what_another_one_is_computing(k: Builder, *, right: bool) -> None:
     b, done = k.mbarriers("b"), k.mbarriers("done")
@@ -1114,5 +1285,64 @@ def a_product_of_a_lane_that_does_not_know_of_the_wait(k: Builder, *, right: boo
             k.tcgen05.commit(done)
     for one in (b, done):
         k.mbarrier.wait(one, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("G19", breaks="H6")
+def products_of_two_forms_in_one_place(k: Builder, *, right: bool) -> None:
+    done = k.mbarriers("done")
+    s = setup(k, (done, 1))
+    other = k.tcgen05.tensor(s.address, f32, (128, 16), name="other")
+    with thread(k, 4):
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        if right:
+            k.tcgen05.mma(s.at(k, 0), s.a, s.b)
+        else:
+            k.tcgen05.mma(other, s.a, s.b[ds(0, 16)])
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("G19", breaks="H6")
+def a_copy_to_where_another_one_copies(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 1), (done, 1))
+    q = scaled(k)
+    scales = k.tcgen05.tensor(s.address + 64, u8, (32, 16), name="scales")
+    with thread(k, 4):
+        for n in range(2):
+            k.tcgen05.cp(scales, q.factors, "32x128b", multicast="warpx4")
+            if right and not n:
+                k.tcgen05.commit(b)
+                k.mbarrier.wait(b, 0)
+                k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("G19", breaks="H6")
+def a_load_of_what_a_product_behind_a_copy_computes(k: Builder, *, right: bool) -> None:
+    done = k.mbarriers("done")
+    s = setup(k, (done, 1))
+    q = scaled(k)
+    d, scales = s.at(k, 0), k.tcgen05.tensor(s.address + 64, u8, (32, 16), name="scales")
+    with k.role("W0", 0):
+        with k.elected():
+            k.tcgen05.cp(scales, q.factors, "32x128b", multicast="warpx4")
+            k.tcgen05.mma(d, q.x, q.y, kind="mxf8f6f4", accumulate=0, scale_a=scales,
+                          scale_b=scales)  # fmt: skip
+            k.tcgen05.commit(done)
+        if right:
+            k.mbarrier.wait(done, 0)
+            k.tcgen05.fence_after_thread_sync()
+        tile = k.fragment("tile", f32, (32, 32))
+        k.tcgen05.ld(tile, k.tcgen05.tensor(s.address, f32, (32, 32)))
+        k.tcgen05.wait_ld()
+    k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
