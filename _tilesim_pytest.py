@@ -46,6 +46,8 @@ _LAUNCHED = "tilesim.launched"
 _NOT_COMPARED = "tilesim.not_compared"
 #: the property that says what a proof leans on
 _LEANS = "tilesim.leans_on"
+#: the property that says what the proof kernel answers
+_RECHECKED = "tilesim.rechecked"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tilesim-deny", action="append", default=None, metavar="NAME",
         help="fail tests of kernels whose proof leans on NAME (U12, in-bounds, ...; any)",
+    )  # fmt: skip
+    group.addoption(
+        "--tilesim-recheck", action="store_true",
+        help="recheck each proof with the proof kernel, which shares no code with what finds them",
     )  # fmt: skip
     group.addoption(
         "--tilesim-strict-values", "--strict-values", action="store_true",
@@ -227,6 +233,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         names = ", ".join(f"{given} ({n})" for given, n in sorted(leaning.items()))
         terminalreporter.section("conditional proofs of tilesim")
         terminalreporter.write_line(f"{proofs} proved only if: {names}; tilesim check says more")
+    answers = Counter(text for name, text in told if name == _RECHECKED)
+    if answers:
+        terminalreporter.section("proofs rechecked by tilesim")
+        counts = ", ".join(f"{n} {answer}" for answer, n in sorted(answers.items()))
+        terminalreporter.write_line(counts)
     said = [text for name, text in told if name == _LAUNCHED]
     if said:
         terminalreporter.section("Triton kernels checked by tilesim")
@@ -343,7 +354,8 @@ class Checker:
             options["inputs"] = _own_inputs(subject, params, options.get("seed", 0))
         if options.get("for_all") and isinstance(subject, Kernel):
             return program, check(subject, params=params, **options)
-        return program, check(program, **options)
+        recheck = self.node.config.getoption("tilesim_recheck")
+        return program, check(program, **options, certificate=recheck)
 
     def _rejected(self, name: str, error: InvalidProgram, expect: str) -> None:
         rules = [d.rule for d in error.diagnostics]
@@ -362,6 +374,7 @@ class Checker:
             "schedules": str(report.stats.schedules),
             "rules": " ".join(dict.fromkeys(f.rule for f in report.findings)),
             "leans_on": " ".join(report.conditions),
+            "rechecked": "" if report.rechecked is None else report.rechecked.verdict,
         }
         path = None
         folder: Path | None = self.node.config.getoption("tilesim_witness_dir")

@@ -276,3 +276,23 @@ def test_ring(): ...
     result.stdout.fnmatch_lines(["*DENIED two_sites*", "*proved only if: U16 (2); *"])
     run(tests, "--tilesim-deny", "U4").assert_outcomes(passed=3)
     run(tests, "--tilesim-deny", "any").assert_outcomes(passed=1, failed=2)
+
+
+def test_proofs_are_rechecked_if_that_is_asked(run: Run) -> None:
+    tests = """
+@mark.check(ring)
+def test_ring(): ...
+
+@mark.check(ring, params={"arrivals": 2}, expect="deadlock")
+def test_too_few(): ...
+
+@mark.check(ring, strict="ptx")
+def test_by_the_text(tilesim_report):
+    assert tilesim_report.rechecked.verdict in ("certified", "not covered")
+"""
+    result = run(tests, "--tilesim-recheck")
+    result.assert_outcomes(passed=3)
+    result.stdout.re_match_lines(
+        [".*proofs rechecked by tilesim.*", "2 certified|1 certified, 1.*"]
+    )
+    assert "rechecked by tilesim" not in run(tests.replace("assert", "#")).stdout.str()
