@@ -235,6 +235,20 @@ def two_stores_in_no_order(k: Builder, *, right: bool) -> None:
 
 
 @wrong("H6")
+def lanes_that_read_one_word_of_which_the_last_has_waited(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, x, r = k.mbarriers("b"), words(k, "x"), k.var("r")
+    begin(k, (b, 1), zero=[x])
+    with thread(k, 1):  # the warp that completes the barrier goes on first
+        k.mem.atomic(x[0], "add", 1)
+        k.mbarrier.arrive(b)
+    with k.if_(k.warp_id.eq(0), sync=False):
+        with k.if_(k.lane_id.eq(31) if not right else k.lane_id >= 0, sync=False):
+            k.mbarrier.wait(b, 0)
+        k.mem.load(r, x[0])
+
+
+@wrong("H6")
 def a_copy_that_is_read_before_its_barrier_ends(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b, d, g, r = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4), k.var("r")

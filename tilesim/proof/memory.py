@@ -109,6 +109,7 @@ class Memory:
         self._lane = np.zeros(nbytes, np.int64)  # of the last write
         self._position = np.zeros(nbytes, np.int32)
         self._others: list[Record] = []
+        self._conflicting = False  # whether a read has to be compared with some of them
         self._mark = np.full(nbytes, -1, np.int64)
         self._integers: dict[int, tuple[int, int]] = {}  # byte -> (size, value)
         #: what was ever read, written, and accessed by strong operations of which form
@@ -133,7 +134,7 @@ class Memory:
         if self.ever is not None:
             self._across_clusters(y)
         # of several bytes at one place, which one stays is not known
-        single = not y.write or len(np.unique(y.bytes)) == len(y.bytes)
+        single = not y.write or len(self._distinct(y.bytes)) <= 1
         if y.write and y.strong is None and single:
             self._last[y.bytes] = len(self._writes)
             self._writes.append(y)
@@ -141,6 +142,7 @@ class Memory:
                 self._lane[y.bytes], self._position[y.bytes] = y.lane, y.position
         else:
             self._others.append(y)
+            self._conflicting |= y.write or y.asynchronous
         if y.write:
             self.written[y.bytes] = True
             self._forget(y.bytes)
@@ -153,34 +155,54 @@ class Memory:
         """Compares with what has touched the bytes since their last write. Returns which bytes need
         not be compared with that write, as something in between came after it."""
         vouched = np.zeros(len(y.bytes), bool)
-        if not y.write and not any(x.write or x.asynchronous for x in self._others):
+        if not y.write and not self._conflicting:
             return vouched
-        self._mark[y.bytes] = np.arange(len(y.bytes))
-        kept = []
+        kept: list[Record] = []
+        layers = self._distinct(y.bytes)
         for x in self._others:
-            own = self._mark[x.bytes]
-            hit = own >= 0
-            conflict = y.write or x.write
-            if not (conflict or x.asynchronous) or not hit.any():
-                kept.append(x)
-            elif not ordered(y, x, own[hit], _lanes(x, hit)):
-                if conflict:
-                    self._race(y, x)
-                kept.append(x)
-            else:
-                if x.asynchronous and not x.write:
-                    vouched[own[hit]] = True  # it came after that write, and y after its end
-                if not y.write or y.strong is not None:
-                    kept.append(x)
-                elif not hit.all():
-                    kept.append(x.without(hit))
-        self._mark[y.bytes] = -1
+            known = True
+            hit = np.zeros(len(x.bytes), bool)
+            for own in (self._matched(y, layer, x) for layer in layers):
+                here = own >= 0
+                if not here.any() or not (y.write or x.write or x.asynchronous):
+                    continue
+                hit |= here
+                if not ordered(y, x, own[here], _lanes(x, here)):
+                    known = False
+                elif x.asynchronous and not x.write:
+                    vouched[own[here]] = True  # it came after that write, and y after its end
+            if not known and (y.write or x.write):
+                self._race(y, x)
+            # what a write covers that comes after it need not be kept
+            covered = known and y.write and y.strong is None
+            if not (covered and hit.all() and hit.size):
+                kept.append(x.without(hit) if covered and hit.any() else x)
         self._others = kept
         return vouched
 
+    def _distinct(self, at: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Indices of bytes, in parts of which none has a byte twice: lanes may share bytes, and
+        each of them is compared."""
+        parts, left = [], np.arange(len(at))
+        while len(left):
+            self._mark[at[left]] = left
+            first = self._mark[at[left]] == left
+            self._mark[at[left]] = -1
+            parts.append(left[first])
+            left = left[~first]
+        return parts
+
+    def _matched(self, y: Record, part: NDArray[np.int64], x: Record) -> NDArray[np.int64]:
+        """For each byte of an earlier record, the index of a part of ``y`` that is it, or -1."""
+        self._mark[y.bytes[part]] = part
+        own: NDArray[np.int64] = self._mark[x.bytes]
+        self._mark[y.bytes[part]] = -1
+        return own
+
     def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> None:
         last = self._last[y.bytes]
-        for number in np.unique(last):
+        one = last.size and (last == last[0]).all()
+        for number in last[:1] if one else np.unique(last):
             own = np.flatnonzero((last == number) & ~vouched)
             if number < 0 or not len(own):
                 continue
