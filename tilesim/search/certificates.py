@@ -55,8 +55,8 @@ def classes_of(mir: Mir) -> tuple[tuple[int, ...], ...] | None:
     while left:
         if len(found) == MOST_CLASSES:
             return None
-        some = left
-        while (other := _differing(mir, some)) is not None:
+        some = left  # a class of one cluster needs no look
+        while len(some) > 1 and (other := _differing(mir, some)) is not None:
             some = [c for c in some if c != other]
         found.append(tuple(some))
         left = [c for c in left if c not in some]
