@@ -18,6 +18,7 @@ from tilesim import Builder, address_of, bf16, ds, f32, mbar_at, s8, s32, u8, u3
 from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Var, as_expr
 from tilesim.ir.lower import lower
+from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Mir, Trap
 from tilesim.ir.ops.scalar import Store
 from tilesim.proof.check import certify
@@ -274,6 +275,125 @@ def a_copy_of_what_no_proxy_fence_hands_over(k: Builder, *, right: bool) -> None
         k.bulk.store(g, x)
         k.bulk.commit_group()
         k.bulk.wait_group(0)
+
+
+def copies_behind_one_way_fences(k: Builder, *, released: bool, acquired: bool) -> None:
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    with thread(k, 0):
+        for i in range(4):
+            k.mem.store(x[i], 1)
+        if released:
+            k.fence.proxy_async_generic("release")
+        if acquired:
+            k.fence.proxy_async_generic("acquire")
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@wrong("H10", breaks="H6")
+def a_copy_of_what_a_one_way_fence_has_not_released(k: Builder, *, right: bool) -> None:
+    copies_behind_one_way_fences(k, released=right, acquired=True)
+
+
+@wrong("H10", breaks="H6")
+def a_copy_of_what_a_one_way_fence_has_not_acquired(k: Builder, *, right: bool) -> None:
+    copies_behind_one_way_fences(k, released=True, acquired=right)
+
+
+@wrong("H10", breaks="H6")
+def a_copy_from_a_peer_that_has_released_its_own_memory_only(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    k.cluster.sync()
+    with cta(k, 1 if right else 0):
+        for i in range(4):
+            k.mem.store(x.view().at(1)[i], 1)
+        k.fence.proxy_async_generic("release")
+    k.cluster.sync()
+    with cta(k, 1):
+        k.fence.proxy_async_generic("acquire")
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    k.cluster.sync()
+
+
+@contextmanager
+def remote(k: Builder, nbytes: int = 4) -> Iterator[tuple[Mbarriers, SharedTensor]]:
+    """A cluster of two CTAs, each of which expects so many bytes, and has four zeros."""
+    k.launch(warps=1, grid=2, cluster=2)
+    b, x = k.mbarriers("b"), words(k, "x", 4)
+    begin(k, (b, 1), zero=[x])
+    k.fence.mbarrier_init()
+    with k.elected():
+        k.mbarrier.arrive_expect_tx(b, nbytes)
+    k.cluster.sync()
+    yield b, x
+    k.cluster.sync()
+
+
+@wrong("D11")
+def a_reduction_in_the_own_cta(k: Builder, *, right: bool) -> None:
+    to = 1 if right else 0
+    with remote(k) as (b, x):
+        with cta(k, 0):
+            k.cluster.red_async(x.view().at(to)[0], "add", 1, b[0].at(to))
+        with cta(k, to):
+            k.mbarrier.wait(b, 0, scope="cluster")
+
+
+@wrong("D11", breaks="H6")
+def a_store_of_a_peer_that_is_read_before_its_barrier_ends(k: Builder, *, right: bool) -> None:
+    r = k.var("r")
+    with remote(k) as (b, x):
+        with cta(k, 0):
+            k.cluster.st_async(x.view().at(1)[0], 1, b[0].at(1))
+        with cta(k, 1):
+            if right:
+                k.mbarrier.wait(b, 0, scope="cluster")
+            k.mem.load(r, x[0])
+            k.mbarrier.wait(b, 0, scope="cluster")
+
+
+@wrong("D11", breaks="H6")
+def a_store_of_a_peer_that_is_copied_without_a_proxy_fence(k: Builder, *, right: bool) -> None:
+    g = global_words(k, "g", 4)
+    with remote(k) as (b, x):
+        with cta(k, 0):
+            k.cluster.st_async(x.view().at(1)[0], 1, b[0].at(1))
+        with cta(k, 1):
+            k.mbarrier.wait(b, 0, scope="cluster")
+            if right:
+                k.fence.proxy_async()
+            k.bulk.store(g, x)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+
+@wrong("H2", breaks="H6")
+def two_asynchronous_stores_or_reductions_of_one_word(k: Builder, *, right: bool) -> None:
+    with remote(k, 8) as (b, x):
+        with cta(k, 1):
+            k.mbarrier.wait(b, 0, scope="cluster")
+        with k.if_(k.cluster_rank.eq(0)), k.if_(k.lane_id < 2):
+            to, mbar = x.view().at(1)[0], b[0].at(1)
+            if right:
+                k.cluster.red_async(to, "add", 1, mbar)
+            else:
+                k.cluster.st_async(to, 1, mbar)
+
+
+@wrong("uninitialised")
+def a_reduction_of_a_peer_where_nothing_has_written(k: Builder, *, right: bool) -> None:
+    with remote(k) as (b, x):
+        y = words(k, "y")
+        with cta(k, 0):
+            to = x.view().at(1)[0] if right else y.view().at(1)[0]
+            k.cluster.red_async(to, "add", 1, b[0].at(1))
+        with cta(k, 1):
+            k.mbarrier.wait(b, 0, scope="cluster")
 
 
 @wrong("H2", breaks="H6")
@@ -902,6 +1022,49 @@ def more_bytes_in_a_phase_that_stays_open_than_a_tx_count_holds(k: Builder, *, r
             k.mbarrier.complete_tx(b, bytes)
 
 
+@wrong("P")
+def an_arrival_that_must_not_be_the_last_and_may_be(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 2))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, no_complete=True)
+        if right:
+            k.mbarrier.arrive(b)
+    with thread(k, 1):
+        if not right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("P")
+def an_arrival_that_may_be_the_last_in_a_phase_that_lacks_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 2))
+    with thread(k, 0):
+        k.mbarrier.expect_tx(b, 16)
+        if not right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.arrive(b, no_complete=True)
+        if right:
+            k.mbarrier.arrive(b)
+
+
+@wrong("U6")
+def bytes_when_all_have_dropped(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_drop(b)
+        k.mbarrier.wait(b, 0)
+        if not right:
+            k.mbarrier.expect_tx(b, 16)
+            k.mbarrier.complete_tx(b, 16)
+        k.mbarrier.inval(b)
+
+
 @wrong("R")
 def more_arrivals_lent_than_a_pending_count_holds(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -938,6 +1101,41 @@ def rounds_of_a_named_barrier_in_no_order(k: Builder, *, right: bool) -> None:
     for first in (0, 2):
         with k.role(f"W{first}", (first, first + 1)):
             k.bar.sync(1 + (first if right else 0), 64, aligned=False)
+
+
+@wrong("E1")
+def a_named_barrier_of_more_threads_than_the_cta_has(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    with k.role("W0", 0):
+        k.bar.arrive(1, 64 if right else 96, aligned=False)
+
+
+@wrong("E1")
+def a_named_barrier_beyond_the_last_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    k.bar.sync(k.var("n", 15 if right else 16), aligned=False)
+
+
+@wrong("E5")
+def a_vote_in_which_others_only_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    v = k.var("v")
+    with k.role("W0", 0):
+        k.bar.red(v, 1, 1, threads=64, aligned=False)
+    with k.role("W1", 1):
+        if right:
+            k.bar.red(v, 1, 1, threads=64, aligned=False)
+        else:
+            k.bar.sync(1, 64, aligned=False)
+
+
+@wrong("data", not_covered="data decides")
+def a_branch_on_what_a_vote_comes_to(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    v = k.var("v")
+    k.bar.red(v, 1, k.lane_id.eq(0))
+    with k.if_((k.warp_id if right else v).eq(1)):
+        k.sync_warp()
 
 
 @wrong("E7")

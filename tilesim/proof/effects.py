@@ -430,6 +430,21 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
                 x.issued.append(Issued(lane, place, record))
 
 
+@executes(fx.RemoteStore)
+@rule("D11", "st.async and red.async write where their mbarrier is, reductions in another CTA")
+def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
+    """Through the generic proxy (D13); a reduction is relaxed, at .cluster (D12)."""
+    m, w, completes = x.machine, x.warp, x.effect(fx.Completes)
+    strong = None if e.combine is None else (e.view.dtype.bytes, "cluster")
+    for group, place, at, _ in m.operands.view(e.view, w, x.lanes):
+        ranks = {rank for _, (rank, _) in m.operands.mbarrier(completes.mbar, w, group)}
+        if ranks != {place[1]} or m.size == 1 or (strong and place[1] == w.rank):
+            raise Refuted("D11", f"{x.where}: to {place}, with an mbarrier of CTA {ranks}")
+        for lane in group:
+            record = m.access(x, [lane], place, at, True, asynchronous=True, strong=strong)
+            x.issued.append(Issued(lane, place, record))
+
+
 def _leaves(x: Execution, e: fx.Writes) -> None:
     """The integer that a store of one element leaves, where that is known and nobody differs."""
     whole = e.view.dtype.kind in ("int", "uint")
@@ -499,8 +514,6 @@ def _credit(
 
 @executes(fx.Arrives)
 def _arrives(x: Execution, e: fx.Arrives) -> None:
-    if e.partial:
-        raise NotCovered("mbarrier.arrive.noComplete")
     m, w = x.machine, x.warp
     v = m.operands
     counts = v.decides(e.count, w)
@@ -516,7 +529,8 @@ def _arrives(x: Execution, e: fx.Arrives) -> None:
             here = m.mbarriers.get(at)
             tokens[lane] = None if here is None else Token(here, here.phase)
             expect = need(lane_of(nbytes, lane), "a tx-count")
-            _credit(x, lane, at, sem=e.sem, drop=e.drop, arrive=n, expect=expect)
+            _credit(x, lane, at, sem=e.sem, drop=e.drop, arrive=n, expect=expect,
+                    partial=e.partial)  # fmt: skip
     x.answers[id(e)] = tokens
 
 
@@ -535,10 +549,12 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
             own_commit=commit and at[0] == x.warp.rank)  # fmt: skip
 
 
-def _ends_with(life: Mbarrier, fact: int, issued: Sequence[Issued]) -> None:
-    """The open phase's end tells that these operations are over."""
+def _ends_with(
+    life: Mbarrier, fact: int, issued: Sequence[Issued], rows: Sequence[int] | None = None
+) -> None:
+    """The open phase's end tells, of some rows or all, that these operations are over."""
     if issued:
-        life.released.add(fact)
+        life.released.add(fact, rows)
         for one in issued:
             one.record.ends_with(fact)
 
@@ -576,7 +592,9 @@ def _completes(x: Execution, e: fx.Completes) -> None:
                 # reads are over with any of the completions, writes with that of their CTA
                 mine = [i for i in x.issued if i.lane == lane
                         and (not i.record.write or i.place == ("shared", to[0]))]  # fmt: skip
-                _ends_with(life, m.order.new_fact(), mine)
+                # of generic accesses, a proxy fence hands on that they are over (D13)
+                remote = x.effect(fx.RemoteStore) is not None
+                _ends_with(life, m.order.new_fact(), mine, (Row.GENERIC,) if remote else None)
                 _credit(x, lane, to, later=e.asynchronous,
                         complete=need(lane_of(nbytes, lane), "bytes"))  # fmt: skip
 
@@ -633,8 +651,6 @@ def _phase(phase: Scalar, *, parity: bool) -> int | Token:
 @executes(fx.JoinsBarrier)
 def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     m, w = x.machine, x.warp
-    if e.vote is not None:
-        raise NotCovered("barrier.red")
     ids = {need(lane_of(m.operands.decides(e.id, w), i), "which barrier") for i in x.lanes}
     threads: int | None = None
     if e.threads is not None:
@@ -644,14 +660,22 @@ def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     number = ids.pop()
     if ids or (threads is not None and (threads < LANES or threads % LANES)):
         raise NotCovered(f"{x.where}: lanes at several named barriers, or a count of {threads}")
+    _in_the_cta(x, number, threads)
     name = f"named barrier {number} of CTA {w.rank}"
     barrier = m.named.setdefault((w.rank, number), NamedBarrier(name, m.order.nothing()))
     past = m.order.past[x.all[0]]
+    barrier.no_mixture(e.vote is not None)  # what the votes come to is not known
     barrier.join(x.all, m.order.position[x.all], past, w.number, threads)
     barrier.told.join(m.order.of(x.all))
     if e.waits:
         w.blocked |= {i: Blocked(barrier, barrier.round) for i in x.lanes}
     m.complete_named(w.rank, barrier)
+
+
+@rule("E1", "a named barrier is one of 16, and waits for no more threads than its CTA has")
+def _in_the_cta(x: Execution, number: int, threads: int | None) -> None:
+    if not 0 <= number < 16 or (threads or 0) > x.machine.in_cta:
+        raise Refuted("E1", f"{x.where}: barrier {number} of {threads} threads")
 
 
 @executes(fx.JoinsCluster)
@@ -694,11 +718,24 @@ def _crosses(x: Execution, e: fx.Crosses) -> None:
         "async.shared": (Row.GENERIC, Row.ASYNC_SHARED),
         "async.own": (Row.GENERIC, order.own(x.warp.rank)),
         "async.global": (Row.GENERIC_GLOBAL, Row.ASYNC_GLOBAL),
+        "half.own": (Row.GENERIC, order.half(x.warp.rank)),
     }
-    if e.source != "generic" or not set(e.targets) <= set(sides):
-        raise NotCovered("a proxy fence in one direction")
-    for target in e.targets:
-        order.cross(x.all, *sides[target])
+    if e.source == "half" and e.targets == ("async.shared",):
+        _acquires_halves(x)
+    elif e.source != "generic" or not set(e.targets) <= set(sides):
+        raise NotCovered(f"a proxy fence from {e.source} to {e.targets}")
+    else:
+        for target in e.targets:
+            order.cross(x.all, *sides[target])
+
+
+@rule(
+    "H10", "what a one-way release has handed over counts behind an acquire, of that CTA's memory"
+)
+def _acquires_halves(x: Execution) -> None:
+    order = x.machine.order
+    for cta in range(x.machine.size):
+        order.cross(x.all, order.half(cta), order.own(cta))
 
 
 @executes(fx.Exits)

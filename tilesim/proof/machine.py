@@ -207,7 +207,9 @@ class Machine:
         self.size, self.in_cta = p.cluster_size, LANES * p.warps
         if self.size * self.in_cta > MOST_LANES:
             raise NotCovered(f"{self.size * self.in_cta} threads in a cluster")
-        self.order = Order(self.size * self.in_cta, self.size)
+        halves = any("half.own" in e.targets or e.source == "half"
+                     for _, e in self.mir.all_of(fx.Crosses))  # fmt: skip
+        self.order = Order(self.size * self.in_cta, self.size, halves=halves)
         self.warps = [Warp(self, r, w, clusters) for r in range(self.size) for w in range(p.warps)]
         self.shared = [
             Memory(f"the shared memory of CTA {r}", p.smem_used or 1) for r in range(self.size)
@@ -390,7 +392,8 @@ class Machine:
         memory = self.memory(place)
         g = x.warp.lanes(lanes)
         if place[0] == "shared":
-            self._shared(x, lanes, int(place[1]), at, write)
+            # an asynchronous strong write is a reduction, which reads as well
+            self._shared(x, lanes, int(place[1]), at, write and not (asynchronous and strong))
         cluster = place[2] if len(place) == 3 else None
         if asynchronous or proxy != "generic":
             record = Record(at.reshape(-1), write, proxy, strong, x.where, cluster=cluster)
@@ -478,8 +481,8 @@ class Machine:
         assert x.strong is not None
         assert y.strong is not None
         ctas = {int(i) // self.in_cta for r in (x, y) if r.lane is not None for i in r.lane}
-        wide = "gpu" if x.cluster != y.cluster or x.asynchronous or y.asynchronous else (
-            "cluster" if len(ctas) > 1 else "cta"
+        wide = "gpu" if x.cluster != y.cluster else (
+            "cluster" if len(ctas) > 1 or x.asynchronous or y.asynchronous else "cta"
         )  # fmt: skip
         narrow = min(_SCOPES.index(x.strong[1]), _SCOPES.index(y.strong[1]))
         alike = x.strong[0] == y.strong[0] and x.proxy == y.proxy

@@ -34,7 +34,9 @@ class Row(IntEnum):
     """Kinds of accesses that are ordered apart from each other (H5, H9, D6, G22).
 
     Behind these, `Order.own` has a row for each CTA: accesses of its shared memory by the
-    asynchronous proxy, as far as fences of .shared::cta that it has executed go."""
+    asynchronous proxy, as far as fences of .shared::cta that it has executed go. Behind those, in
+    programs with one-way fences, `Order.half`: what releases of it have begun to hand over (H10).
+    """
 
     GENERIC = 0  # generic proxy, shared memory
     GENERIC_GLOBAL = 1
@@ -76,9 +78,10 @@ class Knowledge:
             np.maximum(self.rows[row], other.rows[row], out=self.rows[row])
             self.facts[row] |= other.facts[row]
 
-    def add(self, fact: int) -> None:
-        """Adds a fact to all rows."""
-        self.facts[:] = [bits | fact for bits in self.facts]
+    def add(self, fact: int, rows: Iterable[int] | None = None) -> None:
+        """Adds a fact to some rows or all."""
+        for row in range(len(self.facts)) if rows is None else rows:
+            self.facts[row] |= fact
 
 
 def merged(vectors: Sequence[Positions]) -> Positions:
@@ -98,11 +101,11 @@ def component(past: Positions, column: int) -> int:
 class Order:
     """The pasts and the knowledge of all lanes of a cluster of ``ctas``."""
 
-    def __init__(self, lanes: int, ctas: int) -> None:
-        self.lanes = lanes
+    def __init__(self, lanes: int, ctas: int, *, halves: bool = False) -> None:
+        self.lanes, self.ctas = lanes, ctas
         self.position = np.zeros(lanes, np.int32)
         self.past = np.zeros((lanes, lanes + _MORE), np.int32)
-        count = len(Row) + ctas
+        count = len(Row) + (2 * ctas if halves else ctas)
         self.rows = np.zeros((lanes, count, lanes), np.int32)
         self.facts = [[0] * count for _ in range(lanes)]
         #: rows about shared memory
@@ -118,6 +121,10 @@ class Order:
     def own(cta: int) -> int:
         """The row of a CTA's fences of .shared::cta."""
         return len(Row) + cta
+
+    def half(self, cta: int) -> int:
+        """The row of what one-way releases of a CTA hand over to acquires (H10)."""
+        return len(Row) + self.ctas + cta
 
     def nothing(self) -> Knowledge:
         """What nothing hands over."""

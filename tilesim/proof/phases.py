@@ -26,7 +26,7 @@ _WARP = 32
 class Credit:
     """One change of the counts: so many arrivals, bytes expected and completed, and arrivals
     ``lent`` by which the pending count is raised until an asynchronous arrival takes them back
-    (-1 for that arrival).
+    (-1 for that arrival). ``partial``: it must not end the phase.
 
     ``at``: the lane and its position; None: it happens later than its instruction. ``past``: what
     must come before it. ``own_commit``: an asynchronous arrival in the CTA that has issued it."""
@@ -38,6 +38,7 @@ class Credit:
     complete: int = 0
     lent: int = 0
     own_commit: bool = False
+    partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ class Mbarrier:
         """Counts. Returns whether the phase ends."""
         in_a_count(credit)
         self.no_early_credit(credit)
+        self.not_abandoned()
         if drop:
             self.expected -= credit.arrive
-            if self.expected < 1:
-                raise NotCovered("an mbarrier that expects no arrival any more")
+            if self.expected < 0:
+                raise NotCovered("an mbarrier from which more drop than it has")
         self._credits.append(credit)
         if credit.at is None and not credit.own_commit:
             self.last_asynchronous = self.phase
@@ -150,6 +152,20 @@ class Mbarrier:
             if not any(a.past[lane] >= position for a in later):
                 raise Refuted("B", f"{self.name}: phase {self.phase} may end before an expect_tx")
 
+    @rule("P", "an arrival that must not end its phase comes before another arrival of it")
+    def no_partial_end(self) -> None:
+        """Raises: Refuted: a .noComplete arrival could be the last one."""
+        for c in self._credits if any(c.partial for c in self._credits) else ():
+            later = [a for a in self._credits if a.arrive and not a.lent and a is not c]
+            if c.partial and c.at and not any(a.past[c.at[0]] >= c.at[1] for a in later):
+                raise Refuted("P", f"{self.name}: .noComplete may be last in phase {self.phase}")
+
+    @rule("U6", "nothing counts on an mbarrier from which all have dropped")
+    def not_abandoned(self) -> None:
+        """Raises: Refuted: something does, in the phase that begins with no arrival expected."""
+        if not self.pending and not self._credits:
+            raise Refuted("U6", f"{self.name}: phase {self.phase} expects no arrival")
+
     @rule("T", "the bytes expected in a phase, and those completed, each fit into a tx-count")
     def bytes_in_range(self) -> None:
         """Raises: Refuted: some order of the credits leaves the range (A3)."""
@@ -173,6 +189,7 @@ class Mbarrier:
 
     def _end_phase(self) -> None:
         self.no_early_end()
+        self.no_partial_end()
         past = merged([c.past for c in self._credits])
         self.no_late_miss(past)
         if self.column >= len(past):
@@ -195,6 +212,7 @@ class Mbarrier:
             raise Refuted("B-last", f"{self.name}: asynchronous credits in a phase that stays open")
         if self._credits and self.pending == 0:
             self.no_early_end()
+            self.no_partial_end()
             if self.tx <= 0:
                 raise Refuted("B-last", f"{self.name}: the open phase may have ended")
 
@@ -239,6 +257,7 @@ class NamedBarrier:
         self.told = nothing
         self._warps: set[int] = set()
         self._threads: int | None = None
+        self._votes = False
         self._joins: list[tuple[int, int]] = []
         self._before: list[tuple[int, int]] = []
         self._past: list[Positions] = []
@@ -266,6 +285,13 @@ class NamedBarrier:
         """Raises: Refuted: they do not."""
         if self._warps and threads != self._threads:
             raise Refuted("E7", f"{self.name}: counts {self._threads} and {threads} in one round")
+
+    @rule("E5", "barrier.red meets neither barrier.sync nor barrier.arrive in a round")
+    def no_mixture(self, votes: bool) -> None:
+        """Raises: Refuted: it does."""
+        if self._warps and votes != self._votes:
+            raise Refuted("E5", f"{self.name}: barrier.red and others in one round")
+        self._votes = votes
 
     @rule("E6", "a warp joins a round once")
     def joins_once(self, warp: int) -> None:
