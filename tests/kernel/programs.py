@@ -1140,7 +1140,7 @@ def a_branch_on_what_a_vote_comes_to(k: Builder, *, right: bool) -> None:
 
 @wrong("E7")
 def two_counts_in_a_round_of_a_named_barrier(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
+    k.launch(warps=3)
     with k.role("W0", 0):
         k.bar.arrive(1, 64 if right else 96, aligned=False)
     with k.role("W1", 1):
