@@ -9,12 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, scaled, setup
 from tests.litmus.wgmma import operands
-from tilesim import Builder, address_of, bf16, ds, f32, mbar_at, s8, s32, u8, u32, u64, view_at
+from tilesim import (
+    Builder,
+    address_of,
+    bf16,
+    ds,
+    f32,
+    mbar_at,
+    pred,
+    s8,
+    s32,
+    u8,
+    u32,
+    u64,
+    view_at,
+)
 from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Var, as_expr
 from tilesim.ir.lower import lower
@@ -52,14 +66,16 @@ class Pair:
     edit: Callable[[Mir], Mir] | None = None
     classes: tuple[Classes | None, Classes | None] = (None, None)
 
-    def answer(self, *, right: bool) -> Answer:
-        """What the kernel says of the wrong or the right program."""
+    def mir(self, *, right: bool) -> Mir:
+        """The wrong or the right program, in machine form."""
         builder = Builder(self.program.__name__)
         self.program(builder, right=right or self.edit is not None)
         mir = lower(builder.finish())
-        if self.edit is not None and not right:
-            mir = self.edit(mir)
-        return certify(mir, self.classes[right])
+        return mir if self.edit is None or right else self.edit(mir)
+
+    def answer(self, *, right: bool) -> Answer:
+        """What the kernel says of it."""
+        return certify(self.mir(right=right), self.classes[right])
 
 
 PAIRS: list[Pair] = []
@@ -1558,3 +1574,137 @@ def a_load_of_what_a_product_behind_a_copy_computes(k: Builder, *, right: bool) 
     k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
+
+
+# ---------------------------------------------------------------------- edges of decisions
+
+
+@wrong("deadlock")
+def an_arrival_of_a_lane_with_the_wrong_neighbours(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    modes: tuple[Literal["idx", "up", "down", "bfly"], ...] = ("up", "down", "bfly", "idx")
+    found = [k.var(mode) for mode in modes]
+    begin(k, (b, 2))
+    for var, mode in zip(found, modes, strict=True):
+        k.mem.shuffle(var, k.lane_id + 100, 33 if mode == "idx" else 3, mode)
+    up, down, bfly, idx = found
+    last = down.eq(131) & up.eq(128) & bfly.eq(128) & idx.eq(101)
+    first = down.eq(103) & up.eq(100) & bfly.eq(103 if right else 100) & idx.eq(101)
+    with k.if_((k.lane_id.eq(0) & first) | (k.lane_id.eq(31) & last)):
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("deadlock")
+def an_arrival_if_small_registers_hold_what_they_cannot(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, byte, whole, truth = (
+        k.mbarriers("b"),
+        k.var("s", 0, s8),
+        k.var("u", 0, u8),
+        k.var("p", 0, pred),
+    )
+    near = k.var("near", 0, s8)
+    begin(k, (b, 1))
+    k.assign(byte, k.lane_id + 128)
+    k.assign(near, k.lane_id + 127)
+    k.assign(whole, k.lane_id + 255)
+    k.assign(truth, k.lane_id + 2)
+    with thread(k, 0):
+        held = byte.eq(-128) & near.eq(127) & whole.eq(255) & truth.eq(1)
+        with k.if_(held if right else ~held & byte.eq(128)):
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("F10")
+def lanes_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    stage = replace(a[0], offsets=(as_expr(0 if right else k.lane_id % 2), *a[0].offsets[1:]))
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, stage, b, accumulate=0)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
+@wrong("H2", breaks="H6")
+def strong_stores_of_two_ctas_of_which_one_has_the_scope_of_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    g = global_words(k, "g")
+    with cta(k, 0):
+        k.mem.store(g[0], 1, sem="relaxed", scope="cluster")
+    with cta(k, 1):
+        k.mem.store(g[0], 1, sem="relaxed", scope="cluster" if right else "cta")
+
+
+@wrong("H6")
+def a_tile_of_a_map_beside_a_store_to_its_last_element(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    d, g = words(k, "d", 8), global_words(k, "g", 16)
+    box = k.tensor_map(g, (8,))
+    begin(k, zero=[d])
+    with thread(k, 0):
+        k.tma.store(box, d, (0,))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.mem.store(g[8 if right else 7], 1)
+
+
+@wrong("I")
+def an_arrival_of_a_warp_that_no_warpgroup_waits_for(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+    if right:
+        k.wgmma.fence()
+    with thread(k, 1):
+        k.mbarrier.inval(b)
+
+
+@wrong("H6")
+def a_column_of_a_tile_that_other_lanes_read(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, r = k.shared("x", f32, (32,)), k.var("r", dtype=f32)
+    tile = k.fragment("tile", f32, (32, 32))
+    k.tile.fill(tile, 0)
+    k.tile.store(x, tile, column=0)
+    if right:
+        k.sync_warp()
+    k.mem.load(r, x[31 - k.lane_id])
+
+
+@wrong("H6")
+def an_allocation_that_writes_where_a_copy_reads(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    slot, g, r = k.shared("slot", u32, (4,)), k.tensor("g", u32, (4,)), k.var("r", dtype=u32)
+    begin(k, zero=[slot])
+    with thread(k, 0):
+        k.bulk.store(g, slot)
+        k.bulk.commit_group()
+        if right:
+            k.bulk.wait_group(0, read=True)
+    k.tcgen05.alloc(slot[ds(0, 1)], 32)
+    k.mem.load(r, slot[0])
+    k.tcgen05.dealloc(r, 32)
+    with thread(k, 0):
+        k.bulk.wait_group(0)
+
+
+@wrong("H6")
+def a_store_that_a_fence_of_the_cta_hands_to_a_peer(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x = words(k, "x")
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(x.view().at(1)[0], 1)
+        k.fence.memory("acq_rel", "cluster" if right else "cta")
+    k.cluster.arrive(sem="relaxed")
+    k.cluster.wait()
+    with cta(k, 1):
+        k.mem.store(x[0], 2)
