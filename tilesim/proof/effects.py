@@ -604,7 +604,7 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
     if e.poll:
         raise NotCovered("an mbarrier that is polled")
     m, w = x.machine, x.warp
-    phases = m.operands.value(e.phase, w) if not e.parity else m.operands.decides(e.phase, w)
+    phases = m.operands.decides(e.phase, w)
     passing = []
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         _own(at, w)
@@ -829,11 +829,10 @@ def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
 def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> None:
     count = max(len(group.committed) - e.pending, 0)
     over = [one for some in group.committed[:count] for one in some]
-    if over:
-        fact = x.machine.order.new_fact()
-        for one in over:
-            one.record.ends_with(fact)
-        x.machine.order.learn_fact(lanes.tolist(), fact)
+    fact = x.machine.order.new_fact()
+    for one in over:
+        one.record.ends_with(fact)
+    x.machine.order.learn_fact(lanes.tolist(), fact)
     group.committed[:count] = [[] for _ in range(count)]
     for w in x.warps:
         w.tiles = {

@@ -181,8 +181,7 @@ def places(
     address = v.decides(e.view.address, w)
     beside = None if layout.beside is None else v.decides(layout.beside.address, w)
     for lane in lanes:
-        at, other = (_number(lane_of(x, lane)) if x is not None else None
-                     for x in (address, beside))  # fmt: skip
+        at, other = (_number(lane_of(x, lane)) for x in (address, beside))
         if at is None:
             raise NotCovered("data decides an address in tensor memory")
         if found and found[-1][1] == at:
