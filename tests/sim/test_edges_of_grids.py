@@ -782,3 +782,33 @@ def test_the_last_of_ctas_that_do_the_work_of_others() -> None:
         assert report.verdict == ("bounded" if odd < 0 else "failed")
         assert "65 of 100 CTAs" in (report.reasons[0] if odd < 0 else report.covers)
         assert {p.cta for f in report.findings for p in f.participants} == {odd} - {-1}
+
+
+# ------------------------------------------------------------------ lanes of many CTAs, by turns
+
+
+def stepping(*, wrong: bool) -> Program:
+    """Lanes of all CTAs move by different steps, from turn to turn, beside what differs between
+    CTAs and moves alike: an arrival is missing once the sum is too great."""
+    k = Builder("stepping", warps=1)
+    k.launch(grid=GRID)
+    own, alike = k.var("own", k.lane_id), k.var("alike", k.cta_x & 15)
+    never = k.mbarriers("never")
+    with k.one_thread():
+        k.mbarrier.init(never, 1)
+    k.sync_threads()
+    with k.loop(160):
+        with k.if_(own + (alike + 1) >= (480 if wrong else 4800)):
+            k.mbarrier.wait(never, 0)
+        k.assign(own, own + 1 + (k.lane_id & 1))
+        k.assign(alike, alike + 1)
+        k.bar.sync(1, 32)
+    return k.finish()
+
+
+def test_lanes_of_many_ctas_that_move_by_different_steps() -> None:
+    assert check(stepping(wrong=False)).verdict == "proved"
+    report = check(stepping(wrong=True))
+    assert report.rules == {"deadlock"}
+    # lane 31 adds 31, twice the turn, the turn and one; CTAs that are no multiple of 16 are earlier
+    assert "iteration 151 " in str(report)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tilesim import Builder, Program, f32, select
+from tilesim import Builder, Program, bf16, f32, select
 from tilesim.checker import check
 from tilesim.ir.expr import Var
 from tilesim.ir.types import pred, s32
@@ -278,3 +278,38 @@ def test_what_a_turn_leaves_behind(name: str) -> None:
     wrong = check(leaving(kind, wrong=True))
     assert wrong.verdict == "failed"
     assert wrong.rules == rules
+
+
+def behind(*, wrong: bool) -> Program:
+    """The warps of a warpgroup are never level when the first one ends a turn: it has made products
+    that the others have not; a wait is missing behind the loop."""
+    k = Builder("behind", "sm_90a", warps=4)
+    a, b = k.shared("a", bf16, (64, 32), swizzle=64), k.shared("b", bf16, (8, 32), swizzle=64)
+    acc = k.fragment("acc", f32, (64, 8), "warpgroup")
+    with k.role("first", 0):
+        for name, operand in (("ones_a", a), ("ones_b", b)):
+            ones = k.fragment(name, bf16, operand.shape)
+            k.tile.fill(ones, 1)
+            k.tile.store(operand, ones)
+        k.fence.proxy_async()
+    k.sync_threads()
+    k.tile.fill(acc, 0)
+    with k.loop(80):
+        with k.if_(k.warp_id.ne(0)):
+            k.bar.sync(k.warp_id, 32)
+            k.bar.sync(k.warp_id, 32)
+        k.wgmma.fence()
+        k.wgmma.mma_async(acc, a[:, 0:16], b[:, 0:16])
+        k.wgmma.mma_async(acc, a[:, 16:32], b[:, 16:32])
+        k.wgmma.commit_group()
+        k.bar.sync(4 + k.warp_id, 32)
+        k.wgmma.wait_group(1)
+    if not wrong:
+        k.wgmma.wait_group(0)
+    k.tile.map(acc, "neg", acc)
+    return k.finish()
+
+
+def test_warps_that_are_behind_when_repetitions_are_looked_for() -> None:
+    assert check(behind(wrong=False)).verdict == "proved"
+    assert check(behind(wrong=True)).rules == {"wgmma-order", "async-at-exit"}
