@@ -2,8 +2,9 @@
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
     python -m tests.kernel.everything corpus [--jobs 2] [--limit 20]
+    python -m tests.kernel.everything --gallery
 
-A program of which a check says `failed` and the kernel says *certified* is a defect of one of the
+The second one takes the gallery (`tilesim.kernels.registry`), which it checks itself. A program of which a check says `failed` and the kernel says *certified* is a defect of one of the
 two, and the command ends with 1. One that is proved and that the kernel refutes is one as well, and
 is listed; one that it does not cover is counted by what it lacks.
 """
@@ -15,6 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +26,15 @@ from typing import Any
 import click
 
 from benchmarks.finder_mutants.corpus import SUFFIX, Check, PtxSource, read
+from tilesim.checker import check as checked
+from tilesim.errors import InvalidProgram
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
+from tilesim.kernels.outcome import inputs_of
+from tilesim.kernels.registry import cases
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
 from tilesim.search.certificates import classes_of
@@ -47,6 +53,20 @@ class Row:
     rules: tuple[str, ...]
     answer: Answer
     seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """Whether the check proves it."""
+        return self.verdict.startswith("proved")
+
+    @property
+    def title(self) -> str:
+        """What is to be looked at; "" if the two agree, or the kernel does not cover it."""
+        if self.answer.rule == "crash":
+            return "crash"
+        if self.verdict == "failed" and self.answer.verdict == "certified":
+            return "CERTIFIED"
+        return "refuted" if self.proved and self.answer.verdict == "refuted" else ""
 
 
 class _Late(BaseException):
@@ -78,6 +98,28 @@ def judged(path: Path, limit: float) -> Row | None:
         return None
     if mir is None:
         return None
+    answer, seconds = answered(mir, limit)
+    result = check.result
+    return Row(path.stem, mir.kernel.name, result.verdict, result.rules, answer, seconds)
+
+
+def judged_case(number: int, limit: float) -> Row | None:
+    """What a check and the kernel say of a row of the gallery; None: it is refused before both."""
+    case = cases()[number]
+    if case.strict != "practice":
+        return None
+    try:
+        program = case.build()
+        report = checked(program, inputs=inputs_of(case))
+    except InvalidProgram:
+        return None
+    answer, seconds = answered(lower(program), limit)
+    name = case.target.removeprefix("tilesim.kernels.")
+    return Row(name, program.name, report.verdict, tuple(report.rules), answer, seconds)
+
+
+def answered(mir: Mir, limit: float) -> tuple[Answer, float]:
+    """What the kernel says within so many seconds, and how many it took."""
 
     def late(*_: object) -> None:
         raise _Late
@@ -94,9 +136,7 @@ def judged(path: Path, limit: float) -> Row | None:
         answer = Answer("not covered", "crash", f"{type(error).__name__}: {error}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    seconds = time.perf_counter() - start
-    result = check.result
-    return Row(path.stem, mir.kernel.name, result.verdict, result.rules, answer, seconds)
+    return answer, time.perf_counter() - start
 
 
 def kind(text: str) -> str:
@@ -105,30 +145,50 @@ def kind(text: str) -> str:
     return re.sub(r"\d+", "N", text)[:60]
 
 
+def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
+    """The rows, each printed as it comes, ``every`` one or those that are to be looked at."""
+    for row in rows:
+        if row is None:
+            continue
+        if every or row.title:
+            print(f"{row.title or row.verdict}: {row.name} {row.program} {row.verdict} "
+                  f"{','.join(row.rules)}: {row.answer} ({row.seconds:.2f} s)", flush=True)  # fmt: skip
+        yield row
+
+
+def summary(rows: list[Row]) -> Iterator[str]:
+    """A table of verdicts and answers, and what proofs lack, as Markdown."""
+    table = Counter((r.verdict.split(",")[0], r.answer.verdict) for r in rows)
+    answers = ("certified", "refuted", "not covered")
+    yield f"\n| a check says | {' | '.join(answers)} |"
+    yield "|---|--:|--:|--:|"
+    for verdict in sorted({verdict for verdict, _ in table}):
+        yield f"| `{verdict}` | {' | '.join(str(table[verdict, a]) for a in answers)} |"
+    lacking = [r.answer for r in rows if r.proved and r.answer.verdict == "not covered"]
+    yield "\n| of what is proved, not covered | programs |"
+    yield "|---|--:|"
+    for what, n in Counter(kind(answer.what) for answer in lacking).most_common(30):
+        yield f"| {what} | {n} |"
+
+
 @click.command()
-@click.argument("corpus", type=click.Path(exists=True, path_type=Path))
+@click.argument("corpus", type=click.Path(exists=True, path_type=Path), required=False)
+@click.option("--gallery", is_flag=True, help="Instead of a corpus: the gallery, row by row.")
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--limit", default=20.0, show_default=True, help="Seconds for a program.")
-@click.option("--list", "listed", default=40, show_default=True, help="Refuted proofs to list.")
-def main(corpus: Path, jobs: int, limit: float, listed: int) -> None:
+@click.option("--part", default="0/1", show_default=True, help="I/N: every Nth program, from I on.")
+def main(corpus: Path | None, gallery: bool, jobs: int, limit: float, part: str) -> None:
     """Compares what the kernel says with what checks said."""
-    paths = sorted(corpus.glob(f"*{SUFFIX}"))
+    if (corpus is None) != gallery:
+        raise click.UsageError("name a corpus, or --gallery")
+    judge: Any = partial(judged_case if gallery else judged, limit=limit)
+    programs: list[Any] = sorted(corpus.glob(f"*{SUFFIX}")) if corpus else [*range(len(cases()))]
+    first, step = map(int, part.split("/"))
     with ProcessPoolExecutor(jobs) as pool:
-        rows = [r for r in pool.map(partial(judged, limit=limit), paths, chunksize=4) if r]
-    table = Counter((r.verdict.split(",")[0], r.answer.verdict) for r in rows)
-    for (verdict, answer), n in sorted(table.items()):
-        print(f"{n:6} {verdict:12} {answer}")
-    wrong = [r for r in rows if r.verdict == "failed" and r.answer.verdict == "certified"]
-    refuted = [r for r in rows if r.verdict.startswith("proved") and r.answer.verdict == "refuted"]
-    crashed = [r for r in rows if r.answer.rule == "crash"]
-    for title, some in (("CERTIFIED", wrong), ("refuted", refuted), ("crash", crashed)):
-        for r in some[:listed]:
-            print(f"{title}: {r.name} {r.program} {r.verdict} {','.join(r.rules)}: {r.answer}")
-    missed = [r for r in rows if r.verdict.startswith("proved")]
-    lacks = Counter(kind(r.answer.what) for r in missed if r.answer.verdict == "not covered")
-    for what, n in lacks.most_common(30):
-        print(f"{n:6} {what}")
-    sys.exit(bool(wrong))
+        found = pool.map(judge, programs[first::step])
+        rows = list(judged_so_far(found, every=gallery))
+    print("\n".join(summary(rows)))
+    sys.exit(any(row.title == "CERTIFIED" for row in rows))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def run(case: Case) -> Outcome:
     try:
         program = case.build()
         target = program.target.name
-        report = check(program, strict=case.strict, inputs=_inputs(case))
+        report = check(program, strict=case.strict, inputs=inputs_of(case))
         verdict: str = report.verdict
         problems: tuple[Problem, ...] = report.findings
     except InvalidProgram as error:
@@ -69,7 +69,7 @@ def run(case: Case) -> Outcome:
     return Outcome(case, target, verdict, problems, perf_counter() - start)
 
 
-def _inputs(case: Case) -> Mapping[str, NDArray[Any]] | None:
+def inputs_of(case: Case) -> Mapping[str, NDArray[Any]] | None:
     """The kernel's own inputs, where it has some: addresses or control flow depend on them."""
     make = case.kernel.inputs
     if make is None:
