@@ -4,9 +4,10 @@
     python -m tests.kernel.everything corpus [--jobs 2] [--limit 20]
     python -m tests.kernel.everything --gallery
 
-The second one takes the gallery (`tilesim.kernels.registry`), which it checks itself. A program of which a check says `failed` and the kernel says *certified* is a defect of one of the
-two, and the command ends with 1. One that is proved and that the kernel refutes is one as well, and
-is listed; one that it does not cover is counted by what it lacks.
+The second one takes the gallery (`tilesim.kernels.registry`), which it checks itself. A program
+of which a check says `failed` and the kernel says *certified* is a defect of one of the two, and
+the command ends with 1. One that is proved and that the kernel refutes is one as well; these and
+crashes are printed as they come. One that it does not cover is counted by what it lacks.
 """
 
 from __future__ import annotations
@@ -151,8 +152,8 @@ def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
         if row is None:
             continue
         if every or row.title:
-            print(f"{row.title or row.verdict}: {row.name} {row.program} {row.verdict} "
-                  f"{','.join(row.rules)}: {row.answer} ({row.seconds:.2f} s)", flush=True)  # fmt: skip
+            said = " ".join((row.name, row.program, row.verdict, ",".join(row.rules)))
+            print(f"{row.title or 'row'}: {said}: {row.answer} ({row.seconds:.2f} s)", flush=True)
         yield row
 
 

@@ -814,6 +814,15 @@ def an_init_that_no_fence_hands_to_the_peer(k: Builder, *, right: bool) -> None:
     k.cluster.sync()
 
 
+@wrong("A11")
+def an_arrival_that_counts_nothing(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", int(right))
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, n)
+
+
 @wrong("A13")
 def more_arrivals_than_a_phase_expects(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -1015,6 +1024,21 @@ def a_copy_that_lands_when_the_cta_may_have_ended(k: Builder, *, right: bool) ->
             k.mbarrier.wait(b, 0)
 
 
+@wrong("I")
+def a_commit_that_arrives_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 1), (done, 1))
+    with thread(k, 4):
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        k.tcgen05.commit(b)
+        k.tcgen05.commit(done)
+        k.mbarrier.wait(b if right else done, 0)
+        k.mbarrier.inval(b)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
 @wrong("T")
 def more_bytes_in_a_phase_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
@@ -1195,6 +1219,21 @@ def a_wait_for_the_cluster_barrier_without_an_arrival(k: Builder, *, right: bool
 def a_lane_that_is_not_in_its_mask(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     k.sync_warp(k.var("mask", 0xFFFFFFFF if right else 0xFFFFFFFE, u32))
+
+
+@wrong("E11", not_covered="lanes of a member mask that have exited")
+def a_mask_of_lanes_that_end_without_executing_it(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    with k.if_(k.lane_id < (32 if right else 4), sync=False):
+        k.sync_warp()
+
+
+@wrong("E27")
+def a_value_of_a_lane_that_does_not_execute_the_shuffle(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    r = k.var("r", 0)
+    with k.if_(k.lane_id < 4):
+        k.mem.shuffle(r, k.lane_id, 3 if right else 4, mask=0xF)
 
 
 @wrong("E11")

@@ -31,7 +31,14 @@ from tilesim.proof.operands import (
     need,
 )
 from tilesim.proof.order import Lanes, Row
-from tilesim.proof.phases import Credit, Mbarrier, NamedBarrier, PhaseOver, Token
+from tilesim.proof.phases import (
+    Credit,
+    Mbarrier,
+    NamedBarrier,
+    PhaseOver,
+    Token,
+    arrives_at_all,
+)
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
 Executor = Callable[[Execution, Any], None]
@@ -134,6 +141,8 @@ def _gathers(x: Execution, e: fx.Gathers) -> bool:
         raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
     if set(x.lanes) - members:
         raise Refuted("E11", f"{x.where}: a lane that is not in its mask")
+    if any(min(masks) >> i & 1 for i in range(LANES) if i not in w.alive):
+        raise NotCovered(f"{x.where}: lanes of a member mask that have exited")
     return set(x.lanes) == members
 
 
@@ -240,6 +249,8 @@ def _compute(x: Execution, w: Any) -> list[Value]:
         found = x.op.evaluate(_Inputs(x, w))
     except (_Unknown, NotImplementedError):
         return []
+    except Exception as why:  # the definition refuses the operands
+        raise NotCovered(f"{x.where}: {why}") from why
     return [_integers(row) for row in found]
 
 
@@ -251,18 +262,25 @@ def _integers(row: Any) -> Value:
     return int(row) if isinstance(row, int | np.integer) else None
 
 
+@rule("E27", "a lane gets a value of a lane that executes the shuffle as well")
 def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
-    """PTX 9.7.9.6: of a lane that does not execute it, the value is not known."""
+    """PTX 9.7.9.6.
+
+    Raises: Refuted: a lane names one that does not."""
     v = x.machine.operands
     values, far = v.value(e.value, w), v.value(e.lane, w)
     found: list[Scalar] = [None] * LANES
     for i in x.lanes:
         n = lane_of(far, i)
         if type(n) is not int:
+            if len(x.lanes) < LANES:
+                raise NotCovered(f"{x.where}: data decides of which lane a value is")
             continue
         source = {"idx": n & 31, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
         source = source if 0 <= source < LANES else i
-        found[i] = lane_of(values, source) if source in x.lanes else None
+        if source not in x.lanes:
+            raise Refuted("E27", f"{x.where}: lane {i} names lane {source}")
+        found[i] = lane_of(values, source)
     return found
 
 
@@ -490,7 +508,7 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
             life = m.mbarrier(at, w, lane)
-            m.over_before(life, w.lanes([lane]), "mbarrier.inval")
+            m.over_before(life, w.lanes([lane]), "mbarrier.inval", commits=True)
             life.last_phase()
             life.dead = True
             m.bytes_of_mbarrier(x, at, [lane], live=False)
@@ -522,6 +540,7 @@ def _arrives(x: Execution, e: fx.Arrives) -> None:
     for group, at in v.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
             n = need(lane_of(counts, lane), "a count")
+            arrives_at_all(n)
             if e.asynchronous:
                 for to in _multicast(x, e.multicast, at, lane):
                     _arrives_later(x, e, lane, to, n)

@@ -542,12 +542,16 @@ class Machine:
         memory.mbarriers[bytes_] = live
 
     @rule("I", "every operation on an mbarrier is over before it is invalidated, or its CTA ends")
-    def over_before(self, life: Mbarrier, lanes: Lanes, what: str) -> None:
-        """Raises: Refuted: an operation on it need not come before one of the lanes is here."""
+    def over_before(
+        self, life: Mbarrier, lanes: Lanes, what: str, *, commits: bool = False
+    ) -> None:
+        """``commits``: of this CTA, too, which end with it.
+
+        Raises: Refuted: an operation on it need not come before one of the lanes is here."""
         for lane, position in life.operations.items():
             if not (self.order.past[lanes, lane] >= position).any():
                 raise Refuted("I", f"{life.name}: an operation need not come before {what}")
-        open_ = life.last_asynchronous
+        open_ = max(life.last_asynchronous[: 1 + commits])
         if open_ >= 0 and not (self.order.past[lanes, life.column] > open_).any():
             raise Refuted("I", f"{life.name}: a copy need not land before {what}")
 

@@ -65,6 +65,13 @@ def in_a_count(credit: Credit) -> None:
             raise Refuted("A3", f"an operation that counts {number}")
 
 
+@rule("A11", "an arrival counts at least one")
+def arrives_at_all(count: int) -> None:
+    """Raises: Refuted: it does not."""
+    if count < 1:
+        raise Refuted("A11", f"an arrival that counts {count}")
+
+
 class Mbarrier:
     """One life of an mbarrier, from `mbarrier.init` on."""
 
@@ -79,7 +86,8 @@ class Mbarrier:
         self.over: dict[int, PhaseOver] = {}
         self.released = told  # by credits of the open phase
         self.operations: dict[int, int] = {}  # by lane, position of its last operation
-        self.last_asynchronous = -1  # the phase of it
+        #: the phase of the last asynchronous credit, and of the last commit in the own CTA
+        self.last_asynchronous = [-1, -1]
         self.dead = False
         self._credits: list[Credit] = []
         self._before: list[list[Credit]] = [[], []]  # credits of the last phase, and of that before
@@ -97,8 +105,8 @@ class Mbarrier:
             if self.expected < 0:
                 raise NotCovered("an mbarrier from which more drop than it has")
         self._credits.append(credit)
-        if credit.at is None and not credit.own_commit:
-            self.last_asynchronous = self.phase
+        if credit.at is None:
+            self.last_asynchronous[credit.own_commit] = self.phase
         self.operations[lane] = position
         self.pending += max(credit.lent, 0) - credit.arrive
         self.tx += credit.expect - credit.complete
