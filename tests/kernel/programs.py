@@ -25,6 +25,7 @@ from tilesim import (
     s8,
     s32,
     u8,
+    u16,
     u32,
     u64,
     view_at,
@@ -538,6 +539,75 @@ def a_piece_of_a_copy_at_no_multiple_of_its_size(k: Builder, *, right: bool) -> 
     with thread(k, 0):
         k.cp_async.copy(d[ds(4 if right else 2, 4)], g, size=16)
         k.cp_async.wait_all()
+
+
+@wrong("C2-bytes")
+def a_copy_of_more_bytes_than_it_has(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g, n = words(k, "d", 4), global_words(k, "g", 4), k.var("n", 12 if right else 20)
+    with thread(k, 0):
+        k.cp_async.copy(d, g, src_bytes=n)
+        k.cp_async.wait_all()
+
+
+@wrong("C2-bytes", breaks="H6")
+def a_copy_of_some_bytes_that_another_thread_writes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    d, g, n = words(k, "d", 4), global_words(k, "g", 4), k.var("n", 0 if right else 4)
+    with thread(k, 0):
+        k.cp_async.copy(d, g, src_bytes=n)
+        k.cp_async.wait_all()
+    with thread(k, 1):
+        k.mem.store(g[0], 1)
+
+
+@wrong("C2-bytes", breaks="inside")
+def a_copy_of_some_bytes_from_beyond_a_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = k.shared("d", s32, (32, 4)), k.tensor("g", s32, (16, 4))
+    size = (k.lane_id < (16 if right else 17)) * 16
+    k.cp_async.copy(d[k.lane_id], g[k.lane_id], src_bytes=size)
+    k.cp_async.wait_all()
+
+
+@wrong("H6")
+def copies_of_several_sizes_to_one_place(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = words(k, "d", 4), global_words(k, "g", 4)
+    k.cp_async.copy(d, g, src_bytes=8 if right else 4 * (1 + k.lane_id % 2))
+    k.cp_async.wait_all()
+
+
+@wrong("H6")
+def copies_of_several_rows_to_one_place(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = words(k, "d", 4), k.tensor("g", s32, (32, 4))
+    k.cp_async.copy(d, g[0 if right else k.lane_id])
+    k.cp_async.wait_all()
+
+
+@wrong("H6")
+def a_copy_by_a_lane_that_does_not_wait_for_it(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g = k.shared("d", s32, (32, 4)), global_words(k, "g", 4)
+    k.cp_async.copy(d[k.lane_id], g)
+    with k.if_(k.lane_id < (32 if right else 5)):
+        k.cp_async.wait_all()
+    k.sync_warp()
+    with k.elected():
+        k.mem.store(g[0], 1)
+
+
+@wrong("H6")
+def copies_of_some_of_each_16_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, target="sm_100a")
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, zero=[x])
+    for warp, mask in enumerate((0x0FF0, 0xF00F if right else 0xF01F)):
+        with thread(k, warp):
+            k.bulk.store(g, x, mask=k.var(f"mask{warp}", mask, u16))
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
 
 
 @wrong("H15")

@@ -318,11 +318,11 @@ def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
 def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
     """Raises: NotCovered: there is no rule for such an access."""
     issues = x.effect(fx.Issues)
-    masked = isinstance(e, fx.Writes) and (e.mask is not None or e.lost)
+    lost = isinstance(e, fx.Writes) and e.lost
     partly = isinstance(e, fx.Reads) and (e.ignored is not None or e.noncoherent)
-    # st.async and red.async of another thread, cp.async of fewer bytes
-    short = e.asynchronous and e.proxy == "generic" and (issues is None or issues.real is not None)
-    if e.elsewhere or e.proxy == "tensormap" or masked or partly or short:
+    # st.async and red.async to global memory, by another thread
+    other = e.asynchronous and e.proxy == "generic" and issues is None
+    if e.elsewhere or e.proxy == "tensormap" or lost or partly or other:
         raise NotCovered(f"{x.where}: an access of another kind")
 
 
@@ -330,9 +330,10 @@ def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
 def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     _known_form(x, e)
     m, w = x.machine, x.warp
-    places = m.operands.view(e.view, w, x.lanes)
+    lanes = _that_read(x, e) if isinstance(e, fx.Reads) else x.lanes
+    places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
-        places += [p for p in m.operands.view(e.view, s, x.lanes) if p.place[0] == "global"]
+        places += [p for p in m.operands.view(e.view, s, lanes) if p.place[0] == "global"]
     for named in places:
         _aligned(x, e, named)
         if named.place[0] == "global" and named.place[1] in m.read_only:
@@ -407,20 +408,53 @@ def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequen
 def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     group, place, at, _ = named
     write, issues = isinstance(e, fx.Writes), x.effect(fx.Issues)
-    if e.proxy == "generic":  # cp.async: the lanes share a copy out
-        rows = at.reshape(-1, issues.piece) if len(group) > 1 else at
+    if e.proxy == "generic":  # cp.async: lanes that name one box share it out
+        together = len(group) > 1 and _one_box(x)
+        rows = at.reshape(-1, issues.piece) if together else at
         for n, lane in enumerate(group):
-            mine = rows[n :: len(group)] if len(group) > 1 else rows
+            mine = rows[n :: len(group)] if together else rows
             if len(mine):
                 record = x.machine.access(x, [lane], place, mine, write, asynchronous=True)
                 x.issued.append(Issued(lane, place, record))
         return
+    if isinstance(e, fx.Writes) and e.mask is not None:  # of each 16 bytes, those of a mask
+        masks = {need(lane_of(x.machine.operands.decides(e.mask, x.warp), i), "a mask of bytes")
+                 for i in group}  # fmt: skip
+        if len(masks) > 1:
+            raise NotCovered(f"{x.where}: masks of bytes that differ between lanes")
+        bits, flat = masks.pop(), at.reshape(-1, 1)
+        at = flat[[bool(bits >> i % 16 & 1) for i in range(len(flat))]]
     for to in _destinations(x, place, group[0], write=write):
         for lane in group:
             record = x.machine.access(
                 x, [lane], to, at, write, e.proxy, asynchronous=True, strong=_strong(e)
             )
             x.issued.append(Issued(lane, to, record))
+
+
+def _one_box(x: Execution) -> bool:
+    """Whether all lanes of a copy name one destination, as many bytes, and, if any, one source."""
+    v, reads, real = x.machine.operands, x.effect(fx.Reads), x.effect(fx.Issues).real
+    reading = _that_read(x, reads)
+    sizes = None if real is None else v.decides(real, x.warp)
+    ends = [(x.effect(fx.Writes).view, x.lanes), *([(reads.view, reading)] if reading else [])]
+    return len({lane_of(sizes, i) for i in x.lanes}) == 1 and all(
+        len(v.view(end, x.warp, lanes)) == 1 for end, lanes in ends
+    )
+
+
+@rule("C2-bytes", "cp.async reads at most as many bytes as it writes")
+def _that_read(x: Execution, e: fx.Reads) -> list[int]:
+    """The lanes that read; one that copies some bytes only may read any of its source."""
+    issues = x.effect(fx.Issues)
+    if issues is None or issues.real is None:
+        return x.lanes
+    sizes = x.machine.operands.decides(issues.real, x.warp)
+    real = {i: int(need(lane_of(sizes, i), "a size")) for i in x.lanes}
+    for number in real.values():
+        if not 0 <= number <= e.view.nbytes:
+            raise Refuted("C2-bytes", f"{x.where}: {number} of {e.view.nbytes} bytes")
+    return [i for i, number in real.items() if number]
 
 
 def _destinations(x: Execution, place: Place, lane: int, *, write: bool) -> list[Place]:
