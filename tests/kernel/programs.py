@@ -1545,7 +1545,7 @@ def lanes_of_another_warp(k: Builder, *, right: bool) -> None:
 def columns_beyond_tensor_memory(k: Builder, *, right: bool) -> None:
     address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
     k.tile.fill(tile, 0)
-    k.tcgen05.st(k.tcgen05.tensor(address + (0 if right else 32), f32, (32, 32)), tile)
+    k.tcgen05.st(k.tcgen05.tensor(address + (0 if right else 1), f32, (32, 32)), tile)
     k.tcgen05.wait_st()
     frees(k, address, 32)
 
@@ -1817,3 +1817,33 @@ def a_store_that_a_fence_of_the_cta_hands_to_a_peer(k: Builder, *, right: bool) 
     k.cluster.wait()
     with cta(k, 1):
         k.mem.store(x[0], 2)
+
+
+@wrong("G12")
+def a_shift_that_starts_at_no_quarter(k: Builder, *, right: bool) -> None:
+    done = k.mbarriers("done")
+    s = setup(k, (done, 1))
+    rows = k.tcgen05.tensor(s.address + ((32 if right else 16) << 16), f32, (32, 8), name="rows")
+    with thread(k, 4):
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        k.tcgen05.shift(rows)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("H6")
+def a_copy_to_where_a_strong_store_has_been_read(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g, r = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4), k.var("r")
+    begin(k, (b, 1), zero=[d])
+    with thread(k, 0):
+        k.fence.proxy_async()
+        k.mem.store(d[0], 1, sem="relaxed")
+        k.mem.load(r, d[0])  # needs no fence before the copy (U12), but the store does
+        if right:
+            k.fence.proxy_async()
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d, g, b)
+        k.mbarrier.wait(b, 0)

@@ -230,15 +230,6 @@ class _Inputs:
             raise _Unknown
         return np.array(known, np.uint64 if max(known) >> 63 else np.int64)
 
-    def number(self, operand: Expr) -> int | None:
-        """An operand that all lanes share."""
-        value = self._x.machine.operands.value(operand, self._w)
-        return value if type(value) is int else None
-
-    def scalar(self, operand: Expr) -> int:
-        """The same of active lanes."""
-        return int(self.lanes(operand)[self._x.lanes[0]])
-
     def __getattr__(self, name: str) -> Any:
         raise _Unknown  # tiles and memory: data
 
@@ -400,9 +391,8 @@ def _distinct(x: Execution, at: Bytes) -> None:
 
 def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequence[int]:
     """For each element of a register tile, the mask of the lanes that access it."""
-    rows, columns = tile.warp_shape
-    if elements != rows * columns:
-        columns = elements // rows
+    rows = tile.warp_shape[0]
+    columns = elements // rows  # of one column, or all
     layout = layout_of(tile, lanes=tile.name in x.machine.rows_in_lanes)
     return Held(layout, rows, columns, write).lanes()
 
