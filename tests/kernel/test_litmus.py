@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.litmus.sections import ROWS
+from tests.litmus.sections import all_rows
 from tests.litmus.table import Fails, Rejected, Row
 from tilesim.ir.lower import lower
 from tilesim.proof.check import certify
@@ -22,7 +22,7 @@ from tilesim.proof.rules import Answer
 FILE = Path(__file__).with_name("litmus.json")
 #: by row, "certified" or the rule that refutes it
 SAID: Mapping[str, str] = json.loads(FILE.read_text())
-PROGRAMS = [row for row in ROWS if not isinstance(row.practice, Rejected)]
+PROGRAMS = [row for row in all_rows() if not isinstance(row.practice, Rejected)]
 
 
 def said(answer: Answer) -> str:
