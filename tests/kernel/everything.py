@@ -159,7 +159,9 @@ def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
 
 def summary(rows: list[Row]) -> Iterator[str]:
     """A table of verdicts and answers, and what proofs lack, as Markdown."""
-    table: Counter[tuple[str, str]] = Counter((r.verdict.split(",")[0], r.answer.verdict) for r in rows)
+    table: Counter[tuple[str, str]] = Counter(
+        (r.verdict.split(",")[0], r.answer.verdict) for r in rows
+    )
     answers = ("certified", "refuted", "not covered")
     yield f"\n| a check says | {' | '.join(answers)} |"
     yield "|---|--:|--:|--:|"

@@ -1764,14 +1764,14 @@ def a_tile_of_a_map_beside_a_store_to_its_last_element(k: Builder, *, right: boo
 
 
 @wrong("I")
-def an_arrival_of_a_warp_that_no_warpgroup_waits_for(k: Builder, *, right: bool) -> None:
+def an_arrival_that_need_not_come_before_the_end(k: Builder, *, right: bool) -> None:
     k.launch(warps=4)
     b = k.mbarriers("b")
     begin(k, (b, 1))
     with thread(k, 0):
         k.mbarrier.arrive(b)
     if right:
-        k.wgmma.fence()
+        k.sync_threads()
     with thread(k, 1):
         k.mbarrier.inval(b)
 
@@ -1847,3 +1847,17 @@ def a_copy_to_where_a_strong_store_has_been_read(k: Builder, *, right: bool) -> 
         k.mbarrier.arrive_expect_tx(b, 16)
         k.bulk.load(d, g, b)
         k.mbarrier.wait(b, 0)
+
+
+@wrong("A6-order", not_covered="in time only")
+def an_end_of_an_mbarrier_that_a_relaxed_arrival_tells_of(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, c = k.mbarriers("b"), k.mbarriers("c")
+    begin(k, (b, 1), (c, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(c, 0)
+        k.mbarrier.inval(b)
+    with thread(k, 1):
+        k.mbarrier.wait(b, 0)
+        k.mbarrier.arrive(c, sem="release" if right else "relaxed")

@@ -535,6 +535,7 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
         for lane in group:
             life = m.mbarrier(at, w, lane)
             m.over_before(life, w.lanes([lane]), "mbarrier.inval", commits=True)
+            m.handed_over(life, w.first + lane)
             life.last_phase()
             life.dead = True
             m.bytes_of_mbarrier(x, at, [lane], live=False)

@@ -555,6 +555,16 @@ class Machine:
         if open_ >= 0 and not (self.order.past[lanes, life.column] > open_).any():
             raise Refuted("I", f"{life.name}: a copy need not land before {what}")
 
+    @rule("A6-order", "memory is handed over from each operation on an mbarrier to its end")
+    def handed_over(self, life: Mbarrier, i: int) -> None:
+        """``i`` invalidates it, which is a write.
+
+        Raises: NotCovered: an operation comes before in time, and nothing else is known."""
+        for lane, position in life.operations.items():
+            own = lane // LANES == i // LANES  # lanes of a warp may have met without a fence
+            if not own and self.order.rows[i, Row.GENERIC, lane] < position:
+                raise NotCovered(f"{life.name}: its end comes after an operation in time only")
+
     def group(self, kind: str, i: int) -> Group:
         """The asynchronous operations of a thread, or of the warpgroup that begins with it."""
         return self.groups.setdefault((kind, int(i)), Group())
