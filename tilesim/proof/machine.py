@@ -18,7 +18,7 @@ from tilesim.ir.distribution import by_lane
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
-from tilesim.proof.memory import Bytes, Memory, Record, Strong, exists
+from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
 from tilesim.proof.operands import LANES, MbarrierAt, Operands, Place, Value, lane_of, need
 from tilesim.proof.order import Lanes, Order, Row
 from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver
@@ -32,18 +32,6 @@ MOST_STEPS = 3_000_000
 #: instructions that a warp executes before the next one moves
 _TURN = 64
 _SCOPES = ("cta", "cluster", "gpu", "sys")
-
-
-class Where(NamedTuple):
-    """An executed instruction, for messages."""
-
-    number: int
-    what: str
-    cta: int
-    warp: int
-
-    def __str__(self) -> str:
-        return f"instruction {self.number} ({self.what}) of warp {self.warp} of CTA {self.cta}"
 
 
 class Blocked(NamedTuple):

@@ -8,7 +8,7 @@ where one store of a known integer has left it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,18 @@ Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | N
 _ASYNC = 128
 #: bytes of a memory that are kept track of
 LARGEST = 1 << 28
+
+
+class Where(NamedTuple):
+    """An executed instruction, for messages."""
+
+    number: int
+    what: str
+    cta: int
+    warp: int
+
+    def __str__(self) -> str:
+        return f"instruction {self.number} ({self.what}) of warp {self.warp} of CTA {self.cta}"
 
 
 class Record:
@@ -49,7 +61,7 @@ class Record:
     )  # fmt: skip
 
     def __init__(
-        self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: object,
+        self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, cluster: int | None = None,
     ) -> None:  # fmt: skip
         self.bytes, self.write, self.proxy, self.strong, self.where = (
@@ -149,6 +161,9 @@ class Memory:
 
     @rule("H6", "of two accesses that conflict, one comes before the other, or both are strong")
     def _race(self, y: Record, x: Record) -> None:
+        plain = not (y.asynchronous or x.asynchronous or y.strong or x.strong)
+        if y.write and x.write and plain and y.where.number == x.where.number:
+            raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
 
     def _against_others(self, y: Record, ordered: Ordered) -> NDArray[np.bool_]:
