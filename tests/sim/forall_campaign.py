@@ -1,7 +1,8 @@
 """Random programs with a parameter: what is said of all values, compared with checks of each.
 
     python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
-        [--values 64] [--kind rings|pipelines|clusters|places|guarded|emitted]
+        [--values 64] [--instructions 120000]
+        [--kind rings|pipelines|clusters|places|guarded|emitted]
 
 Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
 those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`), and those of the
@@ -49,7 +50,7 @@ VALUES = 64
 #: larger ones of each kind
 _LARGE = 2
 #: warp instructions of all runs of a proof: one that takes more says nothing
-_MOST = 120_000
+INSTRUCTIONS = 120_000
 #: no value beyond this one is checked
 _LAST = 3_000
 #: what makes programs with one parameter, and with two, by kind
@@ -108,30 +109,36 @@ class _Values:
         return next((v for v in values if self.verdict(v) not in ("proved", "refused")), None)
 
 
-def case(number: int, kind: str | None = None, most: int = VALUES) -> Case:
+def case(
+    number: int, kind: str | None = None, most: int = VALUES, instructions: int = INSTRUCTIONS
+) -> Case:
     """Compares what is said of all values of a random program with checks of each up to ``most``;
     without a kind, the program's number decides."""
     start = time.process_time()
     kind = kind or _MIXED[number % len(_MIXED)]
     if kind in _PTX:
-        said, wrong, checked = _compared(_PTX[kind](number), "n", {}, most)
+        said, wrong, checked = _compared(_PTX[kind](number), "n", {}, most, instructions)
         said = f"{kind}: {said}"
     elif kind in _ONE:
-        said, wrong, checked = _compared(RandomProgram(number, _ONE[kind]), "n", {}, most)
+        program = RandomProgram(number, _ONE[kind])
+        said, wrong, checked = _compared(program, "n", {}, most, instructions)
     else:
         swapped = kind == "clusters" and number // 8 % 4 == 0
         name, other = ("m", "n") if swapped else ("n", "m")
         fixed = {other: _FIXED[number // 32 % len(_FIXED)]}
-        said, wrong, checked = _compared(RandomProgram(number, _TWO[kind]), name, fixed, most)
+        program = RandomProgram(number, _TWO[kind])
+        said, wrong, checked = _compared(program, name, fixed, most, instructions)
         said = f"{kind}: {said}"
     return Case(number, said, wrong, checked, time.process_time() - start)
 
 
-def _compared(build: Build, name: str, fixed: Mapping[str, int], most: int) -> tuple[str, str, int]:
+def _compared(
+    build: Build, name: str, fixed: Mapping[str, int], most: int, instructions: int
+) -> tuple[str, str, int]:
     """What is said of all values of a parameter, what is wrong about that, and how many values were
     checked."""
     prove = partial(prove_alone, "practice")
-    proof = ForAll(build, fixed, name, Values(), prove, "practice", Timer(None), _MOST)
+    proof = ForAll(build, fixed, name, Values(), prove, "practice", Timer(None), instructions)
     claim = proof.claim()
     values = _Values(build, name, fixed, dict(proof.alone))
     said, wrong = _judged(build, claim, values, most, failing=proof.failing is not None)
@@ -196,16 +203,18 @@ def campaign(
     jobs: int = 1,
     kind: str | None = None,
     most: int = VALUES,
+    instructions: int = INSTRUCTIONS,
 ) -> Tally:
     """So many programs, for so long: how often what was said, and what was wrong."""
     tally = Tally()
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     pool = ProcessPoolExecutor(jobs, initializer=gc.freeze)
-    left = {pool.submit(case, number, kind, most) for number in islice(numbers, 2 * jobs)}
+    judge = partial(case, kind=kind, most=most, instructions=instructions)
+    left = {pool.submit(judge, number) for number in islice(numbers, 2 * jobs)}
     while left and time.monotonic() < end:
         done, left = wait(left, end - time.monotonic(), FIRST_COMPLETED)
-        left |= {pool.submit(case, number, kind, most) for number in islice(numbers, len(done))}
+        left |= {pool.submit(judge, number) for number in islice(numbers, len(done))}
         for future in done:
             tally.add(future.result())
     workers = list((pool._processes or {}).values())
@@ -224,9 +233,15 @@ def campaign(
     "--kind", type=click.Choice([*_ONE, *_TWO, *_PTX]), help="All programs are of this one."
 )
 @click.option("--values", default=VALUES, show_default=True, help="Values checked one by one.")
-def main(cases: int, seed: int, seconds: float, jobs: int, kind: str | None, values: int) -> None:
+@click.option(
+    "--instructions", default=INSTRUCTIONS, show_default=True, help="Of all runs of one proof."
+)
+def main(
+    cases: int, seed: int, seconds: float, jobs: int, kind: str | None, values: int,
+    instructions: int,
+) -> None:  # fmt: skip
     """Compare what is said of all values with checks of each."""
-    tally = campaign(cases, seed, seconds, jobs, kind, values)
+    tally = campaign(cases, seed, seconds, jobs, kind, values, instructions)
     for what, number in tally.said.most_common():
         click.echo(f"{number:7}  {what}")
     click.echo(str(tally))
