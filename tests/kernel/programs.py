@@ -1371,6 +1371,26 @@ def a_lane_that_does_not_come_to_a_product(k: Builder, *, right: bool) -> None:
     k.wgmma.fence()
 
 
+@wrong("A")
+def a_fence_of_a_warpgroup_for_a_barrier_of_its_warps(k: Builder, *, right: bool) -> None:
+    """A product that is over has been issued by all four; `wgmma.fence` waits for its own warp."""
+    k.launch(warps=4)
+    bar = k.mbarriers("bar")
+    a, b, acc, _, _ = operands(k, (bar, 1))
+    with k.role("first", 0), k.elected():
+        k.mbarrier.arrive(bar)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b, accumulate=0)
+    k.wgmma.commit_group()
+    if right:
+        k.wgmma.wait_group(0)
+    with k.role("second", 1), k.elected():
+        k.mbarrier.arrive(bar)
+    k.wgmma.wait_group(0)
+    k.sync_threads()
+    k.mbarrier.wait(bar, 1)
+
+
 @wrong("F3")
 def an_accumulator_that_is_filled_without_a_fence(k: Builder, *, right: bool) -> None:
     k.launch(warps=4)

@@ -117,16 +117,16 @@ def _all_are_here(x: Execution) -> bool:
 
 def _step(x: Execution) -> None:
     """Positions grow, and lanes that have come together know that they have."""
-    order, g = x.machine.order, x.all
-    if x.warps:
-        g = np.concatenate([w.lanes(range(LANES)) for w in x.warps])
-    if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
-        order.step(g)
+    order = x.machine.order
     together = (fx.Gathers, fx.GathersWarps, fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
-    if any(isinstance(e, together) for e in x.effects):
-        order.meet_in_time(g)
-    if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
-        order.meet(g)
+    # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
+    for g in [w.lanes(range(LANES)) for w in x.warps] or [x.all]:
+        if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
+            order.step(g)
+        if any(isinstance(e, together) for e in x.effects):
+            order.meet_in_time(g)
+        if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
+            order.meet(g)
 
 
 @rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
@@ -853,7 +853,6 @@ def _by_warpgroup(x: Execution) -> None:
             case fx.Commits():
                 group.committed.append(group.open)
                 group.open = []
-                # F5: a wait for it comes after all four warps have committed, as they have met
             case fx.WaitsGroup():
                 _waits_wgmma(x, e, group, lanes)
             case _:
@@ -869,16 +868,19 @@ def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
         if len(some) != 1 or some[0].place != place or (some[0].bytes != at).any():
             raise Refuted("F10", f"{x.where}: operands that differ")
     record = m.access(x, every, place, at, False, "async", asynchronous=True, issuers=lanes)
-    return Issued(0, place, record)
+    return Issued(0, place, record, m.order.past[lanes].max(0))
 
 
 def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> None:
     count = max(len(group.committed) - e.pending, 0)
     over = [one for some in group.committed[:count] for one in some]
-    fact = x.machine.order.new_fact()
+    order = x.machine.order
+    fact = order.new_fact()
     for one in over:
         one.record.ends_with(fact)
-    x.machine.order.learn_fact(lanes.tolist(), fact)
+        width = len(one.past)  # F5: it has run, so all four warps have issued it
+        order.past[lanes, :width] = np.maximum(order.past[lanes, :width], one.past)
+    order.learn_fact(lanes.tolist(), fact)
     group.committed[:count] = [[] for _ in range(count)]
     for w in x.warps:
         w.tiles = {

@@ -20,7 +20,7 @@ from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
 from tilesim.proof.operands import LANES, MbarrierAt, Operands, Place, Value, lane_of, need
-from tilesim.proof.order import Lanes, Order, Row
+from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.tensor_memory import Pool
@@ -42,11 +42,13 @@ class Blocked(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """An asynchronous access, the lane of the warp that has issued it, and where it is made."""
+    """An asynchronous access, the lane of the warp that has issued it, and where it is made;
+    ``past``: of a warpgroup's, what comes before it in time."""
 
     lane: int
     place: Place
     record: Record
+    past: Positions = np.zeros(0, np.int32)
 
 
 class Shadow:
