@@ -17,7 +17,7 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Blocked, Execution, Group, Issued, Warp
+from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
@@ -324,17 +324,23 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     _known_form(x, e)
     m, w = x.machine, x.warp
     lanes = _that_read(x, e) if isinstance(e, fx.Reads) else x.lanes
+    lanes = [i for i in lanes if i < (e.lanes or LANES)]  # others name nothing
     places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
         places += [p for p in m.operands.view(e.view, s, lanes) if p.place[0] == "global"]
+    pieces: dict[Place, list[Piece]] = {}
     for named in places:
         _aligned(x, e, named)
         if named.place[0] == "global" and named.place[1] in m.read_only:
             m.memory(named.place).in_bounds(named.bytes, x.where)
-        elif e.asynchronous:
+        elif e.asynchronous or e.proxy != "generic":
             _asynchronous(x, e, named)
+        elif e.lanes == 0:
+            _by_warp(x, e, named)
         else:
-            _synchronous(x, e, named)
+            pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
+    for place, some in pieces.items():
+        m.access(x, some, place, isinstance(e, fx.Writes), strong=_strong(e))
     if isinstance(e, fx.Writes) and e.combine is None and e.sem == "weak":
         _leaves(x, e)
 
@@ -362,25 +368,25 @@ def _one_piece(at: Bytes, multiple: int) -> bool:
     return whole and (not flat.size or flat[0] % multiple == flat.size % multiple == 0)
 
 
-def _synchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
+def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
+    """A tile, or a store by the warp as one."""
     group, place, at, _ = named
-    w, write, holders = x.warp, isinstance(e, fx.Writes), None
-    if write and not e.lanes:
+    w, write = x.warp, isinstance(e, fx.Writes)
+    if write:
         _distinct(x, at)
-    whole = e.lanes == 0 and e.held is None and write and len(group) == LANES
-    if e.lanes == 0 and isinstance(e.held, Fragment):
+    if isinstance(e.held, Fragment):
         if e.held.split:  # a warp has a quarter of the rows
             rows = len(at) // 4
             at = at[rows * (w.number % 4) : rows * (w.number % 4 + 1)]
         holders = _holders(x, e.held, len(at), write)
-    x.machine.access(
-        x, group[:1] if whole else group, place, at, write, e.proxy, strong=_strong(e),
-        holders=holders, together=w.lanes(group) if whole else None,
-    )  # fmt: skip
-    if whole:  # by the warp as one: each of its lanes has made it
-        i = w.first + group[0]
-        for row in (Row.GENERIC, Row.GENERIC_GLOBAL):
-            x.machine.order.rows[w.first : w.first + LANES, row, i] = x.machine.order.position[i]
+        x.machine.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders)
+    elif write and len(group) == LANES:
+        g = w.lanes(group)
+        x.machine.access(x, [(group[:1], at)], place, write, strong=_strong(e), together=g)
+        for row in (Row.GENERIC, Row.GENERIC_GLOBAL):  # each of its lanes has made it
+            x.machine.order.rows[g, row, g[0]] = x.machine.order.position[g[0]]
+    else:
+        x.machine.access(x, [(group, at)], place, write, strong=_strong(e))
 
 
 @rule("H23", "the elements of a register tile are stored to different bytes")
@@ -406,7 +412,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         for n, lane in enumerate(group):
             mine = rows[n :: len(group)] if together else rows
             if len(mine):
-                record = x.machine.access(x, [lane], place, mine, write, asynchronous=True)
+                record = x.machine.issue(x, [lane], place, mine, write, "generic")
                 x.issued.append(Issued(lane, place, record))
         return
     if isinstance(e, fx.Writes) and e.mask is not None:  # of each 16 bytes, those of a mask
@@ -418,9 +424,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         at = flat[[bool(bits >> i % 16 & 1) for i in range(len(flat))]]
     for to in _destinations(x, place, group[0], write=write):
         for lane in group:
-            record = x.machine.access(
-                x, [lane], to, at, write, e.proxy, asynchronous=True, strong=_strong(e)
-            )
+            record = x.machine.issue(x, [lane], to, at, write, e.proxy, strong=_strong(e))
             x.issued.append(Issued(lane, to, record))
 
 
@@ -469,8 +473,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     for w in x.warp.each:
         for group, place, at, _ in m.operands.box_of_map(e, w, x.lanes):
             for lane in group if write or place[1] not in m.read_only else ():
-                record = m.access(x, [lane], place, at, write, "async", asynchronous=True,
-                                  strong=strong)  # fmt: skip
+                record = m.issue(x, [lane], place, at, write, "async", strong=strong)
                 x.issued.append(Issued(lane, place, record))
 
 
@@ -485,7 +488,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
         if ranks != {place[1]} or m.size == 1 or (strong and place[1] == w.rank):
             raise Refuted("D11", f"{x.where}: to {place}, with an mbarrier of CTA {ranks}")
         for lane in group:
-            record = m.access(x, [lane], place, at, True, asynchronous=True, strong=strong)
+            record = m.issue(x, [lane], place, at, True, "generic", strong=strong)
             x.issued.append(Issued(lane, place, record))
 
 
@@ -867,7 +870,7 @@ def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
     for some in places:
         if len(some) != 1 or some[0].place != place or (some[0].bytes != at).any():
             raise Refuted("F10", f"{x.where}: operands that differ")
-    record = m.access(x, every, place, at, False, "async", asynchronous=True, issuers=lanes)
+    record = m.issue(x, every, place, at, False, "async", issuers=lanes)
     return Issued(0, place, record, m.order.past[lanes].max(0))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,10 @@ class Issued(NamedTuple):
     place: Place
     record: Record
     past: Positions = np.zeros(0, np.int32)
+
+
+#: lanes, and the bytes that each of them accesses
+Piece: TypeAlias = tuple[Sequence[int], Bytes]
 
 
 class Shadow:
@@ -370,36 +374,52 @@ class Machine:
         return self.globals[name]
 
     def access(
-        self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool,
-        proxy: str = "generic", *, asynchronous: bool = False, strong: Strong | None = None,
-        holders: Sequence[int] | None = None, issuers: Lanes | None = None,
+        self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
+        strong: Strong | None = None, holders: Sequence[int] | None = None,
         together: Lanes | None = None,
-    ) -> Record:  # fmt: skip
-        """An access of the bytes ``at``. ``holders``: for each element the mask of the lanes that
-        access it; None: each of ``lanes`` accesses all. ``issuers``: lanes that issue it together.
-        ``together``: lanes that make one access, which comes after what any of them knows.
-        """
-        memory = self.memory(place)
-        g = x.warp.lanes(lanes)
-        if place[0] == "shared":
-            # an asynchronous strong write is a reduction, which reads as well
-            self._shared(x, lanes, int(place[1]), at, write and not (asynchronous and strong))
-        cluster = place[2] if len(place) == 3 else None
-        if asynchronous or proxy != "generic":
-            record = Record(at.reshape(-1), write, proxy, strong, x.where, cluster=cluster)
-            memory.access(record, self._ordered(g if issuers is None else issuers, proxy, place))
-            return record
+    ) -> None:  # fmt: skip
+        """One access by the generic proxy: of each piece, its lanes access all of its bytes, or,
+        by element, those in the mask of ``holders``. ``together``: lanes that make one access,
+        which comes after what any of them knows.
+
+        Raises: Refuted, NotCovered: lanes store to one place."""
+        lanes = [i for some, _ in pieces for i in some]
         if holders is None:
-            flat, lane = np.tile(at.reshape(-1), len(lanes)), np.repeat(g, at.size)
+            flat = np.concatenate([np.tile(at.reshape(-1), len(some)) for some, at in pieces])
+            lane = np.concatenate([np.repeat(x.warp.lanes(some), at.size) for some, at in pieces])
         else:
-            masks = np.array(holders, np.int64)
+            masks, (_, at) = np.array(holders, np.int64), pieces[0]
             rows = [np.flatnonzero(masks >> i & 1) for i in lanes]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
-            lane = np.repeat(g, [len(r) * at.shape[1] for r in rows])
+            lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
+        memory, cluster = self.memory(place), place[2] if len(place) == 3 else None
+        if place[0] == "shared":
+            self._shared(x, lanes, int(place[1]), flat, write)
         position = self.order.position[lane]
-        record = Record(flat, write, proxy, strong, x.where, lane, position, cluster)
-        memory.access(record, self._ordered(None, proxy, place, together))
+        record = Record(flat, write, "generic", strong, x.where, lane, position, cluster)
+        if write and holders is None:
+            self._lanes_apart(record)
+        memory.access(record, self._ordered(None, "generic", place, together))
+
+    def issue(
+        self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, proxy: str,
+        *, strong: Strong | None = None, issuers: Lanes | None = None,
+    ) -> Record:  # fmt: skip
+        """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do."""
+        memory, cluster = self.memory(place), place[2] if len(place) == 3 else None
+        if place[0] == "shared":
+            # a strong write is a reduction, which reads as well
+            self._shared(x, lanes, int(place[1]), at, write and not strong)
+        issuers = x.warp.lanes(lanes) if issuers is None else issuers
+        record = Record(at.reshape(-1), write, proxy, strong, x.where, cluster=cluster)
+        memory.access(record, self._ordered(issuers, proxy, place))
         return record
+
+    def _lanes_apart(self, y: Record) -> None:
+        """What lanes of one instruction store lies apart, or all of it is strong (H2, H6)."""
+        if len(np.unique(y.bytes)) == len(y.bytes) or (y.strong and self._morally_strong(y, y)):
+            return
+        raise NotCovered(f"{y.where}: lanes store to one place, which may be equal values")
 
     def _shared(
         self, x: Execution, lanes: Sequence[int], rank: int, at: Bytes, write: bool
@@ -528,7 +548,7 @@ class Machine:
         memory = self.memory(place)
         memory.in_bounds(bytes_, x.where)
         memory.mbarriers[bytes_] = False
-        self.access(x, lanes, place, bytes_, True)
+        self.access(x, [(lanes, bytes_)], place, True)
         memory.mbarriers[bytes_] = live
 
     @rule("I", "every operation on an mbarrier is over before it is invalidated, or its CTA ends")

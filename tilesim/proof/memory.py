@@ -50,6 +50,7 @@ class Record:
         "asynchronous",
         "bytes",
         "cluster",
+        "key",
         "lane",
         "position",
         "proxy",
@@ -76,6 +77,10 @@ class Record:
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self
         self._facts = 0
+        #: of a read that is over: what reads have that are made again by the same lanes
+        self.key: object = None
+        if lane is not None and not write:
+            self.key = proxy, strong, cluster, at.tobytes(), lane.tobytes()
 
     @property
     def facts(self) -> int:
@@ -153,6 +158,8 @@ class Memory:
             if y.lane is not None and y.position is not None:
                 self._lane[y.bytes], self._position[y.bytes] = y.lane, y.position
         else:
+            if y.key is not None:  # whatever comes after a lane's read comes after its earlier ones
+                self._others = [x for x in self._others if x.key != y.key]
             self._others.append(y)
             self._conflicting |= y.write or y.asynchronous
         if y.write:
