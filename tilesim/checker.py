@@ -15,6 +15,7 @@ from tilesim.heap import patient
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.proof.rules import Answer
 from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.repair import suggest as repair
 from tilesim.search.asked import Asked, fitting
@@ -85,7 +86,8 @@ def check(
         skip: leave out what only repeats, up to shifts of values; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is
             proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
-        certificate: of a proof, also make `Report.certificate`, and recheck it.
+        certificate: of a proof, also make `Report.certificate`, and recheck it, within the time
+            limit.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -124,7 +126,7 @@ def check(
         report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
     )
     if certificate and report.verdict == "proved" and report.for_all is None:
-        report = _certified(report, program, strict)
+        report = _certified(report, program, strict, timer)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -134,16 +136,22 @@ def check(
     return replace(report, repairs=found)
 
 
-def _certified(report: Report, program: Program | Mir, strict: Strict) -> Report:
-    """A proof with its certificate, and what the proof kernel says of that."""
-    from tilesim.search.certificates import certificate_of, machine_form, recheck
+def _certified(report: Report, program: Program | Mir, strict: Strict, timer: Timer) -> Report:
+    """A proof with its certificate, and what the proof kernel says of that. An interrupt leaves the
+    proof without them."""
+    from tilesim.search.certificates import certified
 
-    mir = machine_form(program)
-    made = certificate_of(mir, strict, report.conditions)
-    answer = recheck(made, mir)
+    given = report.conditions
+    try:
+        made, answer = certified(program, strict, given, timer.until)
+    except KeyboardInterrupt:
+        answer = Answer("not covered", what=INTERRUPTED)
+        return replace(report, reasons=(INTERRUPTED, *report.reasons), rechecked=answer)
     if answer.verdict == "refuted":
         why = f"the proof kernel refutes the proof, which is a bug in tilesim: {answer.what}"
-        return replace(report, verdict="bounded", reasons=(why,), rechecked=answer)
+        covers = f"the timed schedule; strictness {strict}; not a proof"
+        nothing = replace(report, verdict="bounded", covers=covers, leanings=())
+        return replace(nothing, reasons=(why,), rechecked=answer)
     return replace(report, certificate=made, rechecked=answer)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.lower import lower
+from tilesim.kernels.hopper.softmax import softmax
 from tilesim.proof.certificate import Certificate, fingerprint, read
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import classes_of
+from tilesim.search.certificates import certified, classes_of
 
 
 @ts.kernel
@@ -40,6 +42,14 @@ def tiles(k: ts.Builder, *, shared: bool = False, odd: bool = False) -> None:
             k.mbarrier.wait(ready, 0)
     row = ts.minimum(k.cta_x, 4) if shared else k.cta_x
     k.mem.store(out[row, k.lane_id], 1)
+
+
+@ts.kernel
+def long(k: ts.Builder) -> None:
+    """It takes minutes to execute."""
+    k.launch(warps=1)
+    with k.loop(1_000_000):
+        k.sync_warp()
 
 
 MIR = lower(tiles.build(odd=True))
@@ -124,6 +134,7 @@ HOSTILE = {
     "another version": TEXT.replace('certificate": 1', 'certificate": 2'),
     "an unknown key": TEXT.replace('"kernel"', '"colonel"'),
     "a missing key": json.dumps({"tilesim-certificate": 1}),
+    "a long name": TEXT.replace('"kernel": "', '"kernel": "' + "k" * 20_000),
     "another level": TEXT.replace('"practice"', '"theory"'),
     "words for classes": TEXT.replace('"classes": [', '"classes": ["all", '),
     "true for a number": TEXT.replace("[0, 0]", "[false, 0]"),
@@ -153,6 +164,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TARGET = "tilesim.kernels.hopper.softmax::softmax"
+SOFTMAX = replace(certified(softmax.build(), "practice", (), None)[0], target=TARGET)
 
 
 def test_the_command_line_writes_and_rechecks(tmp_path: Path) -> None:
@@ -161,14 +173,173 @@ def test_the_command_line_writes_and_rechecks(tmp_path: Path) -> None:
     assert checked.exit_code == 0, checked.output
     assert checked.stdout.startswith(f"PROVED {TARGET}, rechecked\n")
     again = CliRunner().invoke(main, ["recheck", str(path)])
-    assert (again.exit_code, again.stdout) == (0, f"{TARGET}: certified\n")
+    assert (again.exit_code, again.stdout) == (0, f"{TARGET}: certified; strictness practice\n")
     other = "tilesim.kernels.hopper.matmul_v0::matmul"
     wrong = CliRunner().invoke(main, ["recheck", str(path), other])
-    assert (wrong.exit_code, wrong.stdout) == (
-        1, f"{other}: refuted: fingerprint: a certificate of another softmax\n",
-    )  # fmt: skip
-    said = CliRunner().invoke(main, ["recheck", str(path), "--format", "json"])
-    assert json.loads(said.stdout)["verdict"] == "certified"
+    refuted = "refuted: fingerprint: a certificate of another softmax"
+    assert (wrong.exit_code, wrong.stdout) == (1, f"{other}: {refuted}; strictness practice\n")
+
+
+def test_a_recheck_says_what_the_check_leaned_on(tmp_path: Path) -> None:
+    path = tmp_path / "tiles.json"
+    leaning = replace(SOFTMAX, assumptions=("in-bounds", "inputs\nx: certified"))
+    path.write_text(leaning.text())
+    said = CliRunner().invoke(main, ["recheck", str(path)])
+    assert said.stdout == (
+        f"{TARGET}: certified; strictness practice; "
+        "the check leaned on in-bounds, inputs\\x0ax: certified\n"
+    )
+    document = CliRunner().invoke(main, ["recheck", str(path), "--format", "json"]).stdout
+    assert json.loads(document) == {
+        "schema": 1, "kernel": TARGET, "verdict": "certified", "rule": "", "what": "",
+        "strict": "practice", "assumptions": list(leaning.assumptions),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- which target it names
+
+PYTHON = """
+from pathlib import Path
+import tilesim as ts
+Path("ran").touch()
+@ts.kernel
+def k(k: ts.Builder) -> None:
+    k.launch(warps=1)
+    k.sync_threads()
+"""
+CODE = (
+    "evil.py", "evil.py::k", "evil", "evil::k", "./evil.py", "-", "tilesim.kernels_evil::k",
+    "tilesim.checker", "folder", "folder.tile",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_code_that_a_certificate_names_is_not_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("folder", "folder.tile"):
+        Path(folder).mkdir()
+        Path(folder, "evil.py").write_text(PYTHON)
+    Path("evil.py").write_text(PYTHON)
+    Path("c.json").write_text(replace(CERTIFICATE, target=name).text())
+    result = CliRunner().invoke(main, ["recheck", "c.json"], input=PYTHON)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"error: c.json names {name}, which may be code that a stranger has chosen: if it is "
+        f"trusted, name it on the command line: tilesim recheck c.json {name}\n"
+    )
+    assert not Path("ran").exists()
+
+
+def test_code_that_the_command_line_names_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(PYTHON)
+    checked = CliRunner().invoke(main, ["check", "own.py", "--certificate", "c.json"])
+    assert checked.exit_code == 0, checked.output
+    assert CliRunner().invoke(main, ["recheck", "c.json"]).exit_code == 2
+    result = CliRunner().invoke(main, ["recheck", "c.json", "own.py"])
+    assert (result.exit_code, result.stdout) == (0, "own.py::k: certified; strictness practice\n")
+
+
+@pytest.mark.parametrize("suffix", ["tile", "mir"])
+def test_a_file_that_a_certificate_names_is_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    form = ["--mir"] if suffix == "mir" else []
+    shown = CliRunner().invoke(main, ["show", TARGET, "-o", f"k.{suffix}", *form])
+    assert shown.exit_code == 0, shown.output
+    CliRunner().invoke(main, ["check", f"k.{suffix}", "--certificate", "c.json"])
+    result = CliRunner().invoke(main, ["recheck", "c.json"])
+    said = f"k.{suffix}::softmax: certified; strictness practice\n"
+    assert (result.exit_code, result.stdout) == (0, said)
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 9000 + ".tile", "a/" * 5000 + "b.ptx", "a\0b.mir", "gone.tile", "::", "a\nb.ptx"]
+)
+def test_a_hostile_name_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(replace(CERTIFICATE, target=name).text())
+    result = CliRunner().invoke(main, ["recheck", str(path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+
+
+# ---------------------------------------------------------------------- time, and Ctrl-C
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_recheck_ends_at_its_time_limit(tmp_path: Path) -> None:
+    assert ts.recheck(CERTIFICATE, MIR, time_limit=1e-6) == Answer("not covered", what="time")
+    assert str(ts.recheck(CERTIFICATE, MIR, time_limit=60)) == "certified"
+    with pytest.raises(UsageError, match="time_limit must be positive"):
+        ts.recheck(CERTIFICATE, MIR, time_limit=0)
+    path = tmp_path / "softmax.json"
+    path.write_text(SOFTMAX.text())
+    result = CliRunner().invoke(main, ["recheck", str(path), "--time-limit", "0.001s"])
+    said = f"{TARGET}: not covered: time; strictness practice\n"
+    assert (result.exit_code, result.stdout) == (3, said)
+
+
+def test_classes_are_looked_for_until_the_time_is_up() -> None:
+    assert classes_of(MIR, until=0.0) is None
+
+
+def test_a_long_launch_is_left_soon() -> None:
+    program = lower(long.build())
+    start = time.monotonic()
+    assert certify(program, until=start + 0.5).what == "time"
+    assert time.monotonic() - start < 5
+
+
+def test_the_time_limit_of_a_check_holds_for_its_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilesim.timer.Timer.until", -1.0)
+    made, answer = certified(MIR, "practice", (), -1.0)
+    assert (answer, made.classes) == (Answer("not covered", what="time"), None)
+
+
+def test_an_interrupted_recheck_leaves_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilesim.proof.machine.Machine.run", interrupt)
+    report = check(tiles, certificate=True)
+    assert (report.verdict, report.certificate) == ("proved", None)
+    assert report.rechecked == Answer("not covered", what="interrupted by the user")
+
+
+def test_an_interrupt_ends_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, written = tmp_path / "c.json", tmp_path / "written.json"
+    path.write_text(SOFTMAX.text())
+    monkeypatch.setattr("tilesim.proof.machine.Machine.run", interrupt)
+    result = CliRunner().invoke(main, ["recheck", str(path)])
+    said = f"{TARGET}: not covered: interrupted by the user; strictness practice\n"
+    assert (result.exit_code, result.stdout) == (130, said)
+    assert result.stderr == f"interrupted while rechecking {TARGET}\n"
+    checked = CliRunner().invoke(main, ["check", TARGET, "--certificate", str(written)])
+    assert checked.exit_code == 130
+    assert checked.stdout.startswith(f"PROVED {TARGET}\n")
+    assert "recheck   not covered: interrupted by the user" in checked.stdout
+    assert f"no certificate is written to {written}: the check was interrupted" in checked.stderr
+    assert f"interrupted while checking {TARGET}" in checked.stderr
+    assert not written.exists()
+
+
+# ---------------------------------------------------------------------- what is asked of a check
+
+
+def test_that_no_certificate_is_written_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    target = "tilesim.kernels.bugs.transaction_bytes::plain_arrive"
+    result = CliRunner().invoke(main, ["check", target, "--certificate", str(path)])
+    assert result.exit_code == 1
+    assert f"no certificate is written to {path}: nothing is proved\n" in result.stderr
+    assert not path.exists()
 
 
 def test_a_report_has_the_certificate_that_was_asked_for() -> None:
@@ -189,10 +360,12 @@ def test_what_the_kernel_does_not_cover_is_said() -> None:
 
 def test_a_proof_that_the_kernel_refutes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     refuted = Answer("refuted", "A", "a credit comes too early")
-    monkeypatch.setattr("tilesim.proof.check.certify", lambda *_: refuted)
+    monkeypatch.setattr("tilesim.proof.check.certify", lambda *_, **__: refuted)
     report = check(tiles, certificate=True)
     assert report.verdict == "bounded"
     assert report.reasons == (
         "the proof kernel refutes the proof, which is a bug in tilesim: a credit comes too early",
     )
     assert report.certificate is None
+    assert report.covers == "the timed schedule; strictness practice; not a proof"
+    assert not report.leanings

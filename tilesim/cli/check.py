@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import MAX_SCHEDULES
 from tilesim.cli import completing
 from tilesim.cli.campaign import dask_option, jobs_option, workers
@@ -25,6 +26,7 @@ from tilesim.cli.options import (
     deny_option,
     for_all_option,
     output_option,
+    say,
     schedules_option,
     seed_option,
     skip_option,
@@ -213,7 +215,7 @@ def command(
 
 
 def _certify(results: Sequence[Result], path: Path) -> None:
-    """Writes the certificate of the only kernel, if it is proved.
+    """Writes the certificate of the only kernel, if it is proved; else says that there is none.
 
     Raises:
         UsageError: there are several kernels.
@@ -223,6 +225,12 @@ def _certify(results: Sequence[Result], path: Path) -> None:
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
             write_file(path, result.report.certificate.text())
+            return
+    interrupted = any(
+        isinstance(r, Checked) and INTERRUPTED_REASON in r.report.reasons for r in results
+    )
+    why = "the check was interrupted" if interrupted else "nothing is proved"
+    say(f"no certificate is written to {path}: {why}", err=True)
 
 
 def _code(session: Session, accept: Accept) -> int:

@@ -186,7 +186,7 @@ budget_option: Decorator = click.option(
 
 time_limit_option: Decorator = click.option(
     "--time-limit", metavar="TIME", callback=_time,
-    help="What checking a kernel may take, the first run included: a time like 60s or 5m.",
+    help="What checking a kernel may take, all of it included: a time like 60s or 5m.",
 )  # fmt: skip
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
+from shlex import quote
 
 import click
 
+from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli import completing
-from tilesim.cli.options import FILE, deliver, format_option, target_options
+from tilesim.cli.options import FILE, deliver, format_option, say, target_options, time_limit_option
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
-from tilesim.loader import Given, load_one
+from tilesim.loader import Given, Target, load_one, runs_only_tilesim
 from tilesim.proof.certificate import MOST_TEXT, Certificate, read
+from tilesim.proof.rules import Answer
 from tilesim.report.json import SCHEMA
-from tilesim.report.result import FINDINGS, INCONCLUSIVE
+from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED
 from tilesim.search.certificates import recheck
+from tilesim.words import printable
 
 #: exit codes by what the kernel answers
 CODES = {"certified": 0, "refuted": FINDINGS, "not covered": INCONCLUSIVE}
@@ -25,22 +30,27 @@ CODES = {"certified": 0, "refuted": FINDINGS, "not covered": INCONCLUSIVE}
 @click.argument("certificate", metavar="FILE", type=FILE)
 @click.argument("target", metavar="[TARGET]", required=False, shell_complete=completing.targets)
 @format_option
+@time_limit_option
 @target_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, certificate: Path, target: str | None, output_format: str, given: Given
-) -> None:
+    ctx: click.Context, /, certificate: Path, target: str | None, output_format: str,
+    time_limit: timedelta | None, given: Given,
+) -> None:  # fmt: skip
     """Recheck a proof with the small kernel alone, by the certificate in FILE.
 
-    TARGET is the program; without it the one that the certificate names. Exit: 0 certified, 1
-    refuted, 2 usage or input error, 3 not covered.
+    TARGET is the program. Without it the certificate names it, if that is a .ptx, .tile or .mir
+    file or a kernel of the gallery; other code is run only if it is named here. Exit: 0 certified,
+    1 refuted, 2 usage or input error, 3 not covered, 130 interrupted.
     """
     found = _read(certificate)
-    name = target or found.target
-    if not name:
-        raise UsageError(f"{certificate} names no target: add it to the command")
-    loaded = load_one(name, given)
-    answer = recheck(found, loaded.form())
+    loaded = load_one(target or _named(certificate, found), given)
+    code = INTERRUPTED
+    try:
+        answer = recheck(found, loaded.form(), time_limit=time_limit)
+        code = CODES[answer.verdict]
+    except KeyboardInterrupt:
+        answer = Answer("not covered", what=INTERRUPTED_REASON)
     if output_format == "json":
         document = {
             "schema": SCHEMA, "kernel": loaded.id, "verdict": answer.verdict, "rule": answer.rule,
@@ -48,10 +58,37 @@ def command(
         }  # fmt: skip
         deliver(json.dumps(document, indent=2) + "\n", None)
     else:
-        leaning = f" (leaning on {', '.join(found.assumptions)})" if found.assumptions else ""
-        read_ = "" if loaded.ptx is None else "; how PTX is read is not rechecked"
-        deliver(f"{loaded.id}: {answer}{leaning}{read_}\n", None)
-    ctx.exit(CODES[answer.verdict])
+        say(_line(loaded, answer, found))
+    if code == INTERRUPTED:
+        say(f"interrupted while rechecking {loaded.id}", err=True)
+    ctx.exit(code)
+
+
+def _line(loaded: Target, answer: Answer, certificate: Certificate) -> str:
+    """What is said of a recheck, in one line."""
+    said = [f"{loaded.id}: {answer}", f"strictness {certificate.strict}"]
+    if certificate.assumptions:
+        said.append(f"the check leaned on {', '.join(certificate.assumptions)}")
+    if loaded.ptx is not None:
+        said.append("how PTX is read is not rechecked")
+    return printable("; ".join(said), "")
+
+
+def _named(path: Path, certificate: Certificate) -> str:
+    """The target that a certificate names.
+
+    Raises:
+        UsageError: it names none, or one that may be code."""
+    name = certificate.target
+    if not name:
+        raise UsageError(f"{path} names no target: add it to the command")
+    if not (name.isprintable() and runs_only_tilesim(name)):
+        again = f"tilesim recheck {quote(str(path))} {quote(name)}"
+        raise UsageError(
+            f"{path} names {printable(name, '')}, which may be code that a stranger has chosen: if "
+            f"it is trusted, name it on the command line: {printable(again, '')}"
+        )
+    return name
 
 
 def _read(path: Path) -> Certificate:

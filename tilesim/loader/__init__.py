@@ -26,7 +26,10 @@ from tilesim.loader.target import Target
 from tilesim.loader.text import MIR, TILE, read_file, read_mir, read_tile
 from tilesim.words import did_you_mean
 
-__all__ = ["STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one"]
+__all__ = [
+    "STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one",
+    "runs_only_tilesim",
+]  # fmt: skip
 
 _SUFFIXES = (".py", TILE, MIR, PTX)
 #: folders of packages
@@ -37,6 +40,8 @@ _SCRIPTS = "capture|cute|tilelang|tilus|triton"
 _IMPORTS = re.compile(rf"^\s*(?:import|from) tilesim\b(?!\.(?:{_SCRIPTS})\b)", re.MULTILINE)
 #: what of a folder is read; Python files would have to be run
 _IN_FOLDERS = (TILE, MIR, PTX)
+#: modules of the gallery
+_GALLERY = re.compile(r"tilesim\.kernels(\.\w+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     Raises:
         TargetError: the folder has none.
     """
-    if not text or not _is_file(text) or not Path(text).is_dir():
+    if not text or not _is_file(text) or not os.path.isdir(text):
         return (text,)
     inside = [p for p in Path(text).rglob("*") if p.is_file()]
     found = sorted(
@@ -100,6 +105,19 @@ def is_code(text: str) -> bool:
     """
     place = split(text)[0]
     return text == STDIN or not _is_file(place) or Path(place).suffix == ".py"
+
+
+def runs_only_tilesim(text: str) -> bool:
+    """Whether loading ``text`` runs no code but tilesim's own: it names a file that is only read
+    (no folder), or a module of the gallery.
+
+    Raises:
+        TargetError: it is no name of a target.
+    """
+    place = split(text)[0]
+    if _is_file(place):
+        return Path(place).suffix in _IN_FOLDERS and not os.path.isdir(place)
+    return _GALLERY.fullmatch(place) is not None
 
 
 def is_ptx(text: str) -> bool:
@@ -197,16 +215,17 @@ def _only_ptx(text: str, said: Given) -> None:
 
 
 def _is_file(place: str) -> bool:
-    if place.isidentifier() and Path(place, "__init__.py").exists():
+    """Nothing is a file of which the system refuses the name (`os.path` says so, `Path` raises)."""
+    if place.isidentifier() and os.path.exists(os.path.join(place, "__init__.py")):
         return False
-    return place.endswith(_SUFFIXES) or os.sep in place or Path(place).exists()
+    return place.endswith(_SUFFIXES) or os.sep in place or os.path.exists(place)
 
 
 def _existing(place: str) -> Path:
     path = Path(place)
-    if not path.exists():
-        folder = path.parent
-        beside = [p.name for p in folder.glob("*") if p.suffix in _SUFFIXES]
+    if not os.path.exists(place):
+        names = os.listdir(path.parent) if os.path.isdir(path.parent) else []
+        beside = [name for name in names if Path(name).suffix in _SUFFIXES]
         raise TargetError(f"{place}: no such file{did_you_mean(path.name, beside)}")
     if not path.is_dir() and path.suffix not in _SUFFIXES:
         raise TargetError(f"{place} is no {', '.join(_SUFFIXES[:-1])} or {PTX} file")

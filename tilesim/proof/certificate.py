@@ -22,6 +22,8 @@ from tilesim.proof.rules import rule
 VERSION = 1
 #: characters of a certificate
 MOST_TEXT = 1 << 24
+#: characters of one of its names
+MOST_NAME = 1 << 14
 #: clusters that a certificate may name
 MOST_CLUSTERS = 1 << 20
 _LEVELS = ("practice", "ptx")
@@ -120,6 +122,8 @@ def read(text: str) -> Certificate:
     words = [document[key] for key in ("kernel", "target", "fingerprint", "strict")]
     if not all(isinstance(word, str) for word in words) or document["strict"] not in _LEVELS:
         raise UsageError("no certificate: kernel, target, fingerprint and strict are words")
+    if any(len(word) > MOST_NAME for word in words):
+        raise UsageError(f"no certificate: a name of more than {MOST_NAME} characters")
     given = document["assumptions"]
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise UsageError("no certificate: its assumptions are no list of names")

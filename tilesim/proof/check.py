@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilesim.ir.mir import Mir
+from tilesim.ir.program import Strict
 from tilesim.proof import effects
 from tilesim.proof.certificate import Certificate, fingerprint
 from tilesim.proof.machine import Machine
@@ -24,20 +25,30 @@ from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
 MOST_CLASSES = 64
 
 
-def certify(mir: Mir, classes: Sequence[Sequence[int]] | None = None) -> Answer:
+#: strictness levels at which there are rules
+LEVELS: tuple[Strict, ...] = ("practice",)
+
+
+def certify(
+    mir: Mir, classes: Sequence[Sequence[int]] | None = None, *, until: float | None = None
+) -> Answer:
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
     Args:
         mir: The program and its launch.
         classes: Clusters that are said to do the same, each in one class; of a class one is
             executed. None: every cluster is.
+        until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
+            covered.
     """
     try:
-        _launch(mir, classes)
+        _launch(mir, classes, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
         return Answer("not covered", what=why.what)
+    except MemoryError:
+        return Answer("not covered", what="memory")
     return Answer("certified")
 
 
@@ -46,16 +57,17 @@ def table() -> list[Rule]:
     return sorted(RULES.values(), key=lambda one: one.number)
 
 
-def recheck(certificate: Certificate, mir: Mir) -> Answer:
-    """What the kernel says of a program and a certificate that is said to be of it."""
+def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -> Answer:
+    """What the kernel says of a program and a certificate that is said to be of it; ``until``: as
+    `certify` has it."""
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
-    if certificate.strict != "practice":
-        return Answer("not covered", what="the level ptx")
-    return certify(mir, certificate.classes)
+    if certificate.strict not in LEVELS:
+        return Answer("not covered", what=f"the level {certificate.strict}")
+    return certify(mir, certificate.classes, until=until)
 
 
-def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None) -> None:
+def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None, until: float | None) -> None:
     _known_launch(mir)
     clusters = mir.kernel.ctas // mir.kernel.cluster_size
     if classes is None:
@@ -65,7 +77,7 @@ def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None) -> None:
     _not_too_many(len(classes))
     seen: dict[str, Memory] = {}
     for some in classes:
-        machine = same_so_far(mir, some)
+        machine = same_so_far(mir, some, until)
         at_the_end(machine)
         for name, memory in machine.globals.items():
             if name in seen:
@@ -74,11 +86,11 @@ def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None) -> None:
                 seen[name] = memory
 
 
-def same_so_far(mir: Mir, clusters: Sequence[int]) -> Machine:
+def same_so_far(mir: Mir, clusters: Sequence[int], until: float | None = None) -> Machine:
     """The first of some clusters, executed, in which all of them decide the same.
 
     Raises: Differs: one does not; Refuted, NotCovered: as `certify` says."""
-    machine = Machine(Operands(mir), clusters)
+    machine = Machine(Operands(mir), clusters, until)
     machine.run(effects.execute)
     return machine
 

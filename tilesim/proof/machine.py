@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,6 +28,8 @@ from tilesim.proof.tensor_memory import Pool
 
 #: lanes of a cluster: their knowledge takes memory that grows with the square
 MOST_LANES = 3072
+#: warps of the clusters of a class for which the executed one stands: each has registers
+MOST_SHADOWS = 1 << 16
 #: executed instructions, counted by warp
 MOST_STEPS = 3_000_000
 #: instructions that a warp executes before the next one moves
@@ -194,13 +197,18 @@ class Group:
 class Machine:
     """A cluster of a launch, and the clusters of which it is said that they do the same."""
 
-    def __init__(self, operands: Operands, clusters: Sequence[int]) -> None:
+    def __init__(
+        self, operands: Operands, clusters: Sequence[int], until: float | None = None
+    ) -> None:
+        """``until``: when to give up, in seconds of `time.monotonic`."""
         self.mir: Mir = operands.mir
         self.program = p = self.mir.kernel
         self.operands = operands
         self.size, self.in_cta = p.cluster_size, LANES * p.warps
         if self.size * self.in_cta > MOST_LANES:
             raise NotCovered(f"{self.size * self.in_cta} threads in a cluster")
+        if len(clusters) * self.size * p.warps > MOST_SHADOWS:
+            raise NotCovered(f"a class of {len(clusters)} clusters")
         halves = any("half.own" in e.targets or e.source == "half"
                      for _, e in self.mir.all_of(fx.Crosses))  # fmt: skip
         self.order = Order(self.size * self.in_cta, self.size, halves=halves)
@@ -222,7 +230,7 @@ class Machine:
         self.read_only = set(self.tensors) - _written(self.mir)
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
-        self.steps = 0
+        self.steps, self.until = 0, until
 
     # ------------------------------------------------------------------ the schedule
 
@@ -261,6 +269,8 @@ class Machine:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise NotCovered(f"more than {MOST_STEPS} executed instructions")
+        if self.until is not None and monotonic() >= self.until:
+            raise NotCovered("time")
         if at >= len(self.mir.code):
             self.exit(w, lanes)
             return True

@@ -25,7 +25,7 @@ Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | N
 
 #: what the form of a strong access by the asynchronous proxy has over its size
 _ASYNC = 128
-#: bytes of a memory that are kept track of
+#: bytes of a memory that are kept track of; what is not accessed takes no memory
 LARGEST = 1 << 28
 
 
@@ -122,15 +122,16 @@ class Memory:
         self.mbarriers = np.zeros(nbytes, bool)  # bytes of live ones
         self.asynchronous: list[Record] = []
         self._writes: list[Record] = []
-        self._last = np.full(nbytes, -1, np.int32)  # number of the last write
+        self._last = np.zeros(nbytes, np.int32)  # number of the last write, from 1 on
         self._lane = np.zeros(nbytes, np.int64)  # of the last write
         self._position = np.zeros(nbytes, np.int32)
         self._others: list[Record] = []
         self._conflicting = False  # whether a read has to be compared with some of them
-        self._mark = np.full(nbytes, -1, np.int64)
+        self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
         self._integers: dict[int, tuple[int, int]] = {}  # byte -> (size, value)
         #: what was ever read, written, and accessed by strong operations of which form
         self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
+        self.first, self.end = nbytes, 0  # outside of which nothing was
         if shared_by_clusters:
             self.ever = (
                 np.zeros(nbytes, bool), np.zeros(nbytes, bool), np.zeros(nbytes, np.uint8),
@@ -153,8 +154,8 @@ class Memory:
         # of several bytes at one place, which one stays is not known
         single = not y.write or len(self._distinct(y.bytes)) <= 1
         if y.write and y.strong is None and single:
-            self._last[y.bytes] = len(self._writes)
             self._writes.append(y)
+            self._last[y.bytes] = len(self._writes)
             if y.lane is not None and y.position is not None:
                 self._lane[y.bytes], self._position[y.bytes] = y.lane, y.position
         else:
@@ -207,22 +208,22 @@ class Memory:
         each of them is compared."""
         parts, left = [], np.arange(len(at))
         while len(left):
-            self._mark[at[left]] = left
-            first = self._mark[at[left]] == left
-            self._mark[at[left]] = -1
+            self._mark[at[left]] = left + 1
+            first = self._mark[at[left]] == left + 1
+            self._mark[at[left]] = 0
             parts.append(left[first])
             left = left[~first]
         return parts
 
     def _matched(self, y: Record, part: NDArray[np.int64], x: Record) -> NDArray[np.int64]:
         """For each byte of an earlier record, the index of a part of ``y`` that is it, or -1."""
-        self._mark[y.bytes[part]] = part
-        own: NDArray[np.int64] = self._mark[x.bytes]
-        self._mark[y.bytes[part]] = -1
+        self._mark[y.bytes[part]] = part + 1
+        own: NDArray[np.int64] = self._mark[x.bytes] - 1
+        self._mark[y.bytes[part]] = 0
         return own
 
     def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> None:
-        last = self._last[y.bytes]
+        last = self._last[y.bytes] - 1
         one = last.size and (last == last[0]).all()
         for number in last[:1] if one else np.unique(last):
             own = np.flatnonzero((last == number) & ~vouched)
@@ -237,6 +238,9 @@ class Memory:
     def _across_clusters(self, y: Record) -> None:
         assert self.ever is not None
         read, wrote, strong = self.ever
+        if y.bytes.size:
+            self.first = min(self.first, int(y.bytes.min()))
+            self.end = max(self.end, int(y.bytes.max()) + 1)
         if y.strong is not None and y.strong[1] in ("gpu", "sys"):
             form = y.strong[0] + (_ASYNC if y.proxy == "async" else 0)
             if ((strong[y.bytes] != 0) & (strong[y.bytes] != form)).any():
@@ -279,12 +283,14 @@ def apart(name: str, before: Memory, now: Memory) -> None:
     Raises: Refuted: two accesses conflict, and nothing orders clusters."""
     assert before.ever is not None
     assert now.ever is not None
-    (read, wrote, strong), (r, w, s) = before.ever, now.ever
+    first, end = now.first, max(now.first, now.end)
+    read, wrote, strong = (x[first:end] for x in before.ever)
+    r, w, s = (x[first:end] for x in now.ever)
     clash = (wrote & (w | r | (s != 0))) | (w & (read | (strong != 0)))
     clash |= ((strong != 0) & r) | ((s != 0) & read)
     clash |= (strong != 0) & (s != 0) & (strong != s)
     if clash.any():
-        raise Refuted("clusters", f"byte {int(np.flatnonzero(clash)[0])} of {name}")
+        raise Refuted("clusters", f"byte {first + int(np.flatnonzero(clash)[0])} of {name}")
     read |= r
     wrote |= w
     np.maximum(strong, s, out=strong)

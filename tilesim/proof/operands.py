@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -48,6 +49,8 @@ class Named(NamedTuple):
 
 
 LANES = 32
+#: bytes that an operand names
+MOST_BYTES = 1 << 20
 #: where generic addresses of shared memory end, and those of global memory begin
 _GLOBAL = 1 << 40
 
@@ -132,7 +135,7 @@ class Operands:
                 return self._apply(e, lambda p, q: _short(stop, p, q), self.value(x, w),
                                    self.value(y, w), strict=False)  # fmt: skip
             case Binary(op, x, y):
-                return self._apply(e, BINARY[op], self.value(x, w), self.value(y, w))
+                return self._apply(e, _OPERATORS[op], self.value(x, w), self.value(y, w))
             case Select(c, x, y):
                 return self._apply(e, _select, self.value(c, w), self.value(x, w),
                                    self.value(y, w), strict=False)  # fmt: skip
@@ -294,6 +297,7 @@ class Operands:
         found = []
         for group, coords in self.alike(e.coords, w, lanes, "a coordinate", own=True):
             starts_right(e, coords, fields.dtype.bytes)
+            not_too_many(prod(fields.box) * fields.dtype.bytes)
             at = np.zeros(1, np.int64)
             for c, n, size, stride in zip(
                 coords, fields.box, fields.dims, fields.strides, strict=True
@@ -353,6 +357,14 @@ def _short(stop: bool, p: Scalar, q: Scalar) -> int | None:
     return int(not stop) if len(known) == 2 else None
 
 
+def _left(a: Any, b: Any) -> Any:
+    """``a << b``: beyond 64 nothing is left of a number of 64 bits."""
+    return BINARY["<<"](a, min(b, 64))
+
+
+_OPERATORS = BINARY | {"<<": _left}
+
+
 def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:
     if c is None:
         return None
@@ -379,8 +391,15 @@ def _leaves(x: object) -> Iterator[str]:
 
 
 @cache
+def not_too_many(nbytes: int) -> None:
+    """Raises: NotCovered: so many bytes are too many for one operand."""
+    if nbytes > MOST_BYTES:
+        raise NotCovered(f"an operand of {nbytes} bytes")
+
+
 def _box(extents: tuple[int, ...], strides: tuple[int, ...], nbytes: int) -> Bytes:
     """The bytes of a box of elements, relative to its first one."""
+    not_too_many(prod(extents) * nbytes)
     at = np.zeros(1, np.int64)
     for n, stride in zip(extents, strides, strict=True):
         at = (at[:, None] + np.arange(n, dtype=np.int64)[None, :] * stride).reshape(-1)
