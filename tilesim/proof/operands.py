@@ -60,11 +60,11 @@ class Drawn(int):
 
 
 class Differs(NotCovered):
-    """A cluster decides otherwise than the one that is executed for its class."""
+    """Clusters that decide otherwise than the one that is executed for their class."""
 
-    def __init__(self, cluster: int, what: object) -> None:
-        super().__init__(f"cluster {cluster} differs in {what}")
-        self.cluster = cluster
+    def __init__(self, clusters: Sequence[int], what: object) -> None:
+        super().__init__(f"cluster {clusters[0]} differs in {what}")
+        self.clusters = clusters
 
 
 class Warp(Protocol):
@@ -179,10 +179,11 @@ class Operands:
 
     @rule("class", "whatever decides is the same in all clusters of a class")
     def agree(self, e: Expr, w: Warp, value: Value) -> None:
-        """Raises: Differs: a cluster for which another one stands would decide otherwise."""
-        for other in w.shadows if self.may_differ(e, w) else ():
-            if self.value(e, other) != value:
-                raise Differs(other.cluster, e)
+        """Raises: Differs: clusters for which another one stands would decide otherwise."""
+        others = w.shadows if self.may_differ(e, w) else ()
+        differing = [other.cluster for other in others if self.value(e, other) != value]
+        if differing:
+            raise Differs(differing, e)
 
     def may_differ(self, operand: object, w: Warp) -> bool:
         """Whether an operand may differ between the clusters of a class."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from time import monotonic
 
@@ -11,14 +12,14 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.certificate import Certificate, fingerprint, read
-from tilesim.proof.check import LEVELS, same_so_far
+from tilesim.proof.check import LEVELS, MOST_CLASSES, same_so_far
 from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.operands import Differs
 from tilesim.proof.rules import Answer, NotCovered, Refuted
 from tilesim.timer import Timer, duration
 
-#: classes that are worth naming: each is executed once
-MOST_CLASSES = 64
+#: executions by which classes of clusters are looked for
+MOST_LOOKS = 256
 
 
 def machine_form(program: Program | Mir) -> Mir:
@@ -65,26 +66,32 @@ def certified(
 def classes_of(mir: Mir, until: float | None = None) -> tuple[tuple[int, ...], ...] | None:
     """Clusters that do the same, each in one class, found by trying; None: in too many classes, or
     not by ``until``, in seconds of `time.monotonic`."""
-    left = list(range(mir.kernel.ctas // mir.kernel.cluster_size))
+    left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
     found: list[tuple[int, ...]] = []
+    looks = 0
     while left:
-        some = left  # a class of one cluster needs no look
-        while len(some) > 1 and (other := _differing(mir, some, until)) is not None:
-            some = [c for c in some if c != other]
+        others: set[int] = set()
+        some = left
+        while len(some) > 1 and (differing := _differing(mir, some, until)):
+            others |= differing
+            some = [c for c in some if c not in differing]
+            looks += 1
+            if looks == MOST_LOOKS:
+                return None
         found.append(tuple(some))
-        left = [c for c in left if c not in some]
+        left = sorted(others)
         late = until is not None and monotonic() >= until
         if late or (left and len(found) == MOST_CLASSES):
             return None
     return tuple(found)
 
 
-def _differing(mir: Mir, clusters: list[int], until: float | None) -> int | None:
-    """A cluster that decides otherwise than the first one, if there is one."""
+def _differing(mir: Mir, clusters: Sequence[int], until: float | None) -> set[int]:
+    """The clusters that are the first found to decide otherwise than the first one."""
     try:
         same_so_far(mir, clusters, until)
     except Differs as why:
-        return why.cluster
+        return set(why.clusters)
     except (Refuted, NotCovered):
         pass
-    return None
+    return set()

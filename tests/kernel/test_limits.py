@@ -1,0 +1,166 @@
+"""What the proof kernel does at most: beyond that a launch is not covered, and nothing grows."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tilesim as ts
+from tilesim.ir.lower import lower
+from tilesim.ir.memory import View
+from tilesim.proof import certificate, check, machine, memory, operands
+from tilesim.proof.check import certify
+from tilesim.proof.machine import Machine
+from tilesim.proof.memory import LARGEST, Memory, Record, Where, apart
+from tilesim.proof.operands import MOST_BYTES, Operands
+from tilesim.proof.rules import NotCovered, Refuted
+from tilesim.search.certificates import certified, classes_of
+
+TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
+
+
+def resident() -> int:
+    """Bytes of memory that this process has touched."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def soon(call: Callable[[], object]) -> None:
+    """Calls, and says if that takes long or much memory."""
+    start, before = time.monotonic(), resident()
+    call()
+    assert time.monotonic() - start < 5
+    assert resident() - before < 64 << 20
+
+
+@ts.kernel
+def many(k: ts.Builder, *, clusters: int = 1 << 17) -> None:
+    k.launch(warps=1, grid=clusters)
+    x = k.var("x")
+    k.assign(x, k.cta_x)
+
+
+def test_a_class_of_many_clusters_is_left_at_once() -> None:
+    mir = lower(many.build())
+    soon(lambda: certify(mir, [range(1 << 17)]))
+    assert certify(mir, [range(1 << 17)]).what == "a class of 131072 clusters"
+    soon(lambda: classes_of(mir))
+    assert classes_of(mir) == (tuple(range(1 << 17)),)
+    few = lower(many.build(clusters=1 << 7))
+    assert str(certify(few, [range(1 << 7)])) == "certified"
+
+
+@ts.kernel
+def differing(k: ts.Builder, *, clusters: int = 1, kinds: int = 1) -> None:
+    """Clusters of so many kinds."""
+    k.launch(warps=1, grid=clusters)
+    with k.loop(k.cta_x % kinds):
+        k.sync_warp()
+
+
+def test_classes_are_found_by_few_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = classes_of(lower(differing.build(clusters=3000, kinds=3)))
+    assert found == tuple(tuple(range(n, 3000, 3)) for n in range(3))
+    assert classes_of(lower(differing.build(clusters=65, kinds=65))) is None
+    assert classes_of(lower(differing.build(clusters=65, kinds=64))) is not None
+    monkeypatch.setattr("tilesim.search.certificates.MOST_LOOKS", 2)
+    assert classes_of(lower(differing.build(clusters=300, kinds=3))) is None
+
+
+def test_many_classes_are_left_at_once() -> None:
+    assert certify(lower(many.build())).what == "131072 classes of clusters"
+    assert certify(lower(many.build(clusters=65))).what == "65 classes of clusters"
+    assert str(certify(lower(many.build(clusters=64)))) == "certified"
+
+
+@ts.kernel
+def shifts(k: ts.Builder, *, by: int = 1 << 40, left: int = 0) -> None:
+    """It traps, unless a number shifted to the left is what is said."""
+    k.launch(warps=1)
+    x, n = k.var("x", dtype=ts.u64), k.var("n", dtype=ts.u64)
+    k.assign(x, 3)
+    k.assign(n, by)
+    shared = k.mbarriers("never")
+    with k.one_thread():
+        k.mbarrier.init(shared, 1)
+        with k.if_((x << n).ne(left)):
+            k.mbarrier.wait(shared, 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "left"),
+    [(1 << 40, 0), ((1 << 64) - 1, 0), (64, 0), (63, 1 << 63), (62, 3 << 62), (1, 6), (0, 3)],
+)
+def test_a_shift_by_many_bits_costs_nothing(by: int, left: int) -> None:
+    right, other = lower(shifts.build(by=by, left=left)), lower(shifts.build(by=by, left=5))
+    soon(lambda: certify(right))
+    assert str(certify(right)) == "certified"
+    assert certify(other).rule == "deadlock"
+
+
+def test_memory_costs_nothing_where_nothing_is_accessed() -> None:
+    where = Where(0, "store", 0, 0)
+
+    def touch() -> None:
+        one, other = (Memory("g", LARGEST, shared_by_clusters=True) for _ in range(2))
+        for number, m in enumerate((one, other)):
+            at = operands.np.arange(8) + (LARGEST // 2 + 8 * number)
+            lanes = operands.np.zeros(8, operands.np.int64)
+            record = Record(at, True, "generic", None, where, lanes, lanes.astype("int32"), number)
+            m.access(record, lambda *_: False)
+        apart("g", one, other)
+        with pytest.raises(Refuted, match=f"byte {LARGEST // 2 + 8} of g"):
+            apart("g", one, other)
+
+    soon(touch)
+    with pytest.raises(NotCovered, match="g has"):
+        Memory("g", LARGEST + 1)
+
+
+def test_an_operand_of_many_bytes_is_left_at_once() -> None:
+    k = ts.Builder("k")
+    k.launch(warps=1)
+    g = k.tensor("g", ts.u8, (1 << 34,))
+    k.sync_threads()
+    m = Machine(Operands(lower(k.finish())), [0])
+
+    def named(size: int) -> View:
+        return g[ts.ds(0, size)]
+
+    found = m.operands.view(named(MOST_BYTES), m.warps[0], [0])
+    assert found[0].bytes.size == MOST_BYTES
+
+    def large() -> None:
+        with pytest.raises(NotCovered, match=f"an operand of {1 << 34} bytes"):
+            m.operands.view(named(1 << 34), m.warps[0], [0])
+
+    soon(large)
+
+
+def test_that_memory_is_used_up_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Machine, "run", full)
+    assert str(certify(lower(many.build(clusters=1)))) == "not covered: memory"
+
+
+def test_no_classes_are_sought_for_a_level_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    mir = lower(many.build(clusters=2))
+    assert certified(mir, "practice", (), None)[0].classes == ((0, 1),)
+    monkeypatch.setattr("tilesim.search.certificates.LEVELS", ())
+    assert certified(mir, "practice", (), None)[0].classes is None
+
+
+def test_the_page_has_the_limits() -> None:
+    text = TRUST.read_text()
+    table = text[text.index("## Its limits") : text.index("## What is trusted")]
+    said = [int(n.replace(",", "")) for n in re.findall(r"\| ([\d,]+) \|", table)]
+    assert said == [
+        machine.MOST_LANES, check.MOST_CLASSES, machine.MOST_SHADOWS, machine.MOST_STEPS,
+        memory.LARGEST, operands.MOST_BYTES, certificate.MOST_CLUSTERS,
+    ]  # fmt: skip
