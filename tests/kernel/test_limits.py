@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilesim as ts
@@ -108,8 +109,8 @@ def test_memory_costs_nothing_where_nothing_is_accessed() -> None:
     def touch() -> None:
         one, other = (Memory("g", LARGEST, shared_by_clusters=True) for _ in range(2))
         for number, m in enumerate((one, other)):
-            at = operands.np.arange(8) + (LARGEST // 2 + 8 * number)
-            lanes = operands.np.zeros(8, operands.np.int64)
+            at = np.arange(8) + (LARGEST // 2 + 8 * number)
+            lanes = np.zeros(8, np.int64)
             record = Record(at, True, "generic", None, where, lanes, lanes.astype("int32"), number)
             m.access(record, lambda *_: False)
         apart("g", one, other)
