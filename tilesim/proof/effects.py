@@ -310,13 +310,19 @@ def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
 
 def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
     """Raises: NotCovered: there is no rule for such an access."""
-    issues = x.effect(fx.Issues)
-    lost = isinstance(e, fx.Writes) and e.lost
-    partly = isinstance(e, fx.Reads) and (e.ignored is not None or e.noncoherent)
-    # st.async and red.async to global memory, by another thread
-    other = e.asynchronous and e.proxy == "generic" and issues is None
-    if e.elsewhere or e.proxy == "tensormap" or lost or partly or other:
-        raise NotCovered(f"{x.where}: an access of another kind")
+    reads = isinstance(e, fx.Reads)
+    lacking = {
+        "memory of other devices": e.elsewhere,
+        "the proxy of tensor maps": e.proxy == "tensormap",
+        "bytes that hold nothing": not reads and e.lost,
+        "bytes that are not read": reads and e.ignored is not None,
+        "a read that need not be coherent": reads and e.noncoherent,
+        "an access by a thread of its own":
+            e.asynchronous and e.proxy == "generic" and x.effect(fx.Issues) is None,
+    }  # fmt: skip
+    for what, holds in lacking.items():
+        if holds:
+            raise NotCovered(f"{x.where}: {what}")
 
 
 @executes(fx.Reads, fx.Writes)

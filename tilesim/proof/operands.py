@@ -292,9 +292,15 @@ class Operands:
     def box_of_map(self, e: ReadsMap | WritesMap, w: Warp, lanes: Sequence[int]) -> list[Named]:
         """The bytes in global memory of a copy through a tensor map: a box of a tiled one."""
         fields = fields_of(e.map)
-        plain = e.mode == "tile" and fields.packing is None and fields.lower is None
-        if not plain or e.map.rank is not None or any(s != 1 for s in fields.steps):
-            raise NotCovered(f"a tensor map of mode {e.mode}")
+        lacking = {
+            f"of mode {e.mode}": e.mode != "tile" or fields.lower is not None,
+            "of packed elements": fields.packing is not None,
+            "in memory": e.map.rank is not None,
+            "with element strides": any(s != 1 for s in fields.steps),
+        }
+        for what, holds in lacking.items():
+            if holds:
+                raise NotCovered(f"a tensor map {what}")
         found = []
         for group, coords in self.alike(e.coords, w, lanes, "a coordinate", own=True):
             starts_right(e, coords, fields.dtype.bytes)

@@ -1,0 +1,392 @@
+"""What docs/trust.md says is not covered: for each row of its table a program of which the kernel
+says so, by the words of the table, and the nearest one that it certifies.
+
+So nothing of this is certified by accident. Programs without a near one are litmus programs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import tilesim as ts
+from tests.litmus.notation import begin, global_words, thread
+from tests.litmus.sections import all_rows
+from tilesim import Builder, pred, s32, u32
+from tilesim.checker import check
+from tilesim.ir import effects as fx
+from tilesim.ir.lower import lower
+from tilesim.proof.check import certify
+from tilesim.proof.effects import EXECUTORS, SILENT
+from tilesim.proof.rules import Answer
+
+TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
+Program = Callable[[Builder, bool], None]
+
+#: by the row of the page, programs, of which the second argument says whether they are covered
+PROGRAMS: dict[str, list[Program]] = {}
+#: by the row of the page, litmus programs
+LITMUS = {
+    "copies through tensor maps by im2col, gather and scatter":
+        ("LB18", "LB19", "LB20", "LB20-strided", "LB21", "LB22", "LB22-128", "LB29-store"),
+    "tensor maps of packed elements": ("LG18",),
+    "tensor maps that are in memory": ("LB17",),
+    "fences for tensor maps": ("LB30", "LB30-tiled", "LB17-acquired"),
+    "launch control": ("LD11-before", "LD11", "LD11-two-ordered"),
+    "pairs of CTAs in tensor memory": ("LG15-barrier-first", "LG16-both"),
+    "allocations of tensor memory that may wait": ("LG02-never",),
+    "memory of several devices": ("LW10", "LW11", "LM09"),
+    "memory that each thread has for itself": ("LW16",),
+    "bytes of a bulk copy that are not read": ("LB28-steers", "LB28-dynamic"),
+    "`discard`": ("LV24",),
+    "`st.async` and `red.async` to global memory": ("LS02-add-waits", "LS01-late"),
+    "counts of a token": ("LM05",),
+    "registers that are given back after others are taken": ("LE11",),
+}  # fmt: skip
+
+#: rows of the page that have a test of their own below
+ELSEWHERE = {
+    "loops that take more than 3,000,000 instructions of warps",
+    "every value of a parameter",
+}
+
+
+def table() -> dict[str, str]:
+    """By what is not covered, what the kernel says, as the page has it."""
+    text = TRUST.read_text()
+    begins = text.index("| not covered | the kernel says |")
+    rows = text[begins : text.index("\n\n", begins)].splitlines()[2:]
+    return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", row)[0] for row in rows)
+
+
+def lacking(name: str) -> Callable[[Program], Program]:
+    """Decorator: the program is of that row of the page."""
+
+    def enter(program: Program) -> Program:
+        PROGRAMS.setdefault(name, []).append(program)
+        return program
+
+    return enter
+
+
+def answer(program: Program, *, covered: bool) -> Answer:
+    """What the kernel says of it."""
+    k = Builder(program.__name__)
+    program(k, covered)
+    return certify(lower(k.finish()))
+
+
+@lacking("mbarriers that are polled")
+def a_test_that_is_not_repeated(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    full, done = k.mbarriers("full"), k.var("done", 0, pred)
+    begin(k, (full, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(full)
+        if covered:
+            k.mbarrier.wait(full, 0)
+        else:
+            k.mbarrier.test_wait(done, full, 0)
+
+
+@lacking("mbarriers that are polled")
+def a_try_that_is_not_repeated(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    full, done = k.mbarriers("full"), k.var("done", 0, pred)
+    begin(k, (full, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(full)
+        if covered:
+            k.mbarrier.wait(full, 0)
+        else:
+            k.mbarrier.try_wait(done, full, 0)
+
+
+@lacking("words that are waited for, locks, branches on data")
+def a_flag(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    flag, seen = global_words(k, "flag"), k.var("seen", 0)
+    with thread(k, 0):
+        k.mem.store(flag[0], 1, sem="release", scope="gpu")
+    with thread(k, 1):
+        if covered:
+            k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
+        else:
+            with k.while_(seen.eq(0)):
+                k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
+
+
+@lacking("words that are waited for, locks, branches on data")
+def a_word_that_counts(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    count, seen = global_words(k, "count"), k.var("seen", 0)
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, sem="release")
+        if not covered:
+            with k.while_(seen < 2):
+                k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+
+
+@lacking("words that are waited for, locks, branches on data")
+def a_lock(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    lock, x, old = global_words(k, "lock"), global_words(k, "x", 2), k.var("old", 1)
+    with k.elected():
+        if not covered:
+            with k.while_(old.ne(0)):
+                k.mem.atomic(lock[0], "cas", 1, compare=0, result=old, sem="acquire")
+        k.mem.store(x[k.warp_id if covered else 0], 1)
+        if not covered:
+            k.mem.store(lock[0], 0, sem="release", scope="gpu")
+
+
+@lacking("words that are waited for, locks, branches on data")
+def a_branch_on_data(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, x = global_words(k, "g"), k.var("x")
+    with k.elected():
+        k.mem.load(x, g[0])
+        with k.if_((k.warp_id if covered else x).eq(0)):
+            k.fence.proxy_async()
+
+
+@lacking("words that are waited for, locks, branches on data")
+def a_branch_on_the_answer_of_an_atomic(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    g, old = global_words(k, "g"), k.var("old")
+    with k.elected():
+        k.mem.atomic(g[0], "add", 1, result=old)
+        with k.if_((k.warp_id if covered else old).eq(1)):
+            k.fence.proxy_async()
+
+
+@lacking("addresses that data decides, tickets")
+def a_ticket(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    g, out, ticket = global_words(k, "g"), global_words(k, "out", 2), k.var("ticket")
+    with k.elected():
+        k.mem.atomic(g[0], "add", 1, result=ticket)
+        k.mem.store(out[k.warp_id if covered else ticket], 1)
+
+
+@lacking("addresses that data decides, tickets")
+def an_index_that_is_loaded(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, out, at = global_words(k, "g"), global_words(k, "out", 2), k.var("at")
+    with k.elected():
+        k.mem.load(at, g[0])
+        k.mem.store(out[0 if covered else at & 1], 1)
+
+
+@lacking("mbarriers, counts, bytes and phases that data decides")
+def an_mbarrier_that_is_loaded(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, at, b = global_words(k, "g"), k.var("at"), k.mbarriers("b", 2)
+    with thread(k, 0):
+        for n in range(2):
+            k.mbarrier.init(b[n], 1)
+        k.mem.load(at, g[0])
+        k.mbarrier.arrive(b[0 if covered else at & 1])
+
+
+@lacking("mbarriers, counts, bytes and phases that data decides")
+def a_phase_that_is_loaded(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, phase, b = global_words(k, "g"), k.var("phase"), k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mem.load(phase, g[0])
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0 if covered else phase & 1)
+
+
+@lacking("mbarriers, counts, bytes and phases that data decides")
+def a_count_that_is_loaded(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, count, b = global_words(k, "g"), k.var("count"), k.mbarriers("b")
+    begin(k, (b, 2))
+    with thread(k, 0):
+        k.mem.load(count, g[0])
+        k.mbarrier.arrive(b, 1 if covered else (count & 1) + 1)
+
+
+@lacking("tensor maps with element strides")
+def every_second_row(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    y, tile = k.tensor("y", s32, (8, 32)), k.shared("tile", s32, (4, 32))
+    rows, strides = (4, None) if covered else (8, (2, 1))
+    of_y = k.tensor_map(y, (rows, 32), element_strides=strides)
+    with k.loop(4) as i:
+        k.mem.store(tile[i, k.lane_id], 1)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 0):
+        k.tma.store(of_y, tile, (0, 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@lacking("stores of equal values to one place")
+def lanes_that_store_one_value(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    out = global_words(k, "out", 32)
+    k.mem.store(out[k.lane_id if covered else 0], 1)
+
+
+@lacking("stores of equal values to one place")
+def warps_that_store_one_value(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    out = global_words(k, "out", 2)
+    with k.elected():
+        k.mem.store(out[k.warp_id if covered else 0], 1)
+
+
+@lacking("what an earlier grid has left, `griddepcontrol`")
+def a_tensor_of_an_earlier_grid(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, x = k.tensor("g", s32, (1,), dependent=not covered), k.var("x")
+    if not covered:
+        k.griddep.wait()
+    with k.elected():
+        k.mem.load(x, g[0])
+
+
+@lacking("shuffles of a lane that data decides")
+def a_shuffle_from_a_lane_that_is_loaded(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, at, x = global_words(k, "g", 32), k.var("at"), k.var("x")
+    k.mem.load(at, g[k.lane_id])
+    with k.if_(k.lane_id < 16):
+        k.mem.shuffle(x, at, 0 if covered else at & 7)
+
+
+@lacking("exchanges of data by some lanes of a warp")
+def a_sum_over_some_lanes(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, at, x = global_words(k, "g", 32), k.var("at"), k.var("x")
+    k.mem.load(at, g[k.lane_id])
+    with k.if_(k.lane_id < (32 if covered else 16)):
+        k.warp.redux(x, "add", at, mask=0xFFFFFFFF if covered else 0xFFFF)
+
+
+@lacking("member masks that differ between lanes, or name lanes that have ended")
+def masks_that_differ(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    mask = k.var("mask", 0xFFFFFFFF, u32)
+    if not covered:
+        k.assign(mask, ts.select(k.lane_id < 16, 0xFFFF, 0xFFFF0000))
+    k.sync_warp(mask)
+
+
+@lacking("a warp that joins a named barrier twice in a round")
+def two_joins_in_a_round(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    with k.role("T0", 0):
+        k.bar.arrive(1, 64, aligned=False)
+        if not covered:
+            k.bar.arrive(1, 64, aligned=False)
+    with k.role("T1", 1):
+        if covered:
+            k.bar.sync(1, 64, aligned=False)
+
+
+@lacking("named barriers that differ between the lanes of a warp")
+def lanes_at_two_named_barriers(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    k.bar.sync(1 if covered else 1 + k.lane_id // 16, 32, aligned=False)
+
+
+@lacking("a warp that changes its registers twice")
+def two_changes_of_registers(k: Builder, covered: bool) -> None:
+    k.launch(warps=4, registers=128)
+    k.setmaxnreg("dec", 64)
+    if not covered:
+        k.setmaxnreg("dec", 40)
+
+
+@lacking("strong accesses of several sizes to one place, by clusters")
+def atomics_of_two_sizes(k: Builder, covered: bool) -> None:
+    k.launch(warps=1, grid=2)
+    g, x = k.tensor("g", ts.u64, (2,)), k.var("x")
+    with k.elected():
+        k.mem.atomic(g[0], "add", 1)
+        if not covered:
+            at = ts.view_at(ts.address_of(g[0]), s32, space="global")
+            k.mem.load(x, at, sem="relaxed", scope="gpu")
+
+
+@lacking("clusters of more than 3,072 threads")
+def a_large_cluster(k: Builder, covered: bool) -> None:
+    ctas = 3 if covered else 4
+    k.launch(warps=32, grid=ctas, cluster=ctas)
+    with k.if_(k.thread_id.eq(0)):
+        k.fence.proxy_async()
+
+
+def test_the_programs_are_those_of_the_page() -> None:
+    assert sorted({*PROGRAMS, *LITMUS}) == sorted({*table()} - ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("name", "program"), [(n, p) for n, some in PROGRAMS.items() for p in some],
+    ids=[p.__name__ for some in PROGRAMS.values() for p in some],
+)  # fmt: skip
+def test_what_is_not_covered_is_not_certified(name: str, program: Program) -> None:
+    found = answer(program, covered=False)
+    assert found.verdict == "not covered"
+    assert table()[name].strip("`") in found.what
+    assert str(answer(program, covered=True)) == "certified"
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [(n, row) for n, rows in LITMUS.items() for row in rows],
+    ids=[row for rows in LITMUS.values() for row in rows],
+)  # fmt: skip
+def test_litmus_programs_that_are_not_covered(name: str, row: str) -> None:
+    program = next(one for one in all_rows() if one.id == row)
+    found = certify(lower(program.build()))
+    assert found.verdict == "not covered"
+    assert table()[name].strip("`") in found.what
+
+
+def test_every_kind_of_effect_is_executed_or_not_covered() -> None:
+    """What is neither has to be named here, so that no new kind is passed over."""
+    kinds = set(get_args(fx.Effect))
+    apart = {fx.Waits, fx.FencesFragments}  # `effects.execute` and `_by_warpgroup` have them
+    assert kinds - EXECUTORS.keys() - set(SILENT) - apart == {
+        fx.AcquiresMap, fx.Cancels, fx.PendingCount, fx.Queries, fx.ReleasesMaps, fx.WaitsGrids,
+    }  # fmt: skip
+    assert set(SILENT) == {
+        fx.Agrees, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Prefetches, fx.Shuffles,
+    }  # fmt: skip
+
+
+def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that repeats is left out: a loop costs its length."""
+    k = Builder("long")
+    k.launch(warps=1)
+    with k.loop(40):
+        k.sync_warp()
+    mir = lower(k.finish())
+    assert str(certify(mir)) == "certified"
+    monkeypatch.setattr("tilesim.proof.machine.MOST_STEPS", 40)
+    assert certify(mir).what == "more than 40 executed instructions"
+
+
+@ts.kernel
+def rounds(k: Builder, *, n: int = 3) -> None:
+    k.launch(warps=1)
+    with k.loop(n):
+        k.sync_warp()
+
+
+def test_every_value() -> None:
+    """A proof of every value of a parameter has no certificate."""
+    one = check(rounds, certificate=True)
+    assert (one.verdict, str(one.rechecked)) == ("proved", "certified")
+    every = check(rounds, certificate=True, for_all={"n": None})
+    assert (every.verdict, every.certificate, every.rechecked) == ("proved", None, None)
