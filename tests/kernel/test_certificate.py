@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilesim as ts
+from tests.cli.test_ptx import files
 from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
@@ -256,6 +257,22 @@ def test_a_file_that_a_certificate_names_is_read(
     result = CliRunner().invoke(main, ["recheck", "c.json"])
     said = f"k.{suffix}::softmax: certified; strictness practice\n"
     assert (result.exit_code, result.stdout) == (0, said)
+
+
+def test_of_ptx_it_is_said_that_reading_it_is_not_rechecked(tmp_path: Path) -> None:
+    path = files(tmp_path, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
+    written = str(tmp_path / "c.json")
+    assert CliRunner().invoke(main, ["check", path, "--certificate", written]).exit_code == 0
+    result = CliRunner().invoke(main, ["recheck", written])
+    assert (result.exit_code, result.stdout) == (
+        0, f"{path}::k: certified; strictness practice; how PTX is read is not rechecked\n"
+    )  # fmt: skip
+    files(tmp_path, "")
+    wrong = CliRunner().invoke(main, ["recheck", written])
+    assert (wrong.exit_code, wrong.stdout[: len(path) + 25]) == (
+        1,
+        f"{path}::k: refuted: fingerprint",
+    )
 
 
 @pytest.mark.parametrize(

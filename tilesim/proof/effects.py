@@ -98,7 +98,7 @@ def _agrees(x: Execution, operand: Expr) -> None:
         raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
 
 
-# ---------------------------------------------------------------------- who has to be there
+# ---------------------------------------------------------------------- lanes that have to be there
 
 
 def _all_are_here(x: Execution) -> bool:
@@ -499,7 +499,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
 
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
-    """The integer that a store of one element leaves, where that is known and nobody differs."""
+    """The integer that a store of one element leaves, where it is known, and one for all clusters."""
     whole = e.view.dtype.kind in ("int", "uint")
     if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
         return
