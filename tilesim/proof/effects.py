@@ -310,13 +310,12 @@ def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
 
 def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
     """Raises: NotCovered: there is no rule for such an access."""
-    reads = isinstance(e, fx.Reads)
     lacking = {
         "memory of other devices": e.elsewhere,
         "the proxy of tensor maps": e.proxy == "tensormap",
-        "bytes that hold nothing": not reads and e.lost,
-        "bytes that are not read": reads and e.ignored is not None,
-        "a read that need not be coherent": reads and e.noncoherent,
+        "bytes that hold nothing": isinstance(e, fx.Writes) and e.lost,
+        "bytes that are not read": isinstance(e, fx.Reads) and e.ignored is not None,
+        "a read that need not be coherent": isinstance(e, fx.Reads) and e.noncoherent,
         "an access by a thread of its own":
             e.asynchronous and e.proxy == "generic" and x.effect(fx.Issues) is None,
     }  # fmt: skip
@@ -499,7 +498,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
 
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
-    """The integer that a store of one element leaves, where it is known, and one for all clusters."""
+    """The integer that a store of one element leaves, where it is known, and in all clusters."""
     whole = e.view.dtype.kind in ("int", "uint")
     if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
         return
