@@ -974,6 +974,35 @@ def a_phase_that_may_end_before_bytes_are_expected(k: Builder, *, right: bool) -
         k.mbarrier.wait(b, 0)
 
 
+def no_bytes(k: Builder, *, expected: bool, right: bool) -> None:
+    """Only the credit of no bytes comes after the wait of warp 1: phase 1 may end without it, and
+    that wait miss phase 0."""
+    k.launch(warps=3)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+    with thread(k, 1):
+        k.mbarrier.wait(b, 0)
+        (k.mbarrier.expect_tx if expected else k.mbarrier.complete_tx)(b, 0)
+        if right:
+            k.mbarrier.arrive(b)
+    with thread(k, 2):
+        if not right:
+            k.mbarrier.wait(b, 0)
+            k.mbarrier.arrive(b)
+
+
+@wrong("B")
+def a_phase_that_may_end_before_no_bytes_are_expected(k: Builder, *, right: bool) -> None:
+    no_bytes(k, expected=True, right=right)
+
+
+@wrong("B")
+def a_phase_that_may_end_before_no_bytes_are_completed(k: Builder, *, right: bool) -> None:
+    no_bytes(k, expected=False, right=right)
+
+
 @wrong("B")
 def a_phase_that_may_end_before_an_arrival_is_lent(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)

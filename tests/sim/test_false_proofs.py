@@ -46,6 +46,16 @@ CASES: dict[str, tuple[Small, str, set[str], Small]] = {
         "tx-mismatch", {"w1"},
         Small(((ArriveExpect(0, 2), Copy(0, 0, 2), Wait(0, 0), Read(0)), ()), (1,), words=2),
     ),
+    "a phase ends without an expectation of no bytes, and with it a wait misses the one before": (
+        Small(((Arrive(0),), (Wait(0, 0), Expect(0, 0)), late(Wait(0, 0), Arrive(0))), (1,)),
+        "deadlock", {"w1"},
+        Small(((Arrive(0),), (Wait(0, 0), Expect(0, 0), Arrive(0)), ()), (1,)),
+    ),
+    "a phase ends without a completion of no bytes": (
+        Small(((Arrive(0),), (Wait(0, 0), Complete(0, 0)), late(Wait(0, 0), Arrive(0))), (1,)),
+        "deadlock", {"w1"},
+        Small(((Arrive(0),), (Wait(0, 0), Complete(0, 0), Arrive(0)), ()), (1,)),
+    ),
     "bytes too many: the order decides whether the phase ends": (
         Small(((Complete(0), Complete(0)), late(ArriveExpect(0)), (Wait(0, 1),)), (1,)),
         "deadlock", {"w2"},

@@ -143,22 +143,23 @@ class Mbarrier:
                                  f"{self.phase}")  # fmt: skip
 
     @rule(
-        "B", "a phase cannot end before its last credit: each expectation comes before an arrival"
-    )
+        "B", "a phase cannot end before its last credit: each one that neither arrives nor lowers "
+        "the tx-count comes before an arrival"
+    )  # fmt: skip
     def no_early_end(self) -> None:
-        """Condition B in its simple form, of the open phase.
+        """Condition B in its simple form, of the open phase. A credit that does neither is a bare
+        expect_tx, the raise of the pending count by cp.async.mbarrier.arrive, or a complete_tx of
+        no bytes.
 
-        Raises: Refuted: an arrival need not come after some bare expect_tx, or after the raise of
-            the pending count by cp.async.mbarrier.arrive."""
+        Raises: Refuted: no arrival need come after some such credit."""
         arrivals = [c for c in self._credits if c.arrive]
         for c in self._credits:
-            if not ((c.expect and not c.arrive) or c.lent > 0):
+            if c.arrive or c.complete:
                 continue
-            assert c.at is not None
-            lane, position = c.at
             later = [a for a in arrivals if not (c.lent and a.lent)]
-            if not any(a.past[lane] >= position for a in later):
-                raise Refuted("B", f"{self.name}: phase {self.phase} may end before an expect_tx")
+            if c.at is None or not any(a.past[c.at[0]] >= c.at[1] for a in later):
+                what = "an expect_tx" if c.expect else "a credit of no bytes"
+                raise Refuted("B", f"{self.name}: phase {self.phase} may end before {what}")
 
     @rule("P", "an arrival that must not end its phase comes before another arrival of it")
     def no_partial_end(self) -> None:

@@ -80,9 +80,11 @@ def note_uses(code: Code, mir: Mir) -> None:
     arrivals = mir.all_of(fx.Arrives)
     code.tracks_copies = any(e.group == "cp.async" for _, e in arrivals)
     # the order of such credits matters within a phase: bytes or arrivals that are expected apart
-    # from an arrival, and arrivals that see how many are pending
-    code.has_loose_credits = bool(mir.all_of(fx.Expects)) or any(
-        e.lent or e.partial for _, e in arrivals
+    # from an arrival, arrivals that see how many are pending, and completions of no bytes
+    code.has_loose_credits = (
+        bool(mir.all_of(fx.Expects))
+        or any(e.lent or e.partial for _, e in arrivals)
+        or any(e.bytes is not None and not constant(e.bytes) for _, e in mir.all_of(fx.Completes))
     )
 
 

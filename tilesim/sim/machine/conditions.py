@@ -173,10 +173,11 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
 
     The phase completes when all arrivals are in and the bytes are in balance, so the following must
     be below some arrival (``arrived``) that no instruction lent to the phase: what lends it an
-    arrival; and, or else the parts of the phase are looked at one by one, every bare expect_tx. No
-    part that is closed downwards and contains all arrivals may have its bytes in balance, save the
-    whole, and for the ``last_phase`` not even that. A bare expect_tx must not be what ends the
-    phase (U3). The lanes of one credit count one by one.
+    arrival; and, or else the parts of the phase are looked at one by one, every bare expect_tx, and
+    every complete_tx of no bytes: the bytes are in balance without it. No part that is closed
+    downwards and contains all arrivals may have its bytes in balance, save the whole, and for the
+    ``last_phase`` not even that. A bare expect_tx must not be what ends the phase (U3). The lanes
+    of one credit count one by one.
     """
     borrowed = _borrowed(credits, arrived)
     if borrowed is not None:
@@ -188,11 +189,11 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
         c for c in credits
         if c.arrivals <= 0 and (c.asynchronous or arrived[c.component] < c.tick)
     ]  # fmt: skip
-    expects = [c for c in loose if c.tx > 0]
-    if not expects:
+    raising = [c for c in loose if c.tx >= 0]
+    if not raising:
         return None
     if prod(c.lanes + 1 for c in loose) > _EXACT_LIMIT:
-        return expects[0]
+        return raising[0]
     ending = None if last_phase else _ending_expect(loose)
     return _balanced_part(loose, total) if ending is None else ending
 
