@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -52,6 +53,7 @@ LITMUS = {
 ELSEWHERE = {
     "loops that take more than 3,000,000 instructions of warps",
     "every value of a parameter",
+    "constant memory",
 }
 
 
@@ -245,6 +247,25 @@ def warps_that_store_one_value(k: Builder, covered: bool) -> None:
         k.mem.store(out[k.warp_id if covered else 0], 1)
 
 
+@lacking("`ld.global.nc` of a tensor that the grid writes")
+def a_noncoherent_load(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g, out, x = global_words(k, "g", 2), global_words(k, "out"), k.var("x")
+    with k.elected():
+        k.mem.load(x, g[0], nc=True)
+        k.mem.store((out if covered else g)[0], 1)
+
+
+@lacking("`ld.global.nc` of a tensor that the grid writes")
+def a_noncoherent_load_beside_what_is_written(k: Builder, covered: bool) -> None:
+    """What is cached need not be what was written: no order helps."""
+    k.launch(warps=1)
+    g, out, x = global_words(k, "g", 2), global_words(k, "out"), k.var("x")
+    with k.elected():
+        k.mem.store((out if covered else g)[0], 1)
+        k.mem.load(x, g[1], nc=True)
+
+
 @lacking("what an earlier grid has left, `griddepcontrol`")
 def a_tensor_of_an_earlier_grid(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
@@ -375,6 +396,20 @@ def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(certify(mir)) == "certified"
     monkeypatch.setattr("tilesim.proof.machine.MOST_STEPS", 40)
     assert certify(mir).what == "more than 40 executed instructions"
+
+
+def test_constant_memory() -> None:
+    k = Builder("constant")
+    k.launch(warps=1)
+    g, x = global_words(k, "g"), k.var("x")
+    with k.elected():
+        k.mem.load(x, g[0])
+    mir = lower(k.finish())
+    assert str(certify(mir)) == "certified"
+    constant = replace(mir.kernel, params=(replace(g, constant=True),))
+    found = certify(replace(mir, kernel=constant))
+    assert found.verdict == "not covered"
+    assert table()["constant memory"] in found.what
 
 
 @ts.kernel

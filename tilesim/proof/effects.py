@@ -315,7 +315,6 @@ def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
         "the proxy of tensor maps": e.proxy == "tensormap",
         "bytes that hold nothing": isinstance(e, fx.Writes) and e.lost,
         "bytes that are not read": isinstance(e, fx.Reads) and e.ignored is not None,
-        "a read that need not be coherent": isinstance(e, fx.Reads) and e.noncoherent,
         "an access by a thread of its own":
             e.asynchronous and e.proxy == "generic" and x.effect(fx.Issues) is None,
     }  # fmt: skip
@@ -338,6 +337,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         _aligned(x, e, named)
         if named.place[0] == "global" and named.place[1] in m.read_only:
             m.memory(named.place).in_bounds(named.bytes, x.where)
+        elif isinstance(e, fx.Reads) and e.noncoherent:
+            raise NotCovered(f"{x.where}: a read that need not be coherent")
         elif e.asynchronous or e.proxy != "generic":
             _asynchronous(x, e, named)
         elif e.lanes == 0:
