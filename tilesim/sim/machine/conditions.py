@@ -189,11 +189,11 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
         c for c in credits
         if c.arrivals <= 0 and (c.asynchronous or arrived[c.component] < c.tick)
     ]  # fmt: skip
-    raising = [c for c in loose if c.tx >= 0]
-    if not raising:
+    needed = [c for c in loose if c.tx > 0 or c.tx == c.arrivals == 0]
+    if not needed:
         return None
     if prod(c.lanes + 1 for c in loose) > _EXACT_LIMIT:
-        return raising[0]
+        return needed[0]
     ending = None if last_phase else _ending_expect(loose)
     return _balanced_part(loose, total) if ending is None else ending
 
