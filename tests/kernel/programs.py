@@ -496,6 +496,31 @@ def an_mbarrier_beyond_its_array(k: Builder, *, right: bool) -> None:
 
 
 @wrong("inside")
+def a_prefetch_beyond_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, n = global_words(k, "g", 8), k.var("n", 4 if right else 8)
+    with k.elected():
+        k.bulk.prefetch(g[ds(n, 4)])
+
+
+@wrong("inside", classes=([range(3)], [range(3)]))
+def a_prefetch_beyond_its_tensor_by_the_last_cluster_of_a_class(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=3)
+    g = global_words(k, "g", 12 if right else 8)
+    with k.elected():
+        k.bulk.prefetch(g[ds(4 * k.cta_x, 4)])
+
+
+@wrong("out-of-bounds")
+def a_prefetch_at_an_address_beyond_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g", 8)
+    p = k.var("p", address_of(g) + (16 if right else 32), u64)
+    with k.elected():
+        k.bulk.prefetch(view_at(p, s32, (4,), space="global"))
+
+
+@wrong("inside")
 def an_element_beyond_its_tensor(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     x, n = words(k, "x", 4), k.var("n", 3 if right else 4)

@@ -382,7 +382,7 @@ def test_every_kind_of_effect_is_executed_or_not_covered() -> None:
         fx.AcquiresMap, fx.Cancels, fx.PendingCount, fx.Queries, fx.ReleasesMaps, fx.WaitsGrids,
     }  # fmt: skip
     assert set(SILENT) == {
-        fx.Agrees, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Prefetches, fx.Shuffles,
+        fx.Agrees, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles,
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ X = TypeVar("X", bound=Executor)
 #: what executes an effect, by its class
 EXECUTORS: dict[type, Executor] = {}
 #: effects that others look at, or that are hints
-SILENT = (fx.Agrees, fx.Prefetches, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
+SILENT = (fx.Agrees, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
 _FULL = 0xFFFFFFFF
 
 
@@ -481,6 +481,18 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
             for lane in group if write or place[1] not in m.read_only else ():
                 record = m.issue(x, [lane], place, at, write, "async", strong=strong)
                 x.issued.append(Issued(lane, place, record))
+
+
+@executes(fx.Prefetches)
+def _prefetches(x: Execution, e: fx.Prefetches) -> None:
+    """A hint, whose operand has to be what a copy could read all the same (B13)."""
+    if e.map is not None and e.map.rank is not None:
+        raise NotCovered("a tensor map in memory")
+    for w in x.warp.each if e.view is not None else ():
+        for named in x.machine.operands.view(e.view, w, x.lanes):
+            x.machine.memory(named.place).in_bounds(named.bytes, x.where)
+            if not _one_piece(named.bytes, 16):
+                raise NotCovered(f"{x.where}: bytes that a bulk copy could not read")
 
 
 @executes(fx.RemoteStore)
