@@ -486,9 +486,11 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
 @executes(fx.Prefetches)
 def _prefetches(x: Execution, e: fx.Prefetches) -> None:
     """A hint, whose operand has to be what a copy could read all the same (B13)."""
-    if e.map is not None and e.map.rank is not None:
-        raise NotCovered("a tensor map in memory")
-    for w in x.warp.each if e.view is not None else ():
+    if e.view is None:  # what a box has outside of its tensor is not read
+        if e.map is None or e.map.rank is not None:
+            raise NotCovered("a tensor map in memory")
+        return
+    for w in x.warp.each:
         for named in x.machine.operands.view(e.view, w, x.lanes):
             x.machine.memory(named.place).in_bounds(named.bytes, x.where)
             if not _one_piece(named.bytes, 16):
