@@ -53,6 +53,25 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row("mov.u32 %v, %r2; @!%d bra B; st.shared.u32 [%s], 1; mov.u32 %w, %r2; B:"
             " add.u32 %v, %v, %v;", 10, 5),
     ),
+    "computed": (
+        Row("{ .reg .b32 %t, %u; .reg .f32 %f; ex2.approx.f32 %f, 0f3F800000;"
+            " cvt.rzi.u32.f32 %t, %f; popc.b32 %u, %t; st.shared.u32 [%s], %u; mov.u32 %u, 8;"
+            " @%d bra A; st.shared.u32 [%s+4], 1; A: popc.b32 %v, %u; }", 1),
+        Row("{ .reg .b32 %t, %u; .reg .f32 %f; mov.u32 %t, 8; ex2.approx.f32 %f, 0f3F800000;"
+            " @%d bra A; st.shared.u32 [%s+4], 1; A: popc.b32 %v, %t; cvt.rzi.u32.f32 %t, %f;"
+            " popc.b32 %u, %t; st.shared.u32 [%s], %u; }", 1),
+        Row("{ .reg .b32 %t, %u; .reg .f32 %f; ex2.approx.f32 %f, 0f3F800000;"
+            " cvt.rzi.u32.f32 %t, %f; bfe.u32 %u, %t, 3, 0; @%d bra A; st.shared.u32 [%s+4], 1;"
+            " A: add.u32 %v, %u, 2; }", 2),
+        Row("{ .reg .b32 %u; popc.b32 %u, %r5; st.shared.u32 [%s], %u; mov.u32 %u, 8; @%d bra A;"
+            " st.shared.u32 [%s+4], 1; A: popc.b32 %v, %u; }", 1),
+        Row("{ .reg .b32 %u; ld.shared.u32 %u, [%s]; st.shared.u32 [%s], %u; mov.u32 %u, 8;"
+            " @%d bra A; st.shared.u32 [%s+4], 1; A: clz.b32 %v, %u; }", 28),
+        Row("{ .reg .b32 %u; mov.u32 %u, 8; @%d bra A; st.shared.u32 [%s+4], 1; A:"
+            " popc.b32 %v, %u; popc.b32 %u, %r5; st.shared.u32 [%s], %u; }", 1),
+        Row("{ .reg .b32 %u; popc.b32 %u, %r5; bfe.u32 %u, %u, 3, 0; @%d bra A;"
+            " st.shared.u32 [%s+4], 1; A: add.u32 %v, %u, 2; }", 2),
+    ),
     "arms in arms": (
         Row("mov.u32 %v, 3; mov.u32 %w, 9; @%d bra B; setp.eq.u32 %e, %r2, 4; @%e bra C;"
             " mov.u32 %w, 5; st.global.u32 [%rd5], 1; bra.uni B; C: mov.u32 %w, 6; B:", 3),

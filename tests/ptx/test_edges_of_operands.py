@@ -129,6 +129,9 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row(f"shr.u32 %r9, %r2, 31; add.u32 %r8, %r9, {high}; mov.b64 %rd6, {{-1, %r8}};"
                 f" and.b64 %rd7, %rd6, {~0xFFFFFFFF | low}; or.b64 %rd3, %rd1, %rd7;",
                 verdict="bounded"),
+            Row(f"mov.u32 %r9, %ctaid.x; add.u32 %r8, %r9, {high}; mov.b64 %rd6, {{-1, %r8}};"
+                f" and.b64 %rd7, %rd6, {~0xFFFFFFFF | low}; or.b64 %rd3, %rd1, %rd7;",
+                verdict="bounded"),
         ),
         "choices": (
             Row(f"setp.lt.u32 %p2|%p3, 7, 5; selp.b64 %rd6, 0, {form}, %p2;"
@@ -143,6 +146,8 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row("ld.param.u32 %r7, [form]; ld.param.u32 %r8, [form+4]; or.b32 %r9, %r7, %r6;"
                 " mov.b64 %rd3, {%r9, %r8};"),
             Row("ld.param.v2.u32 {%r7, %r8}, [form]; or.b32 %r9, %r7, %r6;"
+                " mov.b64 %rd3, {%r9, %r8};"),
+            Row(f"ld.param.v2.u32 {{_, %r8}}, [form]; or.b32 %r9, %r6, {low};"
                 " mov.b64 %rd3, {%r9, %r8};"),
             Row("ld.param.u16 %r7, [form+2]; shl.b32 %r10, %r7, 16; or.b32 %r9, %r10, %r6;"
                 f" mov.u32 %r8, {high}; mov.b64 %rd3, {{%r9, %r8}};"),

@@ -217,6 +217,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _row("setp.eq.u32 %q, %n, 12; " + _selected("lt.or.u32 %q, %n, 13, %q"), 9),
         _row("setp.eq.u32 %q, %n, 13; " + _selected("lt.xor.u32 %q, %n, 14, %q"), 9),
         _row("setp.lt.s32 %q|%p8, %a, %b; selp.b32 %v, 7, 9, %p8;", 9),
+        _row("setp.gt.s32 %q|%p8, %n, 12; selp.b32 %v, 7, 9, %p8;", 9),
         _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 1, 0, %q; " + _selected("eq.u32 %q, %r30, 0"),
              9),
         _row("setp.eq.u32 %q, %n, 13; selp.b32 %r30, 0, -1, %q; " + _selected("eq.s32 %q, %r30, 0"),
@@ -316,6 +317,16 @@ def _two_arms() -> str:
     )
 
 
+def _an_arm_beside() -> str:
+    """Where lanes do not go, operands are small numbers."""
+    other = _each(lambda x, w, v: f"mov.u{w} %{x}, {v & 7}; ")
+    these = _each(lambda x, w, v: f"mov.u{w} %{x}, {v}; ")
+    return (
+        "ld.param.u32 %r20, [p_one]; setp.ne.u32 %q, %r20, 1;\n@%q bra OTHERS;\n"
+        f"{these}bra.uni BOTH;\nOTHERS: {other}BOTH: "
+    )
+
+
 #: where operands come from
 SOURCES: dict[str, str] = {
     "constants": _each(lambda x, w, v: f"mov.u{w} %{x}, {v}; "),
@@ -324,6 +335,7 @@ SOURCES: dict[str, str] = {
     ),
     "parameters": _each(lambda x, w, v: f"ld.param.u{w} %{x}, [p{x}]; "),
     "two arms": _two_arms(),
+    "an arm beside": _an_arm_beside(),
     "memory": _through_memory(),
     "lanes": "mov.u32 %t, %tid.x;\n" + _moving(29),
     "sums of lanes": "mov.u32 %t, %laneid; add.u32 %t, %t, %t; shr.u32 %t, %t, 1;\n" + _moving(29),
@@ -333,7 +345,9 @@ SOURCES: dict[str, str] = {
 
 
 #: sources of which each row has registers of its own, of which passes see all uses
-SCOPED = frozenset({"parameters", "two arms", "memory", "sums of lanes", "clusters"})
+SCOPED = frozenset(
+    {"parameters", "two arms", "an arm beside", "memory", "sums of lanes", "clusters"}
+)
 SCOPE = (
     ".reg .pred %q, %p7, %p8; .reg .b16 %h, %g; .reg .b32 %v, %r30, %r31, %r32; "
     ".reg .b64 %w, %rd20, %rd21, %rd22; "

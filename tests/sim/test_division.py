@@ -272,3 +272,30 @@ def test_one_cta_of_a_grid(grid: int) -> None:
     for body in by, kept_by:
         assert check(program(body(grid - 2), grid)).verdict == "unsupported"
         assert check(program(body(grid), grid)).verdict == "proved"
+
+
+def drawn(*, draws: bool = True, acts: int = 1) -> Program:
+    """Two warps draw numbers into a register that held a quotient, or only one of them; one that
+    draws ``acts`` or more stores a word."""
+    k = Builder("drawn", warps=2)
+    count, data = k.tensor("count", ts.s32, (1,)), k.tensor("data", ts.s32, (1,))
+    t = k.var("t", 7 // (k.lane_id & 1))
+    for own in (0, 1):
+        with k.role(f"warp{own}", own), k.if_(k.lane_id.eq(0)):
+            if draws or own:
+                k.mem.atomic(count[0], "add", 1, result=t, sem="acq_rel", scope="gpu")
+            with k.if_(t >= acts):
+                k.mem.store(data[0], own)
+    return k.finish()
+
+
+def test_a_number_that_is_drawn_takes_the_place_of_a_quotient() -> None:
+    """Also in orders in which a warp waits for its turn to draw."""
+    assert check(drawn()).verdict == "proved"
+    both = check(drawn(acts=0))
+    assert both.rules == {"race"}
+    assert {p.role for p in both.findings[0].participants} == {"warp0", "warp1"}
+    (used,) = check(drawn(draws=False)).findings
+    assert used.rule == "unsupported"
+    assert "lane 0 uses the quotient or remainder of a division by zero" in used.message
+    assert [p.role for p in used.participants] == ["warp0"]
