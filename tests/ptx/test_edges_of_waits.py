@@ -173,6 +173,12 @@ def test_a_loop_that_is_a_wait(name: str) -> None:
     assert check(STORE, form.text).rules == {"deadlock"}
 
 
+#: one lane swaps a 1 for %r9, which each turn sets; the other warp looks for the 1 once more
+SWAPS = (
+    "@!%p6 ret;\nmov.u32 %r9, 1;\nL: atom.acquire.cta.shared::cta.cas.b32 %r8, [%r1+16], 1, %r9;\n"
+    f"{{}}\nsetp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n{READ}"
+)
+AGAIN = f"@!%p0 ret;\nM: {LOOK}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra M;\n"
 #: no waits, or waits that do more: what is handed over, and the rule of the finding
 NO_WAITS: dict[str, tuple[str, str, str]] = {
     "as long as it succeeds": (ARRIVE + STORE, f"L: {POLL}@%p1 bra L;\n{READ}", "deadlock"),
@@ -304,6 +310,12 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         f"@%p1 bra L;\n{READ}",
         "deadlock",
     ),
+    "a word that is swapped for what was found before": (
+        STORE + RAISE + OTHERS + AGAIN, SWAPS.format("and.b32 %r9, %r8, 1;"), "deadlock",
+    ),
+    "a word that is swapped for what it is not": (
+        STORE + RAISE + OTHERS + AGAIN, SWAPS.format("mov.u32 %r9, 0;"), "deadlock",
+    ),
     "a word of other size over it": (
         "@%p0 st.relaxed.cta.shared::cta.u64 [%r1+16], 0;\n",
         f"L: {LOOK.replace('+16', '+20')}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n",
@@ -355,6 +367,40 @@ def test_a_loop_that_gives_up(name: str, asks: str) -> None:
             f"mov.u32 %r9, {first};\nL: {POLL}add.s32 %r9, %r9, {step};\nsetp.{goes_on};\n"
             "not.pred %p3, %p1;\nand.pred %p3, %p3, %p2;\n@%p3 bra L;\nD: "
         )
+    wrong = check(STORE + ARRIVE, f"{loop}{READ}")
+    assert wrong.rules == {"race"}
+    assert STORE.strip() in named(wrong, STORE + ARRIVE, f"{loop}{READ}")
+    right = check(STORE + ARRIVE, f"{loop}@%p1 bra B;\nret;\nB: {READ}")
+    assert right.verdict in ("exhausted", "bounded")
+
+
+#: how a counter of turns gets one of two first numbers, of which no thread gets the second one
+BEGINS = {
+    "one of two": "mov.u32 %r9, {first};\n@!%p5 bra S;\nmov.u32 %r9, {other};\nS: ",
+    "a copy of one of two": (
+        "mov.u32 %r21, {first};\n@!%p5 bra S;\nmov.u32 %r21, {other};\nS: mov.u32 %r9, %r21;\n"
+    ),
+    "one of two copies": (
+        "mov.u32 %r21, {first}; mov.u32 %r22, {other};\n@%p5 bra S;\nmov.u32 %r9, %r21;\n"
+        "bra.uni T;\nS: mov.u32 %r9, %r22;\nT: "
+    ),
+    "one under a guard": "mov.u32 %r9, {first}; @%p5 mov.u32 %r9, {other};\n",
+    "a copy under a guard": (
+        "mov.u32 %r9, {first}; mov.u32 %r21, {other}; @%p5 mov.u32 %r9, %r21;\n"
+    ),
+    "one of two by a choice": "selp.u32 %r9, {other}, {first}, %p5;\n",
+}
+
+
+@pytest.mark.parametrize("other", [0, 2000])
+@pytest.mark.parametrize("name", BEGINS)
+def test_a_loop_that_begins_to_count_anywhere(name: str, other: int) -> None:
+    """It gives up after three turns, and not if it began with the other number."""
+    begins = BEGINS[name].format(first=997, other=other)
+    loop = (
+        f"setp.eq.u32 %p5, %r4, 77;\n{begins}L: {POLL}@%p1 bra D;\nadd.s32 %r9, %r9, 1;\n"
+        "setp.ne.u32 %p2, %r9, 1000;\n@%p2 bra L;\nD: "
+    )
     wrong = check(STORE + ARRIVE, f"{loop}{READ}")
     assert wrong.rules == {"race"}
     assert STORE.strip() in named(wrong, STORE + ARRIVE, f"{loop}{READ}")

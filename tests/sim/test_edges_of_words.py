@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -297,3 +298,45 @@ def test_which_half_a_drawn_number_is_in(first: int) -> None:
 
     assert checker.check(halves(either=True)).verdict in ("proved", "exhausted")
     assert checker.check(halves(either=False)).rules == {"deadlock"}
+
+
+def handed(act: str, fenced: int, *, lanes: int = 1, sem: Literal["relaxed", "release"]) -> Program:
+    """A lane stores a number and meets the others. So many of these have a fence each, and ``lanes``
+    write the same word, of which it is unknown who comes first."""
+    k = Builder("handed", warps=2)
+    word, number = k.shared("word", u32, (1,)), k.shared("number", u32, (1,))
+    seen, v = k.var("seen", 0, u32), k.var("v", 0, u32)
+    with k.one_thread():
+        k.mem.store(word[0], 0)
+    k.sync_threads()
+    with k.role("writes", 0):
+        with k.if_(k.lane_id.eq(5)):
+            k.mem.store(number[0], 1)
+        k.sync_warp()
+        if fenced:
+            with k.if_(k.lane_id < fenced):
+                k.fence.memory("acq_rel", scope="cta")
+        with k.if_(k.lane_id < lanes):
+            if act == "store":
+                k.mem.store(word[0], 1, sem=sem, scope="cta")
+            else:
+                k.mem.atomic(word[0], act, 1, sem=sem, scope="cta")
+    with k.role("waits", 1), k.if_(k.lane_id.eq(0)):
+        with k.while_(v < 1):
+            k.mem.load(v, word[0], sem="acquire", scope="cta")
+        k.mem.load(seen, number[0])
+    return k.finish()
+
+
+@pytest.mark.parametrize("act", ["store", "exch", "add"])
+def test_what_lanes_hand_over_that_write_one_word(act: str) -> None:
+    """What they all know, if each of them releases; not what a fence of one of them would."""
+    for lanes in (1, 2, 32):
+        assert check(handed(act, 0, lanes=lanes, sem="release")).verdict == "proved"
+        nothing = check(handed(act, 0, lanes=lanes, sem="relaxed"))
+        assert nothing.rules == {"race"}
+        assert {p.role for p in nothing.findings[0].participants} == {"writes", "waits"}
+    assert check(handed(act, 1, sem="relaxed")).verdict == "proved"
+    of_one = check(handed(act, 1, lanes=2, sem="relaxed"))
+    assert of_one.verdict == "bounded"
+    assert "unordered strong accesses to one location" in of_one.reasons[0]
