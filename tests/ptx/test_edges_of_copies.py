@@ -17,8 +17,8 @@ from tilesim.ptx.launch import Pointer
 
 #: the lane that looks at what has been copied
 LOOKS = 5
-#: a lane has 4 * lane + 1 and what follows at %rd3 in global memory, and -1 at %r3 in shared memory;
-#: a barrier for one arrival is at 0; what all lanes copy to begins at %r5
+#: a lane has 4 * lane + 1 and what follows at %rd3 in global memory, and -1 at %r3 in shared
+#: memory; a barrier for one arrival is at 0; what all lanes copy to begins at %r5
 START = """\
 mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, {looks}; add.u32 %r5, %r1, 64;
 @%p0 mbarrier.init.shared::cta.b64 [%r1], 1;
@@ -107,7 +107,9 @@ def line_of_the_wait(name: str) -> int:
     return FIRST + before[: before.index("L: ")].count("\n")
 
 
-@pytest.mark.parametrize(("name", "at"), [(name, at) for name, c in COPIES.items() for at in c.words])
+@pytest.mark.parametrize(
+    ("name", "at"), [(name, at) for name, c in COPIES.items() for at in c.words]
+)
 def test_an_arrival_that_hangs_on_a_word_of_a_copy(name: str, at: int) -> None:
     value = COPIES[name].words[at]
     assert check(name, at, value, wrong=False).verdict == "proved"

@@ -40,9 +40,7 @@ MASKED = {
     "elect": "elect.sync _|%p5, -1;\n",
 }
 EVERY = WHOLE | MASKED
-WAIT = (
-    "@!%p1 bra A;\nL: mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n@!%p4 bra L;\nA: "
-)
+WAIT = "@!%p1 bra A;\nL: mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1], 0;\n@!%p4 bra L;\nA: "
 ARRIVE = "@%p2 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
 
 

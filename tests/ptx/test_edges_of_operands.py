@@ -132,6 +132,8 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row(f"mov.u32 %r9, %ctaid.x; add.u32 %r8, %r9, {high}; mov.b64 %rd6, {{-1, %r8}};"
                 f" and.b64 %rd7, %rd6, {~0xFFFFFFFF | low}; or.b64 %rd3, %rd1, %rd7;",
                 verdict="bounded"),
+            Row(f"mov.u32 %r9, %ctaid.x; add.u32 %r8, %r9, {high}; mov.b64 %rd6, {{%r8, %r9}};"
+                f" shl.b64 %rd7, %rd6, 32; or.b64 %rd8, %rd7, {low}; or.b64 %rd3, %rd1, %rd8;"),
         ),
         "choices": (
             Row(f"setp.lt.u32 %p2|%p3, 7, 5; selp.b64 %rd6, 0, {form}, %p2;"

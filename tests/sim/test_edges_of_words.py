@@ -300,9 +300,13 @@ def test_which_half_a_drawn_number_is_in(first: int) -> None:
     assert checker.check(halves(either=False)).rules == {"deadlock"}
 
 
-def handed(act: str, fenced: int, *, lanes: int = 1, sem: Literal["relaxed", "release"]) -> Program:
-    """A lane stores a number and meets the others. So many of these have a fence each, and ``lanes``
-    write the same word, of which it is unknown who comes first."""
+Act = Literal["store", "exch", "add"]
+ACTS: tuple[Act, ...] = ("store", "exch", "add")
+
+
+def handed(act: Act, fenced: int, *, lanes: int = 1, sem: Literal["relaxed", "release"]) -> Program:
+    """A lane stores a number and meets the others. So many of these have a fence each, and some
+    write the same word, of which it is unknown which one comes first."""
     k = Builder("handed", warps=2)
     word, number = k.shared("word", u32, (1,)), k.shared("number", u32, (1,))
     seen, v = k.var("seen", 0, u32), k.var("v", 0, u32)
@@ -328,8 +332,8 @@ def handed(act: str, fenced: int, *, lanes: int = 1, sem: Literal["relaxed", "re
     return k.finish()
 
 
-@pytest.mark.parametrize("act", ["store", "exch", "add"])
-def test_what_lanes_hand_over_that_write_one_word(act: str) -> None:
+@pytest.mark.parametrize("act", ACTS)
+def test_what_lanes_hand_over_that_write_one_word(act: Act) -> None:
     """What they all know, if each of them releases; not what a fence of one of them would."""
     for lanes in (1, 2, 32):
         assert check(handed(act, 0, lanes=lanes, sem="release")).verdict == "proved"

@@ -98,8 +98,6 @@ def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]
     """What stands for a loop that only polls; nothing if it does more."""
     code = graph.mir.code
     turn = graph.turn(loop)
-    if not any(isinstance(code[n].what, Poll) for n in turn):
-        return {}
     # what has no effect, as a nanosleep, may stay
     turn = [n for n in turn if graph.mir.effects[n] or isinstance(code[n].what, Branch)]
     turn = turn[_prepared(graph, turn) :]

@@ -417,14 +417,10 @@ def _varies(name: str) -> bool:
 @kept
 def _size(expr: Expr) -> int:
     """Operators and operands of an expression; too many if it may divide by zero."""
-    match expr:
-        case Binary("//" | "%", _, rhs) if not constant(rhs):
-            return _MOST + 1
-        case Binary(_, lhs, rhs):
-            return 1 + _size(lhs) + _size(rhs)
-        case Unary(_, operand):
-            return 1 + _size(operand)
-        case Select(cond, then, other):
-            return 1 + _size(cond) + _size(then) + _size(other)
-        case _:
-            return 1
+    parts = [*walk(expr)]
+    return _MOST + 1 if any(map(_may_divide, parts)) else len(parts)
+
+
+def _may_divide(part: Expr) -> bool:
+    """Whether an operator divides by what may be zero."""
+    return isinstance(part, Binary) and part.op in ("//", "%") and not constant(part.rhs)

@@ -275,7 +275,9 @@ def _through_jumps(graph: FlowGraph, number: int) -> int:
     """Where one gets from an instruction without doing anything."""
     code = graph.mir.code
     for _ in code:
-        what = code[number].what if number < len(code) else None
+        if number == len(code):
+            break
+        what = code[number].what
         if isinstance(what, Branch) and what.cond is None:
             number = what.target
         elif isinstance(what, Join) and not what.syncs:

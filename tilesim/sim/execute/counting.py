@@ -250,7 +250,7 @@ def drawn(
 
 def stored(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
-    own: dict[int, Released] | None, dtype: DType, *, element: bool, releases: bool,
+    own: dict[int, Released] | None, dtype: DType, *, element: bool = False, releases: bool,
 ) -> None:  # fmt: skip
     """A scalar store is about to be made; ``own``, by address, is None if it is weak. ``element``:
     of a vector, whose others come in no order with it."""
@@ -284,7 +284,7 @@ def replaced(
         handed[address] = {key: clock.copy() for key, clock in own.items()}
         for key, clock in w.machine.released.get((id(memory), address), {}).items():
             add(handed[address], key, clock)
-    stored(w, op, memory, addresses, values, handed, dtype, element=False, releases=False)
+    stored(w, op, memory, addresses, values, handed, dtype, releases=False)
 
 
 def _past(w: Warp, spin: Spin) -> Clock:
