@@ -38,7 +38,7 @@ from tilesim.kernels.outcome import inputs_of
 from tilesim.kernels.registry import cases
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import classes_of
+from tilesim.search.certificates import proposed
 
 #: arguments of a check that do not change what is asked: how long it looks, and where
 _SAME = frozenset({"budget", "schedules", "time_limit", "seed", "witness", "policy"})
@@ -129,8 +129,7 @@ def answered(mir: Mir, limit: float) -> tuple[Answer, float]:
     signal.setitimer(signal.ITIMER_REAL, limit)
     start = time.perf_counter()
     try:
-        clusters = mir.kernel.ctas // mir.kernel.cluster_size
-        answer = certify(mir, classes_of(mir) if clusters > 1 else None)
+        answer = certify(mir, *proposed(mir))
     except _Late:
         answer = Answer("not covered", what="time")
     except Exception as error:  # a crash is what is looked for

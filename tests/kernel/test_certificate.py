@@ -24,7 +24,7 @@ from tilesim.kernels.hopper.softmax import softmax
 from tilesim.proof.certificate import Certificate, fingerprint, read
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import certified, classes_of
+from tilesim.search.certificates import certified, proposed
 
 
 @ts.kernel
@@ -54,8 +54,8 @@ def long(k: ts.Builder) -> None:
 
 
 MIR = lower(tiles.build(odd=True))
-CLASSES = classes_of(MIR)
-CERTIFICATE = Certificate("tiles", "", fingerprint(MIR), "practice", (), CLASSES)
+CLASSES, LEFT_OUT = proposed(MIR)
+CERTIFICATE = Certificate("tiles", "", fingerprint(MIR), "practice", (), CLASSES, LEFT_OUT)
 
 
 def test_clusters_that_do_the_same_are_one_class() -> None:
@@ -307,7 +307,7 @@ def test_a_recheck_ends_at_its_time_limit(tmp_path: Path) -> None:
 
 
 def test_classes_are_looked_for_until_the_time_is_up() -> None:
-    assert classes_of(MIR, until=0.0) is None
+    assert proposed(MIR, until=0.0) == (None, None)
 
 
 def test_a_long_launch_is_left_soon() -> None:

@@ -16,11 +16,12 @@ from tilesim.ir.lower import lower
 from tilesim.ir.memory import View
 from tilesim.proof import certificate, check, machine, memory, operands
 from tilesim.proof.check import certify
+from tilesim.proof.effects import execute
 from tilesim.proof.machine import Machine
 from tilesim.proof.memory import LARGEST, Memory, Record, Where, apart
 from tilesim.proof.operands import MOST_BYTES, Operands
 from tilesim.proof.rules import NotCovered, Refuted
-from tilesim.search.certificates import certified, classes_of
+from tilesim.search.certificates import certified, proposed
 
 TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 
@@ -49,8 +50,8 @@ def test_a_class_of_many_clusters_is_left_at_once() -> None:
     mir = lower(many.build())
     soon(lambda: certify(mir, [range(1 << 17)]))
     assert certify(mir, [range(1 << 17)]).what == "a class of 131072 clusters"
-    soon(lambda: classes_of(mir))
-    assert classes_of(mir) == (tuple(range(1 << 17)),)
+    soon(lambda: proposed(mir))
+    assert proposed(mir)[0] == (tuple(range(1 << 17)),)
     few = lower(many.build(clusters=1 << 7))
     assert str(certify(few, [range(1 << 7)])) == "certified"
 
@@ -64,12 +65,12 @@ def differing(k: ts.Builder, *, clusters: int = 1, kinds: int = 1) -> None:
 
 
 def test_classes_are_found_by_few_executions(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = classes_of(lower(differing.build(clusters=3000, kinds=3)))
+    found, _ = proposed(lower(differing.build(clusters=3000, kinds=3)))
     assert found == tuple(tuple(range(n, 3000, 3)) for n in range(3))
-    assert classes_of(lower(differing.build(clusters=65, kinds=65))) is None
-    assert classes_of(lower(differing.build(clusters=65, kinds=64))) is not None
+    assert proposed(lower(differing.build(clusters=65, kinds=65)))[0] is None
+    assert proposed(lower(differing.build(clusters=65, kinds=64)))[0] is not None
     monkeypatch.setattr("tilesim.search.certificates.MOST_LOOKS", 2)
-    assert classes_of(lower(differing.build(clusters=300, kinds=3))) is None
+    assert proposed(lower(differing.build(clusters=300, kinds=3)))[0] is None
 
 
 def test_many_classes_are_left_at_once() -> None:
@@ -127,7 +128,7 @@ def test_an_operand_of_many_bytes_is_left_at_once() -> None:
     k.launch(warps=1)
     g = k.tensor("g", ts.u8, (1 << 34,))
     k.sync_threads()
-    m = Machine(Operands(lower(k.finish())), [0])
+    m = Machine(Operands(lower(k.finish())), [0], execute)
 
     def named(size: int) -> View:
         return g[ts.ds(0, size)]

@@ -28,7 +28,17 @@ MOST_NAME = 1 << 14
 MOST_CLUSTERS = 1 << 20
 _LEVELS = ("practice", "ptx")
 _KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
-                   "assumptions", "classes"})  # fmt: skip
+                   "assumptions", "classes", "repetitions"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """From ``round`` on, ``times`` more repetitions of a period of so many rounds than the two that
+    are executed."""
+
+    round: int
+    period: int
+    times: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,8 @@ class Certificate:
     """A proof to be rechecked.
 
     ``kernel``: the program's name; ``target``: what a command line calls it, for messages only;
-    ``classes``: clusters that do the same, or None."""
+    ``classes``: clusters that do the same, or None; ``repetitions``: of each class, or of each
+    cluster, or None."""
 
     kernel: str
     target: str
@@ -44,6 +55,7 @@ class Certificate:
     strict: Strict
     assumptions: tuple[str, ...] = ()
     classes: tuple[tuple[int, ...], ...] | None = None
+    repetitions: tuple[tuple[Repetition, ...], ...] | None = None
 
     def text(self) -> str:
         """The file: JSON, the same bytes for the same certificate."""
@@ -52,6 +64,9 @@ class Certificate:
             "tilesim-certificate": VERSION, "kernel": self.kernel, "target": self.target,
             "fingerprint": self.fingerprint, "strict": self.strict,
             "assumptions": sorted(self.assumptions), "classes": classes,
+            "repetitions": None if self.repetitions is None else [
+                [[r.round, r.period, r.times] for r in some] for some in self.repetitions
+            ],
         }  # fmt: skip
         return json.dumps(document) + "\n"
 
@@ -131,7 +146,18 @@ def read(text: str) -> Certificate:
     kernel, target, digest, _ = words
     strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
     known = None if classes is None else _classes(classes)
-    return Certificate(kernel, target, digest, strict, tuple(given), known)
+    repeated = None if document["repetitions"] is None else _repetitions(document["repetitions"])
+    return Certificate(kernel, target, digest, strict, tuple(given), known, repeated)
+
+
+def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...]:
+    wrong = UsageError("no certificate: its repetitions are no lists of three numbers")
+    if not isinstance(document, list) or not all(isinstance(some, list) for some in document):
+        raise wrong
+    for three in (one for some in document for one in some):
+        if not isinstance(three, list) or [type(n) for n in three] != [int] * 3 or min(three) < 0:
+            raise wrong
+    return tuple(tuple(Repetition(*three) for three in some) for some in document)
 
 
 def _classes(document: Any) -> tuple[tuple[int, ...], ...]:

@@ -8,6 +8,7 @@ else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ import numpy as np
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.proof import effects
-from tilesim.proof.certificate import Certificate, fingerprint
+from tilesim.proof.certificate import Certificate, Repetition, fingerprint
 from tilesim.proof.machine import Machine
 from tilesim.proof.memory import Memory, apart
 from tilesim.proof.operands import LANES, Operands
+from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
 
 #: clusters that are executed
@@ -30,7 +32,11 @@ LEVELS: tuple[Strict, ...] = ("practice",)
 
 
 def certify(
-    mir: Mir, classes: Sequence[Sequence[int]] | None = None, *, until: float | None = None
+    mir: Mir,
+    classes: Sequence[Sequence[int]] | None = None,
+    repetitions: Sequence[Sequence[Repetition]] | None = None,
+    *,
+    until: float | None = None,
 ) -> Answer:
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -38,11 +44,12 @@ def certify(
         mir: The program and its launch.
         classes: Clusters that are said to do the same, each in one class; of a class one is
             executed. None: every cluster is.
+        repetitions: Of each class, or of each cluster, what is left out. None: nothing is.
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
     """
     try:
-        _launch(mir, classes, until)
+        _launch(mir, classes, repetitions, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -64,10 +71,15 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
     if certificate.strict not in LEVELS:
         return Answer("not covered", what=f"the level {certificate.strict}")
-    return certify(mir, certificate.classes, until=until)
+    return certify(mir, certificate.classes, certificate.repetitions, until=until)
 
 
-def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None, until: float | None) -> None:
+def _launch(
+    mir: Mir,
+    classes: Sequence[Sequence[int]] | None,
+    repetitions: Sequence[Sequence[Repetition]] | None,
+    until: float | None,
+) -> None:
     _known_launch(mir)
     clusters = mir.kernel.ctas // mir.kernel.cluster_size
     if classes is None:
@@ -76,8 +88,8 @@ def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None, until: float | No
     _partition(classes, clusters)
     _not_too_many(len(classes))
     seen: dict[str, Memory] = {}
-    for some in classes:
-        machine = same_so_far(mir, some, until)
+    for some, left_out in zip_longest(classes, (repetitions or ())[: len(classes)], fillvalue=()):
+        machine = executed(mir, some, left_out, until)
         at_the_end(machine)
         for name, memory in machine.globals.items():
             if name in seen:
@@ -86,12 +98,17 @@ def _launch(mir: Mir, classes: Sequence[Sequence[int]] | None, until: float | No
                 seen[name] = memory
 
 
-def same_so_far(mir: Mir, clusters: Sequence[int], until: float | None = None) -> Machine:
-    """The first of some clusters, executed, in which all of them decide the same.
+def executed(
+    mir: Mir, clusters: Sequence[int], repetitions: Sequence[Repetition], until: float | None
+) -> Machine:
+    """The first of some clusters, executed, in which all of them decide the same, but for what
+    repetitions leave out.
 
     Raises: Differs: one does not; Refuted, NotCovered: as `certify` says."""
-    machine = Machine(Operands(mir), clusters, until)
-    machine.run(effects.execute)
+    machine = Machine(Operands(mir), clusters, effects.execute, until)
+    for r in repetitions:
+        leave_out(machine, r)
+    machine.run()
     return machine
 
 
@@ -138,14 +155,8 @@ def _peers_outlive(m: Machine, rank: int) -> None:
 
 @rule("B34", "a CTA ends behind the asynchronous accesses of its shared memory")
 def _nothing_under_way(m: Machine, rank: int) -> None:
-    known = 0
-    for i in range(rank * m.in_cta, (rank + 1) * m.in_cta):
-        known |= m.order.facts[i][0]
-        for told in m.order.observed(i):  # in time, relaxed waits tell as well
-            known |= told.facts[0]
-    for record in m.shared[rank].asynchronous:
-        if not record.facts & known:
-            raise Refuted("B34", f"{record.where}: under way when CTA {rank} ends")
+    for record in m.under_way(rank):
+        raise Refuted("B34", f"{record.where}: under way when CTA {rank} ends")
 
 
 @rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA end with fits its pool")

@@ -826,9 +826,7 @@ def _changes_registers(x: Execution, e: fx.Registers) -> None:
 @executes(fx.Commits)
 def _commits(x: Execution, e: fx.Commits) -> None:
     for i in x.all:
-        group = x.machine.group(e.group, i)
-        group.committed.append(group.open)
-        group.open = []
+        x.machine.group(e.group, i).commit()
 
 
 @executes(fx.WaitsGroup)
@@ -836,8 +834,7 @@ def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
     for i in x.all:
         group = x.machine.group(e.group, i)
         if e.group.startswith("tcgen05."):  # there are no groups: all that the warp has issued
-            group.committed.append(group.open)
-            group.open = []
+            group.commit()
         count = max(len(group.committed) - e.pending, 0)
         over = [one for some in group.committed[:count] for one in some]
         # .read: sources may be written again, destinations not be read (B33)
@@ -848,6 +845,7 @@ def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
                 one.record.ends_with(fact)
             x.machine.order.learn_fact([int(i)], fact)
         if not e.read_only:
+            group.over += count
             del group.committed[:count]
 
 
@@ -874,8 +872,7 @@ def _by_warpgroup(x: Execution) -> None:
                     w.tiles = {n: (False, products) for n, (_, products) in w.tiles.items()}
                     w.fenced = True
             case fx.Commits():
-                group.committed.append(group.open)
-                group.open = []
+                group.commit()
             case fx.WaitsGroup():
                 _waits_wgmma(x, e, group, lanes)
             case _:
@@ -904,10 +901,11 @@ def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> 
         width = len(one.past)  # F5: it has run, so all four warps have issued it
         order.past[lanes, :width] = np.maximum(order.past[lanes, :width], one.past)
     order.learn_fact(lanes.tolist(), fact)
-    group.committed[:count] = [[] for _ in range(count)]
+    group.over += count
+    del group.committed[:count]
     for w in x.warps:
         w.tiles = {
-            name: (touched, frozenset(p for p in products if p[0] >= count))
+            name: (touched, frozenset(p for p in products if p[0] >= group.over))
             for name, (touched, products) in w.tiles.items()
         }
 
@@ -934,7 +932,7 @@ def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -
     how = e.product if e.write else "read"
     if touched or {other for _, other in products} - {how}:
         raise Refuted("F3", f"{x.where}: {e.fragment.name} without wgmma.fence, or another shape")
-    w.tiles[e.fragment.name] = (touched, products | {(len(group.committed), how)})
+    w.tiles[e.fragment.name] = (touched, products | {(group.number, how)})
 
 
 # ---------------------------------------------------------------------- tensor memory

@@ -22,18 +22,17 @@ from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
 from tilesim.proof.operands import LANES, MbarrierAt, Operands, Place, Value, lane_of, need
 from tilesim.proof.order import Lanes, Order, Positions, Row
-from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver
+from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool
 
 #: lanes of a cluster: their knowledge takes memory that grows with the square
 MOST_LANES = 3072
-#: warps of the clusters of a class for which the executed one stands: each has registers
+#: warps of clusters and repetitions for which the executed ones stand: each has registers
 MOST_SHADOWS = 1 << 16
 #: executed instructions, counted by warp
 MOST_STEPS = 3_000_000
-#: instructions that a warp executes before the next one moves
-_TURN = 64
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 
 
@@ -59,21 +58,27 @@ Piece: TypeAlias = tuple[Sequence[int], Bytes]
 
 
 class Shadow:
-    """The registers of the same warp in another cluster of the class: those that differ, over the
-    executed one's."""
+    """The registers of the same warp in another cluster of the class, or in a later repetition:
+    those that differ, over the executed one's."""
 
     shadows: Sequence[Any] = ()
     differing: frozenset[str] = frozenset()
 
-    def __init__(self, warp: Warp, cluster: int) -> None:
-        self.cluster, self.rank = cluster, warp.rank
+    def __init__(
+        self, warp: Warp, cluster: int, repetition: int = 0,
+        registers: dict[str, Value] | None = None,
+    ) -> None:  # fmt: skip
+        self.cluster, self.rank, self.repetition = cluster, warp.rank, repetition
+        #: what makes its accesses in global memory
+        self.instance = (cluster, repetition) if repetition else cluster
         self.registers = _Over(warp.registers)
-        self._warp = warp
+        self.registers |= {n: v for n, v in (registers or {}).items() if v != warp.registers.get(n)}
+        self.warp = warp
         self._cta = coordinates(warp.machine.program, cluster, warp.rank)
 
     def special(self, name: str) -> Value:
         """A special register."""
-        return self._warp.special_in(name, self.cluster, self._cta)
+        return self.warp.special_in(name, self.cluster, self._cta)
 
 
 class _Over(dict[str, Value]):
@@ -99,7 +104,9 @@ class Warp:
 
     def __init__(self, machine: Machine, rank: int, number: int, clusters: Sequence[int]) -> None:
         p = machine.program
-        self.machine, self.rank, self.number, self.cluster = machine, rank, number, clusters[0]
+        self.machine, self.rank, self.number = machine, rank, number
+        self.cluster = self.instance = clusters[0]
+        self.repetition = 0
         #: its first lane in the cluster
         self.first = (rank * p.warps + number) * LANES
         self.at = [0] * LANES
@@ -109,15 +116,31 @@ class Warp:
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
         self.shadows = [Shadow(self, c) for c in clusters[1:]]
-        #: by register tile: touched since the last wgmma.fence, and (group, how) of its products
+        #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
-        self.fenced = False
+        self.fenced = self.jumps_back = False
         self._cta = coordinates(p, self.cluster, rank)
 
     @property
     def each(self) -> tuple[Any, ...]:
         """Itself, and what stands for it in the other clusters."""
         return (self, *self.shadows)
+
+    def state(self, s: State) -> None:
+        """Tells all but registers, of which only tokens are told."""
+        m, first = self.machine, self.first - self.number % 4 * LANES
+        now = m.group("wgmma", first).number
+        s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles))
+        for _, (touched, products) in sorted(self.tiles.items()):
+            s.same(touched, sorted((n - now, repr(how)) for n, how in products))
+        for i, (barrier, number) in sorted(self.blocked.items()):
+            at = m.cluster_barrier if barrier is None else barrier
+            s.same(i, "" if barrier is None else barrier.name, number - at.round)
+        for name, value in sorted(self.registers.items()):
+            for i, x in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(x, Token):
+                    s.same(name, i)
+                    s.points([(x.life.column, x.phase + 1)])
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
@@ -182,11 +205,37 @@ class Execution:
 
 
 class Group:
-    """The asynchronous operations of a thread or warpgroup: the open group and those committed."""
+    """The asynchronous operations of a thread or warpgroup: the open group and those committed,
+    without the first ones, so many as are ``over``."""
 
     def __init__(self) -> None:
         self.open: list[Issued] = []
         self.committed: list[list[Issued]] = []
+        self.over = 0
+
+    @property
+    def number(self) -> int:
+        """Of the open group."""
+        return self.over + len(self.committed)
+
+    def commit(self) -> None:
+        """Ends the open group."""
+        self.committed.append(self.open)
+        self.open = []
+
+    def state(self, s: State, places: dict[int, int]) -> None:
+        """Tells its accesses of shared memory that others may be compared with; waits count groups
+        from the last one on, so first ones without any are left out."""
+        groups = [
+            [(i, places.get(id(i.record.whole), -1)) for i in some if i.place[0] == "shared"
+             and (len(i.past) or id(i.record.whole) in places)]
+            for some in (*self.committed, self.open)
+        ]  # fmt: skip
+        while groups and not groups[0]:
+            del groups[0]
+        s.same([[(i.lane, i.place, place) for i, place in some] for some in groups])
+        for i, _ in (one for some in groups for one in some):
+            s.vectors(i.past)
 
     @property
     def every(self) -> list[Issued]:
@@ -198,9 +247,12 @@ class Machine:
     """A cluster of a launch, and the clusters of which it is said that they do the same."""
 
     def __init__(
-        self, operands: Operands, clusters: Sequence[int], until: float | None = None
-    ) -> None:
-        """``until``: when to give up, in seconds of `time.monotonic`."""
+        self, operands: Operands, clusters: Sequence[int],
+        execute: Callable[[Execution], Sequence[int]], until: float | None = None,
+    ) -> None:  # fmt: skip
+        """``execute`` executes an instruction, and returns the lanes that are through with it;
+        ``until``: when to give up, in seconds of `time.monotonic`."""
+        self._executes = execute
         self.mir: Mir = operands.mir
         self.program = p = self.mir.kernel
         self.operands = operands
@@ -230,41 +282,81 @@ class Machine:
         self.read_only = set(self.tensors) - _written(self.mir)
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
-        self.steps, self.until = 0, until
+        self.steps, self.rounds, self.until = 0, 0, until
 
     # ------------------------------------------------------------------ the schedule
 
-    @rule("deadlock", "every thread of the canonical schedule ends")
-    def run(self, execute: Callable[[Execution], Sequence[int]]) -> None:
-        """Until all lanes have ended; ``execute`` executes an instruction, and returns the lanes
-        that are through with it.
+    def run(self) -> None:
+        """Until all lanes have ended.
 
         Raises: Refuted: some cannot go on."""
         while any(w.alive for w in self.warps):
-            moved = False
-            for w in self.warps:
-                for _ in range(_TURN):
-                    if not (w.alive and self._step(w, execute)):
-                        break
-                    moved = True
-            if not moved:
-                raise Refuted("deadlock", self._stuck())
+            self._round()
+
+    def rounds_until(self, number: int) -> None:
+        """The same, until so many rounds are over, if there are so many."""
+        while self.rounds < number and any(w.alive for w in self.warps):
+            self._round()
+
+    @rule("deadlock", "every thread of the canonical schedule ends")
+    def _round(self) -> None:
+        """Each warp moves until it waits, or jumps back."""
+        moved = False
+        for w in self.warps:
+            w.jumps_back = False
+            while w.alive and not w.jumps_back and self._step(w):
+                moved = True
+        if not moved:
+            raise Refuted("deadlock", self._stuck())
+        self.rounds += 1
+
+    def state(self) -> State:
+        """What decides how the cluster goes on, but for registers and global memory."""
+        s = State(self.order.past.shape[1])
+        self.order.state(s)
+        for rank, memory in enumerate(self.shared):
+            memory.asynchronous = self.under_way(rank)
+            memory.state(s, memory.asynchronous)
+        for pool in self.pools:
+            pool.state(s)
+        places = s.places()
+        for w in self.warps:
+            w.state(s)
+        for at, life in self.lives:
+            s.same(at, self.mbarriers.get(at) is life)
+            life.state(s)
+        for key, barrier in sorted(self.named.items()):
+            s.same(key)
+            barrier.state(s)
+        self.cluster_barrier.state(s)
+        for name, group in sorted(self.groups.items()):
+            s.same(name)
+            group.state(s, places)
+        s.same(sorted(self.touched), len(self.register_changes))
+        s.points((lane, position) for (_, lane), position in sorted(self.touched.items()))
+        s.over()
+        return s
+
+    def under_way(self, rank: int) -> list[Record]:
+        """The asynchronous accesses of a CTA's memory that none of its threads knows to be over."""
+        known = 0
+        for i in range(rank * self.in_cta, (rank + 1) * self.in_cta):
+            known |= self.order.known_in_time(i)
+        return [x for x in self.shared[rank].asynchronous if not x.facts & known]
 
     def _stuck(self) -> str:
         found = {(w.rank, w.number, w.at[i]): None for w in self.warps for i in sorted(w.alive)}
         return ", ".join(f"CTA {c} warp {n} at {at}" for c, n, at in list(found)[:6])
 
-    def _step(self, w: Warp, execute: Callable[[Execution], Sequence[int]]) -> bool:
+    def _step(self, w: Warp) -> bool:
         self._leave_cluster_barrier(w)
         groups: dict[int, list[int]] = {}
         for lane in sorted(w.alive):
             if lane not in w.blocked:
                 groups.setdefault(w.at[lane], []).append(lane)
-        return any(self._execute(w, at, groups[at], execute) for at in sorted(groups))
+        return any(self._execute(w, at, groups[at]) for at in sorted(groups))
 
-    def _execute(
-        self, w: Warp, at: int, lanes: list[int], execute: Callable[[Execution], Sequence[int]]
-    ) -> bool:
+    def _execute(self, w: Warp, at: int, lanes: list[int]) -> bool:
         """Lanes at one instruction go on, if they can. Returns whether any has."""
         self.steps += 1
         if self.steps > MOST_STEPS:
@@ -287,7 +379,7 @@ class Machine:
         if isinstance(instruction.what, Op):
             op = instruction.what
             where = Where(at, op.mnemonic, w.rank, w.number)
-            through = execute(Execution(self, w, at, op, on, where))
+            through = self._executes(Execution(self, w, at, op, on, where))
             for i in through:
                 w.at[i] = at + 1
             return moved or bool(through)
@@ -304,6 +396,10 @@ class Machine:
         return True
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
+        self._go(w, at, lanes)
+        w.jumps_back = min(w.at[i] for i in lanes) <= at
+
+    def _go(self, w: Warp, at: int, lanes: list[int]) -> None:
         match self.mir.code[at].what:
             case Branch(target=target, cond=None):
                 for i in lanes:
@@ -402,11 +498,11 @@ class Machine:
             rows = [np.flatnonzero(masks >> i & 1) for i in lanes]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
             lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
-        memory, cluster = self.memory(place), place[2] if len(place) == 3 else None
+        memory, instance = self.memory(place), place[2] if len(place) == 3 else None
         if place[0] == "shared":
             self._shared(x, lanes, int(place[1]), flat, write)
         position = self.order.position[lane]
-        record = Record(flat, write, "generic", strong, x.where, lane, position, cluster)
+        record = Record(flat, write, "generic", strong, x.where, lane, position, instance)
         if write and holders is None:
             self._lanes_apart(record)
         memory.access(record, self._ordered(None, "generic", place, together))
@@ -416,12 +512,12 @@ class Machine:
         *, strong: Strong | None = None, issuers: Lanes | None = None,
     ) -> Record:  # fmt: skip
         """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do."""
-        memory, cluster = self.memory(place), place[2] if len(place) == 3 else None
+        memory, instance = self.memory(place), place[2] if len(place) == 3 else None
         if place[0] == "shared":
             # a strong write is a reduction, which reads as well
             self._shared(x, lanes, int(place[1]), at, write and not strong)
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
-        record = Record(at.reshape(-1), write, proxy, strong, x.where, cluster=cluster)
+        record = Record(at.reshape(-1), write, proxy, strong, x.where, instance=instance)
         memory.access(record, self._ordered(issuers, proxy, place))
         return record
 
@@ -468,7 +564,7 @@ class Machine:
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
                 return True
-            if x.cluster != y.cluster:
+            if x.instance != y.instance:
                 return False  # nothing orders clusters
             if theirs is None:
                 asked = issuers if y.lane is None else np.unique(y.lane[own])
@@ -501,7 +597,7 @@ class Machine:
         assert x.strong is not None
         assert y.strong is not None
         ctas = {int(i) // self.in_cta for r in (x, y) if r.lane is not None for i in r.lane}
-        wide = "gpu" if x.cluster != y.cluster else (
+        wide = "gpu" if x.instance != y.instance else (
             "cluster" if len(ctas) > 1 or x.asynchronous or y.asynchronous else "cta"
         )  # fmt: skip
         narrow = min(_SCOPES.index(x.strong[1]), _SCOPES.index(y.strong[1]))

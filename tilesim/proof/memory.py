@@ -7,7 +7,7 @@ where one store of a known integer has left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilesim.proof.order import Lanes, Positions
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.state import State
 
 #: byte numbers, (elements, bytes of one)
 Bytes: TypeAlias = NDArray[np.int64]
@@ -43,13 +44,13 @@ class Where(NamedTuple):
 
 class Record:
     """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
-    over for whatever knows one of its facts. ``cluster``: which one made it, in global memory."""
+    over for whatever knows one of its facts. ``instance``: of global memory, which cluster or repetition has made it."""
 
     __slots__ = (
         "_facts",
         "asynchronous",
         "bytes",
-        "cluster",
+        "instance",
         "key",
         "lane",
         "position",
@@ -63,7 +64,7 @@ class Record:
 
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
-        lane: Lanes | None = None, position: Positions | None = None, cluster: int | None = None,
+        lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
     ) -> None:  # fmt: skip
         self.bytes, self.write, self.proxy, self.strong, self.where = (
             at,
@@ -72,7 +73,7 @@ class Record:
             strong,
             where,
         )
-        self.lane, self.position, self.cluster = lane, position, cluster
+        self.lane, self.position, self.instance = lane, position, instance
         self.asynchronous = lane is None
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self
@@ -80,7 +81,7 @@ class Record:
         #: of a read that is over: what reads have that are made again by the same lanes
         self.key: object = None
         if lane is not None and not write:
-            self.key = proxy, strong, cluster, at.tobytes(), lane.tobytes()
+            self.key = proxy, strong, instance, at.tobytes(), lane.tobytes()
 
     @property
     def facts(self) -> int:
@@ -98,7 +99,7 @@ class Record:
         position = None if self.position is None else self.position[keep]
         rest = Record(
             self.bytes[keep], self.write, self.proxy, self.strong, self.where, lane, position,
-            self.cluster,
+            self.instance,
         )  # fmt: skip
         rest.whole, rest.tmem = self.whole, self.tmem
         return rest
@@ -249,6 +250,27 @@ class Memory:
         else:
             (wrote if y.write else read)[y.bytes] = True
 
+    def state(self, s: State, under_way: Sequence[Record]) -> None:
+        """Tells all that later accesses are compared with, and those ``under_way`` (B34)."""
+        numbers, first = np.unique(self._last, return_index=True)
+        turn = np.argsort(first)  # of the writes, by their first bytes
+        rank = np.empty_like(turn)
+        rank[turn] = np.arange(len(turn))
+        index = np.searchsorted(numbers, self._last)
+        over = np.array([n > 0 and not self._writes[n - 1].asynchronous for n in numbers])[index]
+        s.same(rank[index].tobytes(), over.tobytes(), self.written.tobytes(),
+               self.mbarriers.tobytes(), self._conflicting, sorted(self._integers.items()),
+               [type(value) for _, (_, value) in sorted(self._integers.items())])  # fmt: skip
+        s.numbers(self._lane[over], self._position[over])
+        for n in numbers[turn]:
+            if n > 0:
+                s.record(self._writes[n - 1])
+        for x in sorted((*self._others, *under_way), key=_first_byte):
+            s.record(x)
+            s.same(x.bytes.tobytes())
+            if x.lane is not None:
+                s.numbers(x.lane, x.position)
+
     # ------------------------------------------------------------------ what is known to lie there
 
     def integer(self, first: int, size: int) -> int | None:
@@ -267,6 +289,10 @@ class Memory:
         for first, (size, _) in list(self._integers.items()):
             if not touched.isdisjoint(range(first, first + size)):
                 del self._integers[first]
+
+
+def _first_byte(x: Record) -> tuple[int, int, int]:
+    return int(x.bytes.min(initial=0)), len(x.bytes), x.where.number
 
 
 def _lanes(x: Record, hit: NDArray[np.bool_]) -> tuple[Lanes, Positions] | None:

@@ -33,8 +33,8 @@ from tilesim.proof.rules import NotCovered, Refuted, rule
 
 Scalar: TypeAlias = "int | Token | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
-#: a memory: ("shared", rank), or ("global", name, cluster)
-Place: TypeAlias = "tuple[str, int] | tuple[str, str, int]"
+#: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it)
+Place: TypeAlias = "tuple[str, int] | tuple[str, str, object]"
 #: (rank, byte) of an mbarrier
 MbarrierAt: TypeAlias = tuple[int, int]
 
@@ -60,11 +60,13 @@ class Drawn(int):
 
 
 class Differs(NotCovered):
-    """Clusters that decide otherwise than the one that is executed for their class."""
+    """Clusters, each in a repetition, that decide otherwise than what is executed for them."""
 
-    def __init__(self, clusters: Sequence[int], what: object) -> None:
-        super().__init__(f"cluster {clusters[0]} differs in {what}")
-        self.clusters = clusters
+    def __init__(self, others: Sequence[tuple[int, int]], what: object) -> None:
+        cluster, self.repetition = min(others, key=lambda other: other[1])
+        where = f"repetition {self.repetition} of " if self.repetition else ""
+        super().__init__(f"{where}cluster {cluster} differs in {what}")
+        self.clusters = [c for c, repetition in others if repetition == self.repetition]
 
 
 class Warp(Protocol):
@@ -76,6 +78,10 @@ class Warp(Protocol):
     def rank(self) -> int: ...
     @property
     def cluster(self) -> int: ...
+    @property
+    def repetition(self) -> int: ...
+    @property
+    def instance(self) -> object: ...
     @property
     def shadows(self) -> Sequence[Warp]: ...
     @property
@@ -181,7 +187,7 @@ class Operands:
     def agree(self, e: Expr, w: Warp, value: Value) -> None:
         """Raises: Differs: clusters for which another one stands would decide otherwise."""
         others = w.shadows if self.may_differ(e, w) else ()
-        differing = [other.cluster for other in others if self.value(e, other) != value]
+        differing = [(o.cluster, o.repetition) for o in others if self.value(e, o) != value]
         if differing:
             raise Differs(differing, e)
 
@@ -254,7 +260,7 @@ class Operands:
             for tensor in self.program.tensors:
                 first = self.bases[tensor.name]
                 if first <= address < first + _GLOBAL:
-                    return ("global", tensor.name, w.cluster), address - first
+                    return ("global", tensor.name, w.instance), address - first
             exists(False, f"address {address:#x}")
         rank, byte = address >> RANK_SHIFT, address & OFFSET_MASK
         exists(space != "shared::cta" or rank == w.rank, f"CTA {rank} in .shared::cta")
@@ -284,7 +290,7 @@ class Operands:
                 aligned(t, values[-1])
                 return self.locate(values[-1], t.space, w)
             case GlobalTensor(name=name):
-                return ("global", name, w.cluster), 0
+                return ("global", name, w.instance), 0
             case t:
                 rank = w.rank if view.cta is None else values[len(view.offsets)]
                 return ("shared", rank), self.bases[t.name]
@@ -312,7 +318,7 @@ class Operands:
                 inside = np.arange(max(c, 0), min(c + n, size), dtype=np.int64) * stride
                 at = (at[:, None] + inside[None, :]).reshape(-1)
             at = at[:, None] + np.arange(fields.dtype.bytes) + fields.offset
-            place: Place = ("global", fields.tensor, w.cluster)
+            place: Place = ("global", fields.tensor, w.instance)
             found.append(Named(group, place, at, fields.offset))
         return found
 

@@ -22,6 +22,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.proof.state import State
+
 Positions: TypeAlias = NDArray[np.int32]
 #: numbers of lanes in the cluster
 Lanes: TypeAlias = NDArray[np.int64]
@@ -115,7 +117,7 @@ class Order:
         #: by lane, what relaxed operations hand over as they come behind a fence that releases
         self._fenced: dict[int, Knowledge] = {}
         #: by lane, what relaxed operations have observed, for a fence that acquires
-        self._observed: dict[int, list[Knowledge]] = {}
+        self._observed: dict[int, Knowledge] = {}
 
     @staticmethod
     def own(cta: int) -> int:
@@ -141,6 +143,18 @@ class Order:
         """A bit of its own."""
         self._facts += 1
         return 1 << (self._facts - 1)
+
+    def state(self, s: State) -> None:
+        """Tells all of it, for comparisons."""
+        s.same(self._columns)
+        s.now[: self.lanes] = self.position
+        s.vectors(self.past)
+        for i in range(self.lanes):
+            s.knowledge(Knowledge(self.rows[i], self.facts[i]))
+        for some in (self._fenced, self._observed):
+            s.same(sorted(some))
+            for lane in sorted(some):
+                s.knowledge(some[lane])
 
     def step(self, lanes: Lanes) -> None:
         """Each of the lanes executes one more instruction."""
@@ -191,18 +205,19 @@ class Order:
     def observe(self, lane: int, told: Knowledge, sem: str) -> None:
         """A lane observes what was released; a relaxed operation acquires with a later fence."""
         if sem == "relaxed":
-            self._observed.setdefault(lane, []).append(told)
+            self._observed.setdefault(lane, self.nothing()).join(told)
         else:
             self.learn([lane], told)
 
-    def observed(self, lane: int) -> list[Knowledge]:
-        """What relaxed operations of a lane have observed."""
-        return self._observed.get(lane, [])
+    def known_in_time(self, lane: int) -> int:
+        """The facts that a lane has learned, also by relaxed operations (B34)."""
+        observed = self._observed.get(lane)
+        return self.facts[lane][0] | (0 if observed is None else observed.facts[0])
 
     def acquire_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
         """What relaxed operations have observed is known behind the fence (H3)."""
-        for told in self._observed.get(lane, ()):
-            self.learn([lane], told, rows)
+        if lane in self._observed:
+            self.learn([lane], self._observed[lane], rows)
 
     def release_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
         """What is known before the fence is handed over by relaxed operations behind it (H3)."""

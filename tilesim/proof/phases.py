@@ -15,6 +15,7 @@ import numpy as np
 
 from tilesim.proof.order import Knowledge, Lanes, Positions, component, merged
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.state import State
 
 #: the largest pending count and tx-count (A3)
 MOST = (1 << 20) - 1
@@ -47,6 +48,11 @@ class PhaseOver:
 
     past: Positions
     told: Knowledge
+
+    def state(self, s: State) -> None:
+        """Tells it."""
+        s.vectors(self.past)
+        s.knowledge(self.told)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,30 @@ class Mbarrier:
         self._credits: list[Credit] = []
         self._before: list[list[Credit]] = [[], []]  # credits of the last phase, and of that before
         self._waits: dict[int, list[tuple[int, int]]] = {}
+
+    def state(self, s: State) -> None:
+        """Tells all of it; a phase is told as the number of phases that are over behind it, and
+        the first two phases are told apart from others, which have two before them."""
+        s.now[self.column] = self.phase + 1
+        s.same(self.name, self.column, self.phase & 1, min(self.phase, 2), self.expected,
+               self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
+        s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
+        s.points(sorted(self.operations.items()))
+        s.knowledge(self.released)
+        for n in (1, 2):
+            told = self.over.get(self.phase - n)
+            s.same(told is None)
+            if told is not None:
+                told.state(s)
+        s.same([self.phase - n for n in sorted(self._waits)])
+        for n in sorted(self._waits):
+            s.points(self._waits[n])
+        for credits in (self._credits, *self._before):
+            for c in credits:
+                s.same(c.arrive, c.expect, c.complete, c.lent, c.own_commit, c.partial)
+                s.points(() if c.at is None else (c.at,))
+                s.vectors(c.past)
+            s.same(len(credits))
 
     # ------------------------------------------------------------------ credits
 
@@ -271,6 +301,15 @@ class NamedBarrier:
         self._before: list[tuple[int, int]] = []
         self._past: list[Positions] = []
 
+    def state(self, s: State) -> None:
+        """Tells all of it; of its rounds only matters for which one something waits."""
+        s.same(sorted(self._warps), self._threads, self._votes, len(self._past))
+        s.knowledge(self.told)
+        s.points(self._joins)
+        s.points(self._before)
+        for past in self._past:
+            s.vectors(past)
+
     def join(
         self, lanes: Lanes, positions: Positions, past: Positions, warp: int, threads: int | None
     ) -> None:
@@ -336,6 +375,16 @@ class ClusterBarrier:
         self._pasts: list[Positions] = []
         self._arrived = np.zeros(lanes, np.int32)  # rounds
         self._waited = np.zeros(lanes, np.int32)
+
+    def state(self, s: State) -> None:
+        """Tells all of it, rounds from the open one on."""
+        s.same((self._arrived - self.round).tobytes(), (self._waited - self.round).tobytes(),
+               len(self._pasts), self.over is None)  # fmt: skip
+        s.knowledge(self._told)
+        for past in self._pasts:
+            s.vectors(past)
+        if self.over is not None:
+            self.over.state(s)
 
     @rule("D2", "a thread arrives once in a round, and waits for it before it arrives again")
     def arrive(self, lanes: Lanes, past: Positions) -> Knowledge:

@@ -19,6 +19,7 @@ from tilesim.proof.memory import Memory, Record
 from tilesim.proof.operands import Operands, Warp, lane_of, need
 from tilesim.proof.order import Order, Row
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.state import State
 
 Cells = NDArray[np.int64]
 
@@ -61,6 +62,14 @@ class Pool:
         """That of a CTA which has allocated nothing."""
         cells = LANES * COLUMNS
         return cls(Memory(f"the tensor memory of CTA {cta}", cells), np.zeros(cells, bool))
+
+    def state(self, s: State) -> None:
+        """Tells all of it."""
+        s.same(self.allocated.tobytes(), sorted(self.live), self.next, self.relinquished,
+               [columns for columns, _ in self.every], sorted(self.quarters),
+               [sorted(warps) for _, warps in sorted(self.quarters.items())])  # fmt: skip
+        s.points(at for _, at in self.every)
+        self.memory.state(s, ())
 
     @rule("G5", "allocations of tensor memory follow each other, and do not grow")
     def allocate(self, columns: int, at: tuple[int, int], order: Order) -> int:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from datetime import timedelta
 from time import monotonic
+from typing import TypeAlias
 
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
-from tilesim.proof.certificate import Certificate, fingerprint, read
-from tilesim.proof.check import LEVELS, MOST_CLASSES, same_so_far
+from tilesim.proof.certificate import Certificate, Repetition, fingerprint, read
+from tilesim.proof.check import LEVELS, MOST_CLASSES
 from tilesim.proof.check import recheck as kernel_recheck
-from tilesim.proof.operands import Differs
+from tilesim.proof.effects import execute
+from tilesim.proof.machine import MOST_SHADOWS, Machine
+from tilesim.proof.operands import Differs, Operands
+from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import Answer, NotCovered, Refuted
 from tilesim.timer import Timer, duration
 
 #: executions by which classes of clusters are looked for
 MOST_LOOKS = 256
+#: tries to find the next repetition
+MOST_TRIES = 6
+#: repetitions that are tried first, and fewest that are left out
+FIRST_TRY, FEWEST = 64, 4
+#: rounds before which none is looked for: short runs are executed faster
+SHORT = 8
+#: clusters that do the same, and of each class what is left out
+Proposal: TypeAlias = tuple[
+    tuple[tuple[int, ...], ...] | None, tuple[tuple[Repetition, ...], ...] | None
+]
 
 
 def machine_form(program: Program | Mir) -> Mir:
@@ -58,40 +73,103 @@ def certified(
     proof kernel says of it; ``until``: when to give up, in seconds of `time.monotonic`."""
     mir = machine_form(program)
     digest, given = fingerprint(mir), tuple(sorted(assumptions))
-    classes = classes_of(mir, until) if strict in LEVELS else None
-    made = Certificate(mir.kernel.name, "", digest, strict, given, classes)
+    hints = proposed(mir, until) if strict in LEVELS else (None, None)
+    made = Certificate(mir.kernel.name, "", digest, strict, given, *hints)
     return made, kernel_recheck(made, mir, until=until)
 
 
-def classes_of(mir: Mir, until: float | None = None) -> tuple[tuple[int, ...], ...] | None:
-    """Clusters that do the same, each in one class, found by trying; None: in too many classes, or
-    not by ``until``, in seconds of `time.monotonic`."""
+def proposed(mir: Mir, until: float | None = None) -> Proposal:
+    """What `certify` may leave out, found by trying; None: there are too many classes of clusters,
+    or they are not found by ``until``, in seconds of `time.monotonic`."""
     left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
-    found: list[tuple[int, ...]] = []
+    classes: list[tuple[int, ...]] = []
+    left_out: list[tuple[Repetition, ...]] = []
     looks = 0
     while left:
         others: set[int] = set()
         some = left
-        while len(some) > 1 and (differing := _differing(mir, some, until)):
-            others |= differing
-            some = [c for c in some if c not in differing]
-            looks += 1
+        while True:
+            try:
+                left_out.append(repetitions_of(mir, some, until))
+                break
+            except Differs as why:
+                others |= set(why.clusters)
+                some = [c for c in some if c not in others]
+                looks += 1
             if looks == MOST_LOOKS:
-                return None
-        found.append(tuple(some))
+                return None, None
+        classes.append(tuple(some))
         left = sorted(others)
         late = until is not None and monotonic() >= until
-        if late or (left and len(found) == MOST_CLASSES):
-            return None
+        if late or (left and len(classes) == MOST_CLASSES):
+            return None, None
+    return tuple(classes), tuple(left_out)
+
+
+def repetitions_of(
+    mir: Mir, clusters: Sequence[int], until: float | None = None
+) -> tuple[Repetition, ...]:
+    """What can be left out of the run of some clusters.
+
+    Raises: Differs: one of them decides otherwise than the first one."""
+    found: list[Repetition] = []
+    try:
+        machine = Machine(Operands(mir), clusters, execute, until)
+        seen: dict[object, int] = {}
+        tries = MOST_TRIES
+        while any(w.alive for w in machine.warps):
+            machine.rounds_until(machine.rounds + 1)
+            now = _signature(machine)
+            period = machine.rounds - seen.get(now, machine.rounds)
+            seen[now] = machine.rounds
+            if machine.rounds < SHORT or not period or not tries:
+                continue
+            tries -= 1
+            behind = _left_out(machine, period)
+            if behind is not None:
+                machine, repetition = behind
+                found.append(repetition)
+                seen, tries = {}, MOST_TRIES
+    except Differs:
+        raise
+    except (Refuted, NotCovered):
+        pass  # the kernel will say so
     return tuple(found)
 
 
-def _differing(mir: Mir, clusters: Sequence[int], until: float | None) -> set[int]:
-    """The clusters that are the first found to decide otherwise than the first one."""
-    try:
-        same_so_far(mir, clusters, until)
-    except Differs as why:
-        return set(why.clusters)
-    except (Refuted, NotCovered):
-        pass
-    return set()
+def _signature(m: Machine) -> object:
+    """What has to come back at least."""
+    warps = [(tuple(w.at), frozenset(w.alive), frozenset(w.blocked)) for w in m.warps]
+    barriers = [(life.phase & 1, life.pending, life.tx, life.dead) for _, life in m.lives]
+    return tuple(warps), tuple(barriers)
+
+
+def _left_out(m: Machine, period: int) -> tuple[Machine, Repetition] | None:
+    """The machine behind as many periods from now on as can be left out, if these are many."""
+    best = None
+    most = MOST_SHADOWS // sum(len(w.each) for w in m.warps)
+    times = min(FIRST_TRY, most)
+    while FEWEST <= times <= most:
+        behind, repetition = _copy(m), Repetition(m.rounds, period, times)
+        try:
+            leave_out(behind, repetition)
+        except Differs as why:
+            if not why.repetition:
+                raise
+            most = why.repetition - 1
+            times = min(times - 1, most)
+            continue
+        except NotCovered:
+            break
+        best = behind, repetition
+        if times == most:
+            break
+        times = min(8 * times, most)
+    return best
+
+
+def _copy(m: Machine) -> Machine:
+    """A copy for a try; what happened in global memory does not matter for it."""
+    shared: tuple[object, ...] = (m.mir, m.program, m.operands, m.tensors)
+    memo: dict[int, object] = {id(one): one for one in shared} | {id(m.globals): {}}
+    return deepcopy(m, memo)

@@ -1,0 +1,112 @@
+"""Random programs with loops: what is certified with repetitions left out is certified without.
+
+    python -m tests.kernel.repeated --cases 400 [--seed 1] [--jobs 2] [--seconds 100]
+
+The programs are those with a parameter (`tests.sim.forall_programs` and others), at some value of
+it, many with a fault in one turn. Each goes through the kernel whole, with what the search proposes
+to leave out, and with claims that are drawn.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import click
+
+from tests.sim.forall_clusters import clusters
+from tests.sim.forall_pipelines import pipeline
+from tests.sim.forall_programs import RandomProgram, rings
+from tilesim.errors import TilesimError
+from tilesim.ir.lower import lower
+from tilesim.ir.program import Program
+from tilesim.ir.verify import verify
+from tilesim.proof.certificate import Repetition
+from tilesim.proof.check import certify
+from tilesim.search.certificates import proposed
+
+#: claims that are drawn for a program
+CLAIMS = 6
+_KINDS: tuple[Callable[..., Program], ...] = (rings, rings, pipeline, clusters)
+
+
+class Row(NamedTuple):
+    """A program, what the kernel says of all of it, and how many of the claims it believes; the
+    claims that it must not believe."""
+
+    number: int
+    whole: str
+    proposed: int
+    believed: int
+    wrong: tuple[str, ...]
+
+
+def judged(number: int) -> Row:
+    """What comes of one program."""
+    draw = random.Random(number)
+    kind = _KINDS[number % len(_KINDS)]
+    value = draw.randrange(8, 60)
+    arguments = {"n": value} if kind is not clusters else {"n": value, "m": draw.randrange(1, 5)}
+    try:
+        program = RandomProgram(number, kind)(**arguments)
+        verify(program)
+        mir = lower(program)
+    except (TilesimError, ValueError, AssertionError):
+        return Row(number, "refused", 0, 0, ())
+    whole = certify(mir)
+    some, left_out = proposed(mir)
+    if some is None or left_out is None:
+        return Row(number, whole.verdict, 0, 0, ())
+    claims = [left_out]
+    for _ in range(CLAIMS):
+        period = draw.randrange(1, 13)
+        if left_out[0] and draw.randrange(2):
+            period = left_out[0][0].period
+        drawn = Repetition(draw.randrange(2, 40), period, draw.randrange(1, 12))
+        claims.append(((drawn,),))
+    answers = [certify(mir, some, claim) for claim in claims]
+    wrong = [
+        f"{claim}: {answer}" for claim, answer in zip(claims, answers, strict=True)
+        if answer.verdict == "certified" and whole.verdict == "refuted"
+    ]  # fmt: skip
+    believed = sum(answer.verdict == "certified" for answer in answers[1:])
+    kept = any(left_out) and answers[0].verdict == whole.verdict
+    return Row(number, whole.verdict, kept, believed, tuple(wrong))
+
+
+def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[Row]:
+    """What is said of so many programs, as far as the time goes."""
+    end = time.monotonic() + seconds
+    with ProcessPoolExecutor(jobs) as pool:
+        for first in range(seed, seed + cases, 8 * jobs):
+            yield from pool.map(judged, range(first, min(first + 8 * jobs, seed + cases)))
+            if time.monotonic() > end:
+                return
+
+
+@click.command()
+@click.option("--cases", default=400, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--jobs", default=2, show_default=True)
+@click.option("--seconds", default=1e9, help="Begin no more programs after so long.")
+def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
+    """Compares runs that leave repetitions out with whole ones."""
+    rows = []
+    for row in found(cases, seed, jobs, seconds):
+        rows.append(row)
+        for wrong in row.wrong:
+            print(f"program {row.number}: {row.whole}, but {wrong}", flush=True)
+    for whole, number in Counter(row.whole for row in rows).most_common():
+        some = [row for row in rows if row.whole == whole]
+        print(f"{number:6} {whole}: {sum(r.proposed for r in some)} as said with what is proposed "
+              f"left out, {sum(r.believed for r in some)} drawn claims believed")  # fmt: skip
+    sys.exit(any(row.wrong for row in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Repetitions that a certificate leaves out, and claims of them that are not believed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+import pytest
+
+import tilesim as ts
+from tests.kernel.repeated import judged
+from tilesim import Builder, bf16, ds, u32
+from tilesim.ir.lower import lower
+from tilesim.proof import machine, memory, order, phases, tensor_memory
+from tilesim.proof.certificate import Repetition
+from tilesim.proof.check import certify
+from tilesim.search.certificates import proposed
+
+STAGES, TILES, ROWS, COLUMNS = 2, 40, 16, 64
+
+
+@ts.kernel(warps=2)
+def copy(
+    k: Builder, *, tiles: int = TILES, keeps: int = -1, early: int = -1, rows: int = TILES
+) -> None:
+    """Copies X to Y by tiles; in turn ``keeps`` no stage is given back, and in turn ``early`` it is
+    before it is read; Y has so many ``rows`` of tiles, which later turns write again."""
+    x, y = (k.tensor(name, bf16, (TILES * ROWS, COLUMNS)) for name in "XY")
+    x_map = k.tensor_map(x, (ROWS, COLUMNS), swizzle=128)
+    tile = k.shared("tile", bf16, (STAGES, ROWS, COLUMNS), swizzle=128)
+    full, empty = k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES)
+    part = k.fragment("part", bf16, (ROWS, COLUMNS))
+    with k.one_thread():
+        for stage in range(STAGES):
+            k.mbarrier.init(full[stage], 1)
+            k.mbarrier.init(empty[stage], 1)
+    k.sync_threads()
+    with k.role("producer", 1), k.elected(), k.loop(tiles) as i:
+        k.mbarrier.wait(empty[i % STAGES], ((i // STAGES) & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(full[i % STAGES], x_map.box_bytes)
+        k.tma.load(x_map, tile[i % STAGES], (i * ROWS, 0), full[i % STAGES])
+    with k.role("consumer", 0), k.loop(tiles) as i:
+        k.mbarrier.wait(full[i % STAGES], (i // STAGES) & 1)
+        with k.elected(), k.if_(i.eq(early)):
+            k.mbarrier.arrive(empty[i % STAGES])
+        k.tile.load(part, tile[i % STAGES])
+        k.tile.store(y[ds(i % rows * ROWS, ROWS), :], part)
+        k.sync_warp()
+        with k.elected(), k.if_(i.ne(keeps) & i.ne(early)):
+            k.mbarrier.arrive(empty[i % STAGES])
+
+
+CLASSES, LEFT_OUT = proposed(lower(copy.build()))
+assert LEFT_OUT is not None
+ONE = LEFT_OUT[0][0]
+#: what the kernel may say of a wrong program
+WRONG = ("refuted", "not covered")
+
+
+def test_most_turns_are_left_out() -> None:
+    assert str(certify(lower(copy.build()), CLASSES, LEFT_OUT)) == "certified"
+    assert ONE.times * ONE.period // (2 * STAGES) >= 5
+
+
+@pytest.mark.parametrize("turn", [9, 20, 33, TILES - 1])
+@pytest.mark.parametrize("fault", ["keeps", "early"])
+def test_a_fault_in_one_turn_is_not_left_out(fault: str, turn: int) -> None:
+    mir = lower(copy.build(**{fault: turn}))
+    # a stage is missed, or written too early, if a later turn fills it again
+    wrong = turn < TILES - STAGES
+    assert certify(mir).verdict == ("refuted" if wrong else "certified")
+    assert certify(mir, CLASSES, LEFT_OUT).verdict in (WRONG if wrong else ("certified",))
+
+
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [
+        (Repetition(ONE.round, ONE.period, ONE.times + 9), "differs in"),
+        (Repetition(ONE.round, ONE.period - 1, 2), "repetition"),
+        (Repetition(ONE.round, ONE.period // 2, 2), "repetition"),
+        (Repetition(0, ONE.period, 2), "stores"),
+        (Repetition(ONE.round, 0, 2), "no such repetition"),
+        (Repetition(ONE.round, ONE.period, 0), "no such repetition"),
+        (Repetition(ONE.round, ONE.period, 1 << 20), "no such repetition"),
+        (Repetition(1 << 40, ONE.period, 1), "no such repetition"),
+    ],
+)
+def test_a_wrong_claim_is_not_believed(claim: Repetition, why: str) -> None:
+    answer = certify(lower(copy.build()), CLASSES, [[claim]])
+    assert answer.verdict == "not covered"
+    assert why in answer.what
+
+
+def test_two_claims_follow_each_other() -> None:
+    later = Repetition(ONE.round, ONE.period, 1)
+    mir = lower(copy.build())
+    assert "no such repetition" in certify(mir, CLASSES, [[ONE, later]]).what
+
+
+def test_repetitions_that_write_one_place_are_compared() -> None:
+    mir = lower(copy.build(rows=4))
+    assert str(certify(mir)) == "certified"
+    assert "stores that may be of equal values" in certify(mir, CLASSES, LEFT_OUT).what
+
+
+@ts.kernel(warps=1)
+def grows(k: Builder, *, doubles: bool = False) -> None:
+    """What decides is a register that grows by a number, or doubles."""
+    s, out = k.shared("s", u32, (32,)), k.tensor("out", u32, (64, 32))
+    bar = k.mbarriers("bar", 1)
+    with k.one_thread():
+        k.mbarrier.init(bar[0], 32)
+    k.mem.store(s[k.lane_id], 0)
+    k.sync_threads()
+    n = k.var("n", 1, u32)
+    with k.loop(24) as i:
+        k.mbarrier.arrive(bar[0])
+        k.mbarrier.wait(bar[0], i & 1)
+        k.mem.store(out[i, k.lane_id], n)
+        k.assign(n, 2 * n if doubles else n + 1)
+        with k.if_(n > 1 << 20):
+            k.mbarrier.arrive(bar[0])
+
+
+def test_what_decides_has_to_be_known_in_each_repetition() -> None:
+    linear, doubling = lower(grows.build()), lower(grows.build(doubles=True))
+    classes, left_out = proposed(linear)
+    assert left_out is not None
+    assert left_out[0]
+    assert str(certify(linear, classes, left_out)) == "certified"
+    assert certify(doubling).verdict == "refuted"
+    assert certify(doubling, classes, left_out).verdict != "certified"
+
+
+#: members that decide nothing, are told by others, or never change
+UNTOLD = {
+    "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
+                "rows_in_lanes", "steps", "rounds", "until", "_executes"},
+    "Warp": {"rank", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
+             "jumps_back"},
+    "Group": {"over"},
+    "Order": {"ctas", "shared", "_facts"},
+    "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "first", "end"},
+    "Mbarrier": set(),
+    "NamedBarrier": {"name", "round"},
+    "ClusterBarrier": set(),
+    "Pool": set(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [machine.Machine, machine.Warp, machine.Group, order.Order, memory.Memory, phases.Mbarrier,
+     phases.NamedBarrier, phases.ClusterBarrier, tensor_memory.Pool],
+)  # fmt: skip
+def test_a_state_has_all_members(kind: Any) -> None:
+    members = {*getattr(kind, "__dataclass_fields__", ())} or _own(kind.__init__, ast.Store)
+    assert members - _own(kind.state, ast.Load) == UNTOLD[kind.__name__]
+
+
+def _own(function: Any, context: type) -> set[str]:
+    """The attributes of ``self`` that a method assigns, or reads."""
+    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(function)))
+    return {
+        node.attr for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, context)
+        and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 5, 8])
+def test_random_programs_are_certified_with_repetitions_only_if_they_are_whole(number: int) -> None:
+    row = judged(number)
+    assert not row.wrong

@@ -1,0 +1,112 @@
+"""Repetitions that a certificate leaves out: the state comes back, and all of them decide the same.
+
+A certificate may say that from a round of the canonical schedule on a *period* of rounds repeats.
+The kernel executes the period twice. By the first time it learns by how much registers grow. The
+second one stands for all repetitions: each has registers of its own, as the clusters of a class
+have (`tilesim.proof.operands`), and whatever decides has to be the same in all of them. Then each
+repetition has to end with the registers with which the next one begins, and the state behind the
+period has to be that before it (`tilesim.proof.state`). So each repetition executes as the one
+before it, and the conditions that hold in one hold in all. What they do in global memory is
+compared as that of different clusters is, which nothing orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilesim.proof.certificate import Repetition
+from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
+from tilesim.proof.operands import LANES, Differs, Value
+from tilesim.proof.phases import Token
+from tilesim.proof.rules import NotCovered, rule
+
+
+def leave_out(m: Machine, r: Repetition) -> None:
+    """Executes two periods of a repetition, and goes on behind the last one.
+
+    Raises: Refuted: a rule does not hold; NotCovered: the repetitions are not shown to be alike."""
+    shadows = sum(len(w.each) for w in m.warps) * r.times
+    _allowed(r.round >= m.rounds and r.period > 0 and 0 < shadows <= MOST_SHADOWS, r)
+    m.rounds_until(r.round)
+    earlier = [[registers(one) for one in w.each] for w in m.warps]
+    m.rounds_until(r.round + r.period)
+    before, classes = m.state(), [w.shadows for w in m.warps]
+    begins = [
+        [_begins(was, registers(one), r.times) for was, one in zip(some, w.each, strict=True)]
+        for w, some in zip(m.warps, earlier, strict=True)
+    ]
+    for w, each in zip(m.warps, begins, strict=True):
+        w.shadows = [
+            Shadow(w, one.cluster, number, values)
+            for one, some in zip(w.each, each, strict=True)
+            for number, values in enumerate(some)
+            if number or one is not w
+        ]
+        w.differing |= {name for s in w.shadows for name in s.registers}
+    m.rounds_until(r.round + 2 * r.period)
+    _allowed(m.rounds == r.round + 2 * r.period, r)
+    for w, each, of_class in zip(m.warps, begins, classes, strict=True):
+        ends = [registers(one) for one in w.each]
+        for n, some in enumerate(each):
+            cluster = (w, *of_class)[n].cluster
+            _goes_on(cluster, some, ends[n * (r.times + 1) : (n + 1) * (r.times + 1)])
+        last = ends[r.times :: r.times + 1]
+        w.registers.clear()
+        w.registers |= last[0]
+        w.shadows = [
+            Shadow(w, s.cluster, 0, end) for s, end in zip(of_class, last[1:], strict=True)
+        ]
+        w.differing = {name for s in w.shadows for name in s.registers}
+    m.state().comes_back(before)
+
+
+@rule("repetition", "a certificate names rounds that there are, in their order, and not too many")
+def _allowed(holds: bool, r: Repetition) -> None:
+    if not holds:
+        raise NotCovered(f"no such repetition: {r}")
+
+
+@rule("goes on", "a repetition ends with the registers with which the next one begins")
+def _goes_on(cluster: int, begins: Sequence[Any], ends: Sequence[Any]) -> None:
+    for number, (begin, end) in enumerate(zip(begins[1:], ends, strict=False)):
+        for name in sorted({*begin, *end}):
+            one, other = begin.get(name), end.get(name)
+            if one is not other and _typed(one) != _typed(other):
+                raise Differs([(cluster, number + 1)], name)
+
+
+def _typed(value: Value) -> object:
+    """A value, and what it is; tokens are compared in the state."""
+    if isinstance(value, list):
+        return [_typed(x) for x in value]
+    return type(value), None if isinstance(value, Token) else value
+
+
+def registers(one: Warp | Shadow) -> dict[str, Value]:
+    """All registers of a warp, or of what stands for it elsewhere."""
+    return {**one.warp.registers, **one.registers} if isinstance(one, Shadow) else {**one.registers}
+
+
+def _begins(was: dict[str, Value], now: dict[str, Value], times: int) -> list[dict[str, Value]]:
+    """The registers with which each repetition begins: they grow as behind the period before."""
+    steps = {name: _step(was.get(name), value) for name, value in now.items()}
+    growing = {name: step for name, step in steps.items() if any(step)}
+    return [
+        now | {name: _plus(now[name], step, number) for name, step in growing.items()}
+        for number in range(times + 1)
+    ]
+
+
+def _step(was: Value, now: Value) -> list[int]:
+    """By how much a register has grown in each lane, if by a number."""
+    if was == now:
+        return []
+    rows = [x if isinstance(x, list) else [x] * LANES for x in (was, now)]
+    return [q - p if type(p) is type(q) is int else 0 for p, q in zip(*rows, strict=True)]
+
+
+def _plus(value: Value, step: Sequence[int], times: int) -> Value:
+    row = value if isinstance(value, list) else [value] * LANES
+    grown = [x + times * n if type(x) is int else x for x, n in zip(row, step, strict=True)]
+    return grown[0] if all(type(x) is int and x == grown[0] for x in grown) else grown
