@@ -44,7 +44,8 @@ class Where(NamedTuple):
 
 class Record:
     """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
-    over for whatever knows one of its facts. ``instance``: of global memory, which cluster or repetition has made it."""
+    over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
+    in global memory."""
 
     __slots__ = (
         "_facts",

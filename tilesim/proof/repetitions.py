@@ -48,15 +48,13 @@ def leave_out(m: Machine, r: Repetition) -> None:
     _allowed(m.rounds == r.round + 2 * r.period, r)
     for w, each, of_class in zip(m.warps, begins, classes, strict=True):
         ends = [registers(one) for one in w.each]
+        clusters = [w.cluster, *(s.cluster for s in of_class)]
         for n, some in enumerate(each):
-            cluster = (w, *of_class)[n].cluster
-            _goes_on(cluster, some, ends[n * (r.times + 1) : (n + 1) * (r.times + 1)])
+            _goes_on(clusters[n], some, ends[n * (r.times + 1) : (n + 1) * (r.times + 1)])
         last = ends[r.times :: r.times + 1]
         w.registers.clear()
         w.registers |= last[0]
-        w.shadows = [
-            Shadow(w, s.cluster, 0, end) for s, end in zip(of_class, last[1:], strict=True)
-        ]
+        w.shadows = [Shadow(w, c, 0, end) for c, end in zip(clusters, last, strict=True)][1:]
         w.differing = {name for s in w.shadows for name in s.registers}
     m.state().comes_back(before)
 
