@@ -93,6 +93,13 @@ class Record:
         """One more fact by which it is."""
         self.whole._facts |= fact
 
+    def state(self, s: State) -> None:
+        """Tells all but its bytes and lanes."""
+        s.access(self)
+        s.same(self.where.number, self.write, self.proxy, self.strong, self.instance)
+        if self.tmem is not None:
+            self.tmem.state(s)
+
     def without(self, hit: NDArray[np.bool_]) -> Record:
         """The same access of the other bytes."""
         keep = ~hit
@@ -265,9 +272,9 @@ class Memory:
         s.numbers(self._lane[over], self._position[over])
         for n in numbers[turn]:
             if n > 0:
-                s.record(self._writes[n - 1])
+                self._writes[n - 1].state(s)
         for x in sorted((*self._others, *under_way), key=_first_byte):
-            s.record(x)
+            x.state(s)
             s.same(x.bytes.tobytes())
             if x.lane is not None:
                 s.numbers(x.lane, x.position)

@@ -71,6 +71,11 @@ class Knowledge:
         """Nothing, in so many rows and of so many lanes as these have."""
         return cls(np.zeros_like(rows), [0] * len(rows))
 
+    def state(self, s: State) -> None:
+        """Tells it, for comparisons."""
+        s.vectors(self.rows)
+        s.facts(self.facts)
+
     def join(self, other: Knowledge, rows: Iterable[int] | None = None) -> None:
         """Adds what another one has, of some rows or all."""
         if rows is None:
@@ -150,11 +155,11 @@ class Order:
         s.now[: self.lanes] = self.position
         s.vectors(self.past)
         for i in range(self.lanes):
-            s.knowledge(Knowledge(self.rows[i], self.facts[i]))
+            Knowledge(self.rows[i], self.facts[i]).state(s)
         for some in (self._fenced, self._observed):
             s.same(sorted(some))
             for lane in sorted(some):
-                s.knowledge(some[lane])
+                some[lane].state(s)
 
     def step(self, lanes: Lanes) -> None:
         """Each of the lanes executes one more instruction."""

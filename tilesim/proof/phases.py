@@ -52,7 +52,7 @@ class PhaseOver:
     def state(self, s: State) -> None:
         """Tells it."""
         s.vectors(self.past)
-        s.knowledge(self.told)
+        self.told.state(s)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Mbarrier:
                self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
         s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
         s.points(sorted(self.operations.items()))
-        s.knowledge(self.released)
+        self.released.state(s)
         for n in (1, 2):
             told = self.over.get(self.phase - n)
             s.same(told is None)
@@ -304,7 +304,7 @@ class NamedBarrier:
     def state(self, s: State) -> None:
         """Tells all of it; of its rounds only matters for which one something waits."""
         s.same(sorted(self._warps), self._threads, self._votes, len(self._past))
-        s.knowledge(self.told)
+        self.told.state(s)
         s.points(self._joins)
         s.points(self._before)
         for past in self._past:
@@ -380,7 +380,7 @@ class ClusterBarrier:
         """Tells all of it, rounds from the open one on."""
         s.same((self._arrived - self.round).tobytes(), (self._waited - self.round).tobytes(),
                len(self._pasts), self.over is None)  # fmt: skip
-        s.knowledge(self._told)
+        self._told.state(s)
         for past in self._pasts:
             s.vectors(past)
         if self.over is not None:

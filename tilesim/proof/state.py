@@ -15,19 +15,26 @@ be over, only that matters in which rows of what is known, or handed over, one o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.proof.rules import NotCovered, rule
 
-if TYPE_CHECKING:
-    from tilesim.proof.memory import Record
-    from tilesim.proof.order import Knowledge, Positions
-
 #: larger than all numbers of a component
 _NEVER = 1 << 40
+
+
+class Access(Protocol):
+    """An access that later ones are compared with, or a part of the ``whole`` one."""
+
+    @property
+    def whole(self) -> object: ...
+    @property
+    def asynchronous(self) -> bool: ...
+    @property
+    def facts(self) -> int: ...
 
 
 class State:
@@ -38,7 +45,7 @@ class State:
         self.exact: list[object] = [width]
         self._numbers: list[tuple[NDArray[Any], NDArray[Any]]] = []  # components, values
         self._knowing: list[list[int]] = []
-        self._records: list[Record] = []
+        self._accesses: list[Access] = []
 
     def same(self, *values: object) -> None:
         """Values that have to be equal."""
@@ -55,32 +62,27 @@ class State:
         found = np.array(list(pairs), np.int64).reshape(-1, 2)
         self.numbers(found[:, 0], found[:, 1])
 
-    def vectors(self, rows: Positions) -> None:
+    def vectors(self, rows: NDArray[Any]) -> None:
         """A vector of all components, or of the first ones, or several."""
         self.exact.append(rows.shape)
         self._numbers.append((np.broadcast_to(np.arange(rows.shape[-1]), rows.shape), rows.copy()))
 
-    def knowledge(self, told: Knowledge) -> None:
-        """What is known, or handed over."""
-        self.vectors(told.rows)
-        self._knowing.append(list(told.facts))
+    def facts(self, facts: list[int]) -> None:
+        """The facts that are known, or handed over, by row."""
+        self._knowing.append(list(facts))
 
-    def record(self, x: Record) -> None:
-        """An access that later ones are compared with."""
-        self._records.append(x)
-        self.same(x.where.number, x.write, x.proxy, x.strong, x.instance, x.asynchronous)
-        if x.tmem is not None:
-            w = x.tmem.warp
-            self.same(x.tmem.kind, w.rank, w.number, x.tmem.lanes, repr(x.tmem.form))
-            self.points([(x.tmem.lanes[0], x.tmem.position)])
+    def access(self, x: Access) -> None:
+        """An access."""
+        self._accesses.append(x)
+        self.same(x.asynchronous)
 
     def places(self) -> dict[int, int]:
         """By its identity, which one of the accesses told so far a whole access is."""
-        return {id(x.whole): n for n, x in enumerate(self._records)}
+        return {id(x.whole): n for n, x in enumerate(self._accesses)}
 
     def over(self) -> None:
         """All is told: of each asynchronous access, in which rows it is known to be over."""
-        for x in self._records:
+        for x in self._accesses:
             if x.asynchronous:
                 self.same(*([bool(row & x.facts) for row in facts] for facts in self._knowing))
 

@@ -38,10 +38,15 @@ class TmemAccess:
     that accumulate in one place."""
 
     kind: str
-    warp: object
+    warp: Any
     lanes: tuple[int, ...]
     position: int
     form: Hashable = None
+
+    def state(self, s: State) -> None:
+        """Tells it."""
+        s.same(self.kind, self.warp.rank, self.warp.number, self.lanes, repr(self.form))
+        s.points([(self.lanes[0], self.position)])
 
 
 @dataclass
