@@ -289,3 +289,196 @@ Proof.
   - apply well_formedb_right. assumption.
   - eapply certifiedb_right; [|exact Hc]. apply tabulate_ok. intros e d H. destruct H.
 Qed.
+
+(* ------------------------------------------------------------------ it refuses nothing else *)
+
+Lemma edge_edgeb : forall P seen d e, edge P seen d e -> edgeb P seen d e = true.
+Proof.
+  intros P seen d e H. unfold edgeb.
+  inversion H as [t i|b w f n c Hw He Cr Se|n j w f c I He J Se|w es f I He]; subst; simpl.
+  - rewrite !Nat.eqb_refl. reflexivity.
+  - unfold wait in Hw. destruct (instr_at P e) as [i|]; [|discriminate].
+    assert (on b (credit P d) && (seen e =? S (seen d))%nat = true) as O.
+    { rewrite Cr, Se. simpl. rewrite !Nat.eqb_refl. reflexivity. }
+    destruct i; simpl in Hw; inversion Hw; subst; rewrite O; apply orb_true_r.
+  - rewrite I, J, Se, !Nat.eqb_refl. apply orb_true_r.
+  - rewrite I. apply orb_true_iff. right. apply exists_eqb. assumption.
+Qed.
+
+Lemma add_in : forall l d, In d l -> In d (fold_right add [] l).
+Proof.
+  induction l as [|a l IH]; simpl; intros d H; [contradiction|]. unfold add at 1.
+  destruct (existsb (eqb_event a) (fold_right add [] l)) eqn:X.
+  - apply exists_eqb in X. destruct H as [->|H]; auto.
+  - destruct H as [->|H]; simpl; auto.
+Qed.
+
+(* The table has the events that are done, each with its whole past. *)
+Definition table_full P r (T : table) (s : state) :=
+  (forall e, done s e = true <-> In e (map fst T)) /\
+  (forall d e, done s e = true -> hb P (seen r) d e -> In d (past_of T e)).
+
+Lemma past_of_new : forall T e p f, past_of ((e, p) :: T) f =
+  if eqb_event e f then p else past_of T f.
+Proof. intros. unfold past_of. simpl. destruct (eqb_event e f); reflexivity. Qed.
+
+Lemma hb_first : forall P seen a c, hb P seen a c ->
+  edge P seen a c \/ exists b, hb P seen a b /\ edge P seen b c.
+Proof. intros P seen a c H. inversion H; subst; eauto. Qed.
+
+Lemma tabulate_full : forall P r, well_formed P -> self P r -> certified P r ->
+  forall schedule s T, good P r s -> self P s -> run_from P s schedule = Some r ->
+  table_full P r T s -> table_full P r (tabulate P (seen r) (log_from (pc s) schedule) T) r.
+Proof.
+  intros P r W R C. induction schedule as [|t rest IH]; simpl; intros s T G S H Full.
+  - inversion H; subst. assumption.
+  - destruct (step P s t) as [| |s'] eqn:St; try discriminate.
+    destruct (step_ok _ _ _ _ St) as [i [v [I [M _]]]].
+    pose proof (good_step P r W R C _ _ _ G S St) as G'.
+    pose proof (self_step _ _ _ _ W S St) as S'.
+    replace (upd (pc s) t (Datatypes.S (pc s t))) with (pc s') by apply M.
+    apply (IH s'); auto. destruct Full as [F1 F2]. split.
+    + intros e. simpl. rewrite (done_moved _ _ _ _ _ M), orb_true_iff, eqb_event_true, F1.
+      split; intros [?|?]; auto.
+    + assert (forall d e, done s' e = true -> edge P (seen r) d e -> done s d = true) as Old.
+      { intros d e De Ed. pose proof (G_closed _ _ _ G' d e De Ed) as Dd.
+        destruct (done_new _ _ _ _ _ M De) as [D0| ->]; [eapply G_closed; eauto|].
+        destruct (done_new _ _ _ _ _ M Dd) as [D0| ->]; [assumption|]. exfalso.
+        inversion Ed as [u k Q1 Q2|b w e n m Wx He Cr Se Q1 Q2
+                        |n j w e c Ix He Je Se Q1 Q2|w es e Ix He Q1 Q2]; subst.
+        - lia.
+        - lia.
+        - unfold join in Je. rewrite Ix in Je. discriminate.
+        - unfold step in St. rewrite Ix in St.
+          destruct (forallb (done s) es) eqn:Fa; [|discriminate]. rewrite forallb_forall in Fa.
+          specialize (Fa _ He). rewrite done_next in Fa. discriminate. }
+      intros d e De Hb. rewrite past_of_new. destruct (eqb_event (t, pc s t) e) eqn:Q.
+      * apply eqb_event_true in Q. subst e. apply add_in. apply in_app_iff.
+        assert (forall b, edge P (seen r) b (t, pc s t) ->
+          In b (filter (fun d => edgeb P (seen r) d (t, pc s t)) (map fst T))) as Di.
+        { intros b Eb. apply filter_In. split; [|apply edge_edgeb; assumption].
+          apply F1. eapply Old; eauto. }
+        destruct (hb_first _ _ _ _ Hb) as [Ed|[b [Hd Eb]]]; [left; auto|].
+        right. apply in_flat_map. exists b. split; [auto|]. apply F2; [|assumption].
+        eapply Old; eauto.
+      * apply F2; [|assumption]. destruct (done_new _ _ _ _ _ M De) as [D0| ->]; [assumption|].
+        rewrite eqb_event_refl in Q. discriminate.
+Qed.
+
+Lemma before_beforeb : forall P r T d e, table_full P r T r -> (snd e <= pc r (fst e))%nat ->
+  before P (seen r) d e -> beforeb T d e = true.
+Proof.
+  intros P r T d [t k] [_ F] L [i [E H]]. simpl in *. subst k. unfold beforeb. simpl.
+  apply orb_true_iff. destruct H as [->|H]; [left; apply eqb_event_refl|].
+  right. apply exists_eqb. apply F; [|assumption]. unfold done. simpl. apply Nat.ltb_lt. lia.
+Qed.
+
+Lemma forall2_intro : forall (f : event -> event -> bool) E,
+  (forall d e, In d E -> In e E -> f d e = true) -> forallb (fun e => forallb (f e) E) E = true.
+Proof.
+  intros f E H. apply forallb_forall. intros d Hd. apply forallb_forall. intros e He. auto.
+Qed.
+
+Lemma implb_intro : forall a b, (a = true -> b = true) -> implb a b = true.
+Proof. intros [] b H; simpl; auto. Qed.
+
+Lemma certified_certifiedb : forall P r T, table_full P r T r -> certified P r ->
+  certifiedb P r T = true.
+Proof.
+  intros P r T Full C. destruct C as [H0 HA HB HL H1 H2 HN HT HD].
+  assert (forall d e, In e (events P) -> before P (seen r) d e -> beforeb T d e = true) as Bf.
+  { intros d e He. apply before_beforeb; [assumption|]. specialize (H0 e He). unfold done in H0.
+    apply Nat.ltb_lt in H0. lia. }
+  unfold certifiedb. rewrite !andb_true_iff. repeat split.
+  - apply forallb_forall. assumption.
+  - apply forall2_intro. intros e e' He He'.
+    destruct (credit P e) as [[[b n] d]|] eqn:Cr; [|reflexivity].
+    destruct (credit P e') as [[[b' n'] d']|] eqn:Cr'; [|reflexivity].
+    apply implb_intro. rewrite andb_true_iff, !Nat.eqb_eq. intros [-> Se].
+    apply Bf; [assumption|]. eapply HA; eauto.
+  - apply forallb_forall. intros e He. destruct (credit P e) as [[[b n] d]|] eqn:Cr; [|reflexivity].
+    apply implb_intro. rewrite andb_true_iff. intros [Ba Op].
+    destruct (HB b e n d He Cr Ba) as [e' [n' [d' [He' [Cr' [Pn [Se B]]]]]]].
+    { intros Q. pose proof (implb_elim _ _ Op) as Op'. rewrite Nat.eqb_eq, Z.eqb_eq in Op'. auto. }
+    apply existsb_exists. exists e'. split; [assumption|]. rewrite Cr', Nat.eqb_refl.
+    apply Z.ltb_lt in Pn. apply Nat.eqb_eq in Se. rewrite Pn, Se. simpl. auto.
+  - apply forallb_forall. intros e He. destruct (credit P e) as [[[b n] d]|] eqn:Cr; [|reflexivity].
+    apply implb_intro. rewrite Z.eqb_eq, Z.ltb_lt. eauto.
+  - apply forallb_forall. intros w Hw. destruct (wait P w) as [b|] eqn:Wx; [|reflexivity].
+    apply forallb_forall. intros e He. apply implb_intro. rewrite andb_true_iff, Nat.eqb_eq.
+    intros [O Se]. apply on_true in O. destruct O as [n [d Cr]]. apply Bf; [assumption|]. eauto.
+  - apply forallb_forall. intros w Hw. destruct (wait P w) as [b|] eqn:Wx; [|reflexivity].
+    apply implb_intro. rewrite Nat.ltb_lt. intros L.
+    destruct (H2 w b Hw Wx L) as [e [n [d [He [Cr [Se B]]]]]].
+    apply existsb_exists. exists e. split; [assumption|]. apply Nat.eqb_eq in Se.
+    rewrite Cr, Se. simpl. rewrite Nat.eqb_refl. simpl. auto.
+  - apply forall2_intro. intros e e' He He'.
+    destruct (join P e) as [[n c]|] eqn:Je; [|reflexivity].
+    destruct (join P e') as [[n' c']|] eqn:Je'; [|reflexivity].
+    apply implb_intro. rewrite Nat.eqb_eq. intros <-.
+    destruct (HN n e c e' c' He He' Je Je') as [Ha Hb].
+    apply andb_true_iff. split; apply implb_intro; rewrite Nat.eqb_eq; intros Se; auto.
+    apply Z.eqb_eq. auto.
+  - apply forallb_forall. intros e He. destruct (credit P e) as [[[b n] d]|] eqn:Cr; [|reflexivity].
+    destruct (HT b (seen r e)). apply andb_true_iff. rewrite !Z.leb_le. auto.
+  - apply forall2_intro. intros d e Hd He. apply implb_intro. intros Cf.
+    unfold conflictb in Cf. apply andb_true_iff in Cf. destruct Cf as [Nt Cf].
+    apply negb_true_iff, Nat.eqb_neq in Nt.
+    destruct (touches P d) as [[x v]|] eqn:Td; [|discriminate].
+    destruct (touches P e) as [[y w]|] eqn:Te; [|discriminate].
+    apply andb_true_iff in Cf. destruct Cf as [Exy Vw]. apply Nat.eqb_eq in Exy. subst y.
+    apply orb_true_iff. destruct (HD d e Hd He); [|left|right]; auto.
+    split; [assumption|]. exists x, v, w. auto.
+Qed.
+
+Lemma well_formed_well_formedb : forall P, well_formed P -> well_formedb P = true.
+Proof.
+  intros P [Wt [Wa Wc]]. unfold well_formedb. apply andb_true_iff. split.
+  - apply forallb_forall. intros [t i] _. destruct (instr_at P (t, i)) as [[]|] eqn:I; auto.
+    + destruct (Wt _ _ _ _ I) as [L [n [d Cr]]]. simpl. rewrite Cr. simpl.
+      apply Nat.ltb_lt in L. rewrite L, Nat.eqb_refl. reflexivity.
+    + destruct (Wa _ _ _ _ I) as [L [c Jr]]. simpl. rewrite Jr.
+      apply Nat.ltb_lt in L. rewrite L, Nat.eqb_refl. reflexivity.
+  - apply forallb_forall. intros c Hc. apply In_nth with (d := 1%nat) in Hc.
+    destruct Hc as [b [_ <-]]. specialize (Wc b). unfold count in Wc. apply Nat.ltb_lt. lia.
+Qed.
+
+(* [certify] decides whether the log of a run satisfies the conditions. *)
+Theorem certify_decides : forall P schedule, certify P schedule = true <->
+  well_formed P /\ exists r, run P schedule = Some r /\ certified P r.
+Proof.
+  intros P schedule. unfold certify. destruct (run P schedule) as [r|] eqn:Hr.
+  - split.
+    + intros H. apply andb_true_iff in H. destruct H as [Hw Hc].
+      split; [apply well_formedb_right; assumption|]. exists r. split; [reflexivity|].
+      eapply certifiedb_right; [|exact Hc]. apply tabulate_ok. intros e d H. destruct H.
+    + intros [Hw [r' [E C]]]. inversion E; subst r'. apply andb_true_iff.
+      split; [apply well_formed_well_formedb; assumption|].
+      assert (self P r) as R by (apply self_reachable; [assumption|exists schedule; assumption]).
+      apply certified_certifiedb; [|assumption].
+      apply (tabulate_full P r Hw R C schedule (start P) []); auto.
+      * apply good_start.
+      * apply self_start. assumption.
+      * split; intros; rewrite not_done_start in *; simpl; [|discriminate].
+        split; [discriminate|contradiction].
+  - split; [discriminate|]. intros [_ [r [E _]]]. discriminate.
+Qed.
+
+(* ------------------------------------------------------------------ without a given schedule *)
+
+Definition moves (P : program) (s : state) (t : nat) : bool :=
+  match step P s t with Ok _ => true | _ => false end.
+
+(* The schedule in which always the first thread moves that can. *)
+Fixpoint first_schedule (fuel : nat) (P : program) (s : state) : list nat :=
+  match fuel with
+  | O => []
+  | S more =>
+      match find (moves P s) (seq 0 (length (code P))) with
+      | None => []
+      | Some t => match step P s t with Ok s' => t :: first_schedule more P s' | _ => [] end
+      end
+  end.
+
+Definition judge (P : program) : bool :=
+  certify P (first_schedule (length (events P)) P (start P)).

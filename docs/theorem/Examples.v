@@ -238,4 +238,5 @@ Proof. apply certify_right. exact pipeline_is_certified. Qed.
 
 Print Assumptions one_run_stands_for_all.
 Print Assumptions certify_right.
+Print Assumptions certify_decides.
 Print Assumptions pipeline_is_right.

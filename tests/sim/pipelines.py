@@ -357,10 +357,10 @@ def _altered(choose: Choose, small: Small, step: Step) -> Steps:
             return (changed[choose(len(changed))],)
         case s.ArriveExpect(barrier=barrier, words=words, stages=stages):
             apart: Steps = (s.Expect(barrier, words, stages), s.Arrive(barrier, stages=stages))
-            both = (apart, apart[::-1], (replace(step, words=max(1, words + up)),))
+            both = (apart, apart[::-1], (replace(step, words=max(0, words + up)),))
             return both[choose(3)]
         case s.Expect(words=words) | s.Complete(words=words):
-            return (replace(step, words=max(1, words + up)),)
+            return (replace(step, words=max(0, words + up)),)
         case s.Copy(barrier=barrier, mask=mask):
             if mask is not None and choose(2):
                 return (replace(step, mask=None),)
