@@ -54,7 +54,12 @@ Definition well_formedb : bool :=
     | Some (Await n j) => (j <? snd e)%nat &&
         match join P (fst e, j) with Some (n', _) => (n' =? n)%nat | None => false end
     | _ => true end) E &&
-  forallb (fun c => 0 <? c)%nat (counts P).
+  forallb (fun c => 0 <? c)%nat (counts P) &&
+  forallb (fun e => forallb (fun e' =>
+    match instr_at P e with
+    | Some (Init b) => implb (inits P b e') (eqb_event e e')
+    | Some (Inval b) => implb (invals P b e') (eqb_event e e')
+    | _ => true end) E) E.
 
 Definition A_b := forallb (fun e => forallb (fun e' =>
   match credit P e, credit P e' with
@@ -88,6 +93,13 @@ Definition N_b := forallb (fun e => forallb (fun e' =>
       (implb (seen e' =? S (seen e))%nat (bef e e') && implb (seen e' =? seen e)%nat (c =? c'))
   | _, _ => true end) E) E.
 
+Definition I_b := forallb (fun e => forallb (fun o =>
+  match instr_at P e, operand P o with
+  | Some (Init b), Some b' => implb (b' =? b)%nat (bef e o)
+  | Some (Init b), None => implb (invals P b o) (bef e o)
+  | Some (Inval b), Some b' => implb (b' =? b)%nat (bef o e)
+  | _, _ => true end) E) E.
+
 Definition T_b := forallb (fun e => match credit P e with
   | Some (b, _, _) =>
       (sum (part P r (Z.max 0) b (seen e)) E <=? most) &&
@@ -103,7 +115,7 @@ Definition D_b := forallb (fun d => forallb (fun e =>
   implb (conflictb d e) (bef d e || bef e d)) E) E.
 
 Definition certifiedb : bool :=
-  forallb (done r) E && A_b && B_b && B_last_b && C1_b && C2_b && N_b && T_b && D_b.
+  forallb (done r) E && A_b && B_b && B_last_b && C1_b && C2_b && N_b && I_b && T_b && D_b.
 End Decide.
 
 (* Whether the run of a schedule proves the program. *)
@@ -179,22 +191,16 @@ Proof.
   - right. apply H. apply exists_eqb. assumption.
 Qed.
 
-Lemma well_formedb_right : forall P, well_formedb P = true -> well_formed P.
+Lemma inits_at : forall P b e, inits P b e = true <-> instr_at P e = Some (Init b).
 Proof.
-  intros P H. apply andb_true_iff in H. destruct H as [H1 H2].
-  rewrite forallb_forall in H1, H2. split; [|split].
-  - intros t i b j I. specialize (H1 (t, i)). rewrite I in H1.
-    assert (In (t, i) (events P)) as Hi by (apply in_events; congruence).
-    specialize (H1 Hi). apply andb_true_iff in H1. destruct H1 as [L O].
-    apply Nat.ltb_lt in L. split; [assumption|]. apply on_true. assumption.
-  - intros t i n j I. specialize (H1 (t, i)). rewrite I in H1.
-    assert (In (t, i) (events P)) as Hi by (apply in_events; congruence).
-    specialize (H1 Hi). apply andb_true_iff in H1. destruct H1 as [L O].
-    apply Nat.ltb_lt in L. split; [assumption|]. simpl in O.
-    destruct (join P (t, j)) as [[n' c]|]; [|discriminate]. apply Nat.eqb_eq in O. subst. eauto.
-  - intros b. unfold count.
-    destruct (nth_in_or_default b (counts P) 1%nat) as [Hb| ->]; [|lia].
-    specialize (H2 _ Hb). apply Nat.ltb_lt in H2. lia.
+  intros P b e. unfold inits. destruct (instr_at P e) as [[]|]; try (split; discriminate).
+  rewrite Nat.eqb_eq. split; [intros ->; reflexivity | intros H; inversion H; reflexivity].
+Qed.
+
+Lemma invals_at : forall P b e, invals P b e = true <-> instr_at P e = Some (Inval b).
+Proof.
+  intros P b e. unfold invals. destruct (instr_at P e) as [[]|]; try (split; discriminate).
+  rewrite Nat.eqb_eq. split; [intros ->; reflexivity | intros H; inversion H; reflexivity].
 Qed.
 
 Lemma forall2 : forall (f : event -> event -> bool) E,
@@ -207,11 +213,36 @@ Qed.
 Lemma implb_elim : forall a b, implb a b = true -> a = true -> b = true.
 Proof. intros [] []; simpl; auto. Qed.
 
+Lemma well_formedb_right : forall P, well_formedb P = true -> well_formed P.
+Proof.
+  intros P H. apply andb_true_iff in H. destruct H as [H H3].
+  apply andb_true_iff in H. destruct H as [H1 H2].
+  rewrite forallb_forall in H1, H2. split; [|split; [|split; [|split]]].
+  - intros t i b j I. specialize (H1 (t, i)). rewrite I in H1.
+    assert (In (t, i) (events P)) as Hi by (apply in_events; congruence).
+    specialize (H1 Hi). apply andb_true_iff in H1. destruct H1 as [L O].
+    apply Nat.ltb_lt in L. split; [assumption|]. apply on_true. assumption.
+  - intros t i n j I. specialize (H1 (t, i)). rewrite I in H1.
+    assert (In (t, i) (events P)) as Hi by (apply in_events; congruence).
+    specialize (H1 Hi). apply andb_true_iff in H1. destruct H1 as [L O].
+    apply Nat.ltb_lt in L. split; [assumption|]. simpl in O.
+    destruct (join P (t, j)) as [[n' c]|]; [|discriminate]. apply Nat.eqb_eq in O. subst. eauto.
+  - intros b. unfold count.
+    destruct (nth_in_or_default b (counts P) 1%nat) as [Hb| ->]; [|lia].
+    specialize (H2 _ Hb). apply Nat.ltb_lt in H2. lia.
+  - intros b e e' Ie Ie'. pose proof (forall2 _ _ H3 e e' (inits_in _ _ _ Ie) (inits_in _ _ _ Ie')) as H.
+    simpl in H. apply inits_at in Ie. rewrite Ie in H. apply eqb_event_true.
+    apply (implb_elim _ _ H Ie').
+  - intros b e e' Ie Ie'. pose proof (forall2 _ _ H3 e e' (invals_in _ _ _ Ie) (invals_in _ _ _ Ie')) as H.
+    simpl in H. apply invals_at in Ie. rewrite Ie in H. apply eqb_event_true.
+    apply (implb_elim _ _ H Ie').
+Qed.
+
 Lemma certifiedb_right : forall P r T, table_ok P (seen r) T -> certifiedb P r T = true ->
   certified P r.
 Proof.
   intros P r T Ok H. unfold certifiedb in H. rewrite !andb_true_iff in H.
-  destruct H as [[[[[[[[H0 HA] HB] HL] H1] H2] HN] HT] HD].
+  destruct H as [[[[[[[[[H0 HA] HB] HL] H1] H2] HN] HI] HT] HD].
   assert (forall d e, beforeb T d e = true -> before P (seen r) d e) as Bf
     by (intros; eapply beforeb_before; eauto).
   constructor.
@@ -250,6 +281,14 @@ Proof.
     split; intros Se.
     + apply Bf. apply (implb_elim _ _ Ha). apply Nat.eqb_eq. assumption.
     + apply Z.eqb_eq. apply (implb_elim _ _ Hb). apply Nat.eqb_eq. assumption.
+  - intros b e o He Ho. pose proof (forall2 _ _ HI e o He Ho) as H. simpl in H. split.
+    + intros Ie Op. apply inits_at in Ie. rewrite Ie in H. apply Bf.
+      destruct (operand P o) as [b'|] eqn:Oo.
+      * destruct Op as [Op|Op]; [inversion Op; subst; apply (implb_elim _ _ H); apply Nat.eqb_refl|].
+        apply invals_at in Op. unfold operand in Oo. rewrite Op in Oo. discriminate.
+      * destruct Op as [Op|Op]; [discriminate|]. apply (implb_elim _ _ H Op).
+    + intros Ie Op. apply invals_at in Ie. rewrite Ie, Op in H. apply Bf.
+      apply (implb_elim _ _ H). apply Nat.eqb_refl.
   - intros b k.
     assert ((exists e n d, In e (events P) /\ credit P e = Some (b, n, d) /\ seen r e = k) \/
             forall f e, In e (events P) -> part P r f b k e = 0) as [[e [n [d [He [Cr <-]]]]]|Z0].
@@ -349,7 +388,7 @@ Proof.
         - lia.
         - lia.
         - unfold join in Je. rewrite Ix in Je. discriminate.
-        - unfold step in St. rewrite Ix in St.
+        - unfold step in St. rewrite Ix in St. simpl in St.
           destruct (forallb (done s) es) eqn:Fa; [|discriminate]. rewrite forallb_forall in Fa.
           specialize (Fa _ He). rewrite done_next in Fa. discriminate. }
       intros d e De Hb. rewrite past_of_new. destruct (eqb_event (t, pc s t) e) eqn:Q.
@@ -385,7 +424,7 @@ Proof. intros [] b H; simpl; auto. Qed.
 Lemma certified_certifiedb : forall P r T, table_full P r T r -> certified P r ->
   certifiedb P r T = true.
 Proof.
-  intros P r T Full C. destruct C as [H0 HA HB HL H1 H2 HN HT HD].
+  intros P r T Full C. destruct C as [H0 HA HB HL H1 H2 HN HI HT HD].
   assert (forall d e, In e (events P) -> before P (seen r) d e -> beforeb T d e = true) as Bf.
   { intros d e He. apply before_beforeb; [assumption|]. specialize (H0 e He). unfold done in H0.
     apply Nat.ltb_lt in H0. lia. }
@@ -419,6 +458,16 @@ Proof.
     destruct (HN n e c e' c' He He' Je Je') as [Ha Hb].
     apply andb_true_iff. split; apply implb_intro; rewrite Nat.eqb_eq; intros Se; auto.
     apply Z.eqb_eq. auto.
+  - apply forall2_intro. intros e o He Ho.
+    destruct (instr_at P e) as [i|] eqn:Ie; [|reflexivity].
+    destruct i; try (destruct (operand P o); reflexivity).
+    + apply inits_at in Ie. destruct (operand P o) as [b'|] eqn:Oo; apply implb_intro.
+      * rewrite Nat.eqb_eq. intros ->. apply Bf; [assumption|].
+        apply (proj1 (HI b e o He Ho) Ie). left. assumption.
+      * intros Iv. apply Bf; [assumption|]. apply (proj1 (HI b e o He Ho) Ie). right. assumption.
+    + apply invals_at in Ie. destruct (operand P o) as [b'|] eqn:Oo; [|reflexivity].
+      apply implb_intro. rewrite Nat.eqb_eq. intros ->. apply Bf; [assumption|].
+      apply (proj2 (HI b e o He Ho) Ie). assumption.
   - apply forallb_forall. intros e He. destruct (credit P e) as [[[b n] d]|] eqn:Cr; [|reflexivity].
     destruct (HT b (seen r e)). apply andb_true_iff. rewrite !Z.leb_le. auto.
   - apply forall2_intro. intros d e Hd He. apply implb_intro. intros Cf.
@@ -433,7 +482,7 @@ Qed.
 
 Lemma well_formed_well_formedb : forall P, well_formed P -> well_formedb P = true.
 Proof.
-  intros P [Wt [Wa Wc]]. unfold well_formedb. apply andb_true_iff. split.
+  intros P [Wt [Wa [Wc [W1 W2]]]]. unfold well_formedb. rewrite !andb_true_iff. split; [split|].
   - apply forallb_forall. intros [t i] _. destruct (instr_at P (t, i)) as [[]|] eqn:I; auto.
     + destruct (Wt _ _ _ _ I) as [L [n [d Cr]]]. simpl. rewrite Cr. simpl.
       apply Nat.ltb_lt in L. rewrite L, Nat.eqb_refl. reflexivity.
@@ -441,6 +490,9 @@ Proof.
       apply Nat.ltb_lt in L. rewrite L, Nat.eqb_refl. reflexivity.
   - apply forallb_forall. intros c Hc. apply In_nth with (d := 1%nat) in Hc.
     destruct Hc as [b [_ <-]]. specialize (Wc b). unfold count in Wc. apply Nat.ltb_lt. lia.
+  - apply forall2_intro. intros e e' _ _. destruct (instr_at P e) as [[]|] eqn:Ie; auto.
+    + apply inits_at in Ie. apply implb_intro. intros Ie'. apply eqb_event_true. eauto.
+    + apply invals_at in Ie. apply implb_intro. intros Ie'. apply eqb_event_true. eauto.
 Qed.
 
 (* [certify] decides whether the log of a run satisfies the conditions. *)

@@ -154,16 +154,39 @@ Proof. vm_compute. reflexivity. Qed.
 Example twice_deadlocks : deadlocks twice [0; 0; 1] = true.
 Proof. vm_compute. reflexivity. Qed.
 
+(* ------------------------------------------------------------------ a life *)
+
+Definition life : program := Program
+  [[Init 0; Join 0 2; Arrive 0 1 0; Join 1 2; Await 1 3; Inval 0];
+   [Join 0 2; Await 0 0; WaitParity 0 false; Join 1 2]] [1].
+
+Example life_is_certified : certify life [0; 0; 1; 1; 0; 1; 1; 0; 0; 0] = true.
+Proof. vm_compute. reflexivity. Qed.
+
+(* Thread 0 does not wait before it invalidates. *)
+Definition short_life : program := Program
+  [[Init 0; Join 0 2; Arrive 0 1 0; Join 1 2; Inval 0];
+   [Join 0 2; Await 0 0; WaitParity 0 false; Join 1 2]] [1].
+
+Example short_life_ends : ends short_life [0; 0; 1; 1; 0; 1; 1; 0; 0] = true.
+Proof. vm_compute. reflexivity. Qed.
+
+Example short_life_is_refused : certify short_life [0; 0; 1; 1; 0; 1; 1; 0; 0] = false.
+Proof. vm_compute. reflexivity. Qed.
+
+Example short_life_faults : faults short_life [0; 0; 1; 1; 0; 0; 0] 1 = true.
+Proof. vm_compute. reflexivity. Qed.
+
 (* ------------------------------------------------------------------ each condition is needed *)
 
-(* Which conditions hold of the run of a schedule: that it ends, A, B, B-last, C1, C2, N, T, D. *)
+(* Which conditions hold of the run of a schedule: that it ends, A, B, B-last, C1, C2, N, I, T, D. *)
 Definition conditions (P : program) (schedule : list nat) : list bool :=
   match run P schedule with
   | None => []
   | Some r =>
       let T := tabulate P (seen r) (log schedule) [] in
       [all_ended P r; A_b P r T; B_b P r T; B_last_b P r; C1_b P r T; C2_b P r T; N_b P r T;
-       T_b P r; D_b P T]
+       I_b P T; T_b P r; D_b P T]
   end.
 
 (* A: thread 2 may arrive in phase 0 in place of thread 1, and what that writes is read too early. *)
@@ -172,13 +195,13 @@ Definition without_A : program := Program
   [2].
 Example needs_A :
   conditions without_A [0; 1; 1; 0; 0; 2; 0] =
-    [true; false; true; true; true; true; true; true; true] /\
+    [true; false; true; true; true; true; true; true; true; true] /\
   races without_A [0; 2; 0] (0, 2) (1, 0) = true.
 Proof. vm_compute. auto. Qed.
 
 Example needs_B :
   conditions no_bytes [0; 1; 1; 2; 2] =
-    [true; true; false; true; true; true; true; true; true] /\
+    [true; true; false; true; true; true; true; true; true; true] /\
   deadlocks no_bytes [0; 2; 2] = true.
 Proof. vm_compute. auto. Qed.
 
@@ -186,7 +209,7 @@ Proof. vm_compute. auto. Qed.
 Definition without_B_last : program := Program [[Complete 0 16]; [Arrive 0 1 0]; [WaitParity 0 true]] [1].
 Example needs_B_last :
   conditions without_B_last [0; 1; 2] =
-    [true; true; true; false; true; true; true; true; true] /\
+    [true; true; true; false; true; true; true; true; true; true] /\
   deadlocks without_B_last [1; 0] = true.
 Proof. vm_compute. auto. Qed.
 
@@ -195,7 +218,7 @@ Definition without_C1 : program := Program
   [[Arrive 0 1 0; Write 0; Arrive 0 1 0]; [WaitParity 0 true; Read 0]] [1].
 Example needs_C1 :
   conditions without_C1 [0; 0; 0; 1; 1] =
-    [true; true; true; true; false; true; true; true; true] /\
+    [true; true; true; true; false; true; true; true; true; true] /\
   races without_C1 [1; 0] (0, 1) (1, 1) = true.
 Proof. vm_compute. auto. Qed.
 
@@ -203,14 +226,22 @@ Proof. vm_compute. auto. Qed.
 Definition without_C2 : program := Program [[Arrive 0 1 0; Arrive 0 1 0]; [WaitParity 0 false]] [1].
 Example needs_C2 :
   conditions without_C2 [0; 1; 0] =
-    [true; true; true; true; true; false; true; true; true] /\
+    [true; true; true; true; true; false; true; true; true; true] /\
   deadlocks without_C2 [0; 0] = true.
 Proof. vm_compute. auto. Qed.
 
 Example needs_N :
   conditions twice [0; 1; 1; 0; 1; 1] =
-    [true; true; true; true; true; true; false; true; true] /\
+    [true; true; true; true; true; true; false; true; true; true] /\
   deadlocks twice [0; 0; 1] = true.
+Proof. vm_compute. auto. Qed.
+
+(* I: nothing orders the wait behind init. *)
+Definition without_I : program := Program [[Init 0; Arrive 0 1 0]; [WaitParity 0 true]] [2].
+Example needs_I :
+  conditions without_I [0; 1; 0] =
+    [true; true; true; true; true; true; true; false; true; true] /\
+  faults without_I [] 1 = true.
 Proof. vm_compute. auto. Qed.
 
 (* T: both expectations before both completions are more bytes than a count holds. *)
@@ -219,13 +250,13 @@ Definition without_T : program := Program
    [Expect 0 600000; Complete 0 600000; Arrive 0 1 0]] [2].
 Example needs_T :
   conditions without_T [0; 0; 0; 1; 1; 1] =
-    [true; true; true; true; true; true; true; false; true] /\
+    [true; true; true; true; true; true; true; true; false; true] /\
   faults without_T [0] 1 = true.
 Proof. vm_compute. auto. Qed.
 
 Definition without_D : program := Program [[Write 0]; [Read 0]] [].
 Example needs_D :
-  conditions without_D [0; 1] = [true; true; true; true; true; true; true; true; false] /\
+  conditions without_D [0; 1] = [true; true; true; true; true; true; true; true; true; false] /\
   races without_D [] (0, 0) (1, 0) = true.
 Proof. vm_compute. auto. Qed.
 

@@ -11,6 +11,8 @@ Open Scope Z_scope.
 Definition event := (nat * nat)%type.
 
 Inductive instr :=
+  | Init (b : nat)                 (* mbarrier.init; one that no instruction makes is there *)
+  | Inval (b : nat)                (* mbarrier.inval *)
   | Arrive (b n : nat) (tx : N)    (* mbarrier.arrive with a count, .expect_tx with bytes *)
   | Expect (b : nat) (tx : N)      (* mbarrier.expect_tx *)
   | Complete (b : nat) (tx : N)    (* complete_tx, by an instruction or by a copy that has landed *)
@@ -53,6 +55,17 @@ Definition join_of (i : instr) : option (nat * Z) :=
 Definition wait_of (i : instr) : option nat :=
   match i with WaitParity b _ => Some b | WaitToken b _ => Some b | _ => None end.
 
+(* The mbarrier that an instruction operates on. *)
+Definition operand_of (i : instr) : option nat :=
+  match credit_of i with Some (b, _, _) => Some b | None => wait_of i end.
+
+Definition operand P e := match instr_at P e with Some i => operand_of i | None => None end.
+
+Definition inits (P : program) (b : nat) (e : event) : bool :=
+  match instr_at P e with Some (Init b') => (b' =? b)%nat | _ => false end.
+Definition invals (P : program) (b : nat) (e : event) : bool :=
+  match instr_at P e with Some (Inval b') => (b' =? b)%nat | _ => false end.
+
 Definition credit P e := match instr_at P e with Some i => credit_of i | None => None end.
 Definition join P e := match instr_at P e with Some i => join_of i | None => None end.
 Definition wait P e := match instr_at P e with Some i => wait_of i | None => None end.
@@ -60,17 +73,19 @@ Definition wait P e := match instr_at P e with Some i => wait_of i | None => Non
 (* ------------------------------------------------------------------ schedules *)
 
 (* pc: how many of its instructions a thread has executed. phase: how many phases of an mbarrier are
-   over, the number of the open one; round: those of a named barrier. seen: of an event that was
+   over, the number of the open one; round: those of a named barrier. live: whether an mbarrier is. seen: of an event that was
    executed, the phase that was open at its mbarrier, or the round that it has joined. *)
 Record state := State {
   pc : nat -> nat;
   seen : event -> nat;
   phase : nat -> nat; pending : nat -> Z; tx : nat -> Z;
-  round : nat -> nat; joined : nat -> Z; size : nat -> Z }.
+  round : nat -> nat; joined : nat -> Z; size : nat -> Z;
+  live : nat -> bool }.
 
 Definition start (P : program) : state :=
   State (fun _ => 0%nat) (fun _ => 0%nat) (fun _ => 0%nat) (count P) (fun _ => 0)
-        (fun _ => 0%nat) (fun _ => 0) (fun _ => 0).
+        (fun _ => 0%nat) (fun _ => 0) (fun _ => 0)
+        (fun b => negb (existsb (inits P b) (events P))).
 
 Definition done (s : state) (e : event) : bool := (snd e <? pc s (fst e))%nat.
 
@@ -80,15 +95,19 @@ Definition upd {A} (f : nat -> A) (k : nat) (v : A) : nat -> A :=
 Definition advance (s : state) (t v : nat) : state :=
   State (upd (pc s) t (S (pc s t)))
         (fun e => if eqb_event e (t, pc s t) then v else seen s e)
-        (phase s) (pending s) (tx s) (round s) (joined s) (size s).
+        (phase s) (pending s) (tx s) (round s) (joined s) (size s) (live s).
 
 Definition set_mbarrier (s : state) (b : nat) (k : nat) (p d : Z) : state :=
   State (pc s) (seen s) (upd (phase s) b k) (upd (pending s) b p) (upd (tx s) b d)
-        (round s) (joined s) (size s).
+        (round s) (joined s) (size s) (live s).
 
 Definition set_named (s : state) (n : nat) (r : nat) (j c : Z) : state :=
   State (pc s) (seen s) (phase s) (pending s) (tx s)
-        (upd (round s) n r) (upd (joined s) n j) (upd (size s) n c).
+        (upd (round s) n r) (upd (joined s) n j) (upd (size s) n c) (live s).
+
+Definition set_live (s : state) (b : nat) (v : bool) : state :=
+  State (pc s) (seen s) (phase s) (pending s) (tx s) (round s) (joined s) (size s)
+        (upd (live s) b v).
 
 (* Blocked: the thread has ended, or waits. Fault: what PTX leaves undefined. *)
 Inductive outcome := Blocked | Fault | Ok (s : state).
@@ -116,13 +135,12 @@ Definition do_join (s : state) (t n : nat) (c : Z) : outcome :=
 
 Definition odd (k : nat) : bool := Nat.odd k.
 
-(* The next instruction of thread t. A wait for a parity passes when the open phase has another
+(* An instruction of thread t. A wait for a parity passes when the open phase has another
    one; what it has waited for is the phase before. *)
-Definition step (P : program) (s : state) (t : nat) : outcome :=
-  match instr_at P (t, pc s t) with
-  | None => Blocked
-  | Some i =>
+Definition execute (P : program) (s : state) (t : nat) (i : instr) : outcome :=
     match i with
+    | Init b => if live s b then Fault else Ok (set_live (advance s t 0) b true)
+    | Inval b => if live s b then Ok (set_live (advance s t 0) b false) else Fault
     | Arrive _ _ _ | Expect _ _ | Complete _ _ =>
         match credit_of i with
         | Some (b, n, d) => do_credit P s t b n d
@@ -138,7 +156,16 @@ Definition step (P : program) (s : state) (t : nat) : outcome :=
         if (seen s (t, j) <? round s n)%nat then Ok (advance s t (seen s (t, j))) else Blocked
     | Follow es => if forallb (done s) es then Ok (advance s t 0) else Blocked
     | Read _ | Write _ => Ok (advance s t 0)
-    end
+    end.
+
+Definition alive (s : state) (i : instr) : bool :=
+  match operand_of i with Some b => live s b | None => true end.
+
+(* An operation finds its mbarrier alive. *)
+Definition step (P : program) (s : state) (t : nat) : outcome :=
+  match instr_at P (t, pc s t) with
+  | None => Blocked
+  | Some i => if alive s i then execute P s t i else Fault
   end.
 
 (* A schedule says which thread moves. It is followed from s, if no move is blocked or undefined. *)
@@ -202,13 +229,15 @@ Definition conflict (P : program) (d e : event) : Prop :=
 (* ------------------------------------------------------------------ conditions *)
 
 (* A wait by token names an earlier arrival of its thread on the same mbarrier, the second half of a
-   barrier.sync its first half, and mbarriers expect arrivals. *)
+   barrier.sync its first half, mbarriers expect arrivals, and each has one life. *)
 Definition well_formed (P : program) : Prop :=
   (forall t i b j, instr_at P (t, i) = Some (WaitToken b j) ->
      (j < i)%nat /\ exists n d, credit P (t, j) = Some (b, n, d)) /\
   (forall t i n j, instr_at P (t, i) = Some (Await n j) ->
      (j < i)%nat /\ exists c, join P (t, j) = Some (n, c)) /\
-  (forall b, 0 < count P b).
+  (forall b, 0 < count P b) /\
+  (forall b e e', inits P b e = true -> inits P b e' = true -> e = e') /\
+  (forall b e e', invals P b e = true -> invals P b e' = true -> e = e').
 
 Section Conditions.
 Variables (P : program) (r : state).  (* r: the end of the canonical run *)
@@ -258,6 +287,11 @@ Definition sum (f : event -> Z) (l : list event) : Z :=
 Definition cond_T := forall b k,
   sum (part (Z.max 0) b k) E <= most /\ sum (part (fun d => Z.max 0 (- d)) b k) E <= most.
 
+(* I: init before every other operation, and all operations before inval. *)
+Definition cond_I := forall b e o, In e E -> In o E ->
+  (inits P b e = true -> operand P o = Some b \/ invals P b o = true -> bef e o) /\
+  (invals P b e = true -> operand P o = Some b -> bef o e).
+
 (* Accesses that conflict are in order. *)
 Definition cond_D := forall d e,
   In d E -> In e E -> conflict P d e -> bef d e \/ bef e d.
@@ -265,7 +299,7 @@ Definition cond_D := forall d e,
 Record certified : Prop := {
   C_ended : ended P r;
   C_A : cond_A; C_B : cond_B; C_B_last : cond_B_last;
-  C_C1 : cond_C1; C_C2 : cond_C2; C_N : cond_N; C_T : cond_T; C_D : cond_D }.
+  C_C1 : cond_C1; C_C2 : cond_C2; C_N : cond_N; C_I : cond_I; C_T : cond_T; C_D : cond_D }.
 End Conditions.
 
 (* ------------------------------------------------------------------ the claims *)

@@ -221,9 +221,18 @@ Definition passed s t i v : Prop :=
   | WaitToken b j => v = phase s b /\ odd v <> odd (seen s (t, j))
   | Await n j => v = seen s (t, j) /\ (v < round s n)%nat
   | Follow es => v = 0%nat /\ forall e, In e es -> done s e = true
-  | Read _ | Write _ => v = 0%nat
+  | Inval b => v = 0%nat /\ live s b = true
+  | Init _ | Read _ | Write _ => v = 0%nat
   | _ => True
   end.
+
+(* What becomes of the lives of mbarriers. *)
+Definition lives s s' i : Prop := forall b,
+  live s' b = match i with
+              | Init b' => if (b =? b')%nat then true else live s b
+              | Inval b' => if (b =? b')%nat then false else live s b
+              | _ => live s b
+              end.
 
 Lemma upd_same : forall A (f : nat -> A) k v, upd f k v k = v.
 Proof. intros. unfold upd. rewrite Nat.eqb_refl. reflexivity. Qed.
@@ -237,7 +246,7 @@ Proof. intros a b H ->. rewrite Bool.eqb_reflx in H. discriminate. Qed.
 Lemma credit_ok : forall P s t b n d s' i, do_credit P s t b n d = Ok s' ->
   credit_of i = Some (b, n, d) -> join_of i = None ->
   exists v, moved s s' t v /\ (forall b', mbarrier_moved P s s' b' i v) /\
-    (forall m, named_moved s s' m i v).
+    (forall m, named_moved s s' m i v) /\ forall b', live s' b' = live s b'.
 Proof.
   intros P s t b n d s' i H Hc Hj. unfold do_credit in H.
   destruct ((pending s b - n <? 0) || (most <? Z.abs (tx s b + d)) ||
@@ -252,19 +261,21 @@ Proof.
       * left. exists n, d. repeat split; auto. left. simpl. rewrite !upd_same. auto.
       * right. simpl. rewrite !upd_other by assumption. repeat split; auto.
         intros n' d' E. rewrite Hc in E. inversion E. congruence.
-    + intros m. right. simpl. repeat split; auto. intros c E. rewrite Hj in E. discriminate.
+    + split; [|reflexivity].
+      intros m. right. simpl. repeat split; auto. intros c E. rewrite Hj in E. discriminate.
   - split; [split; reflexivity|]. split.
     + intros b'. destruct (Nat.eq_dec b' b) as [->|N].
       * left. exists n, d. repeat split; auto. right. simpl. rewrite !upd_same. repeat split; auto.
         intros [O1 O2]. apply Z.eqb_eq in O1. apply Z.eqb_eq in O2. rewrite O1, O2 in O. discriminate.
       * right. simpl. rewrite !upd_other by assumption. repeat split; auto.
         intros n' d' E. rewrite Hc in E. inversion E. congruence.
-    + intros m. right. simpl. repeat split; auto. intros c E. rewrite Hj in E. discriminate.
+    + split; [|reflexivity].
+      intros m. right. simpl. repeat split; auto. intros c E. rewrite Hj in E. discriminate.
 Qed.
 
 Lemma join_ok : forall P s t n c s', do_join s t n (Z.of_nat c) = Ok s' ->
   exists v, moved s s' t v /\ (forall b', mbarrier_moved P s s' b' (Join n c) v) /\
-    (forall m, named_moved s s' m (Join n c) v).
+    (forall m, named_moved s s' m (Join n c) v) /\ forall b', live s' b' = live s b'.
 Proof.
   intros P s t n c s' H. unfold do_join in H.
   destruct ((Z.of_nat c <=? 0) || ((0 <? joined s n) && negb (size s n =? Z.of_nat c))) eqn:F;
@@ -278,7 +289,7 @@ Proof.
     [apply Z.eqb_eq in O | apply Z.eqb_neq in O];
     (split; [split; reflexivity|]; split;
      [intros b'; right; simpl; repeat split; auto; intros; discriminate|];
-     intros m; destruct (Nat.eq_dec m n) as [->|N];
+     split; [|reflexivity]; intros m; destruct (Nat.eq_dec m n) as [->|N];
      [left; exists (Z.of_nat c); simpl; rewrite !upd_same; repeat split; auto; lia
      |right; simpl; rewrite !upd_other by assumption; repeat split; auto;
       intros c' E; inversion E; congruence]).
@@ -286,35 +297,51 @@ Qed.
 
 Lemma step_ok : forall P s t s', step P s t = Ok s' ->
   exists i v, instr_at P (t, pc s t) = Some i /\ moved s s' t v /\
-    (forall b, mbarrier_moved P s s' b i v) /\ (forall n, named_moved s s' n i v) /\ passed s t i v.
+    (forall b, mbarrier_moved P s s' b i v) /\ (forall n, named_moved s s' n i v) /\
+    passed s t i v /\ lives s s' i.
 Proof.
   intros P s t s' H. unfold step in H. destruct (instr_at P (t, pc s t)) as [i|] eqn:I; [|discriminate].
+  destruct (alive s i); [|discriminate].
+  assert (forall v x, pc s' = pc (advance s t v) -> seen s' = seen (advance s t v) ->
+    s' = State (pc s') (seen s') (phase s) (pending s) (tx s) (round s) (joined s) (size s) x ->
+    credit_of i = None -> join_of i = None ->
+    passed s t i v -> lives s s' i -> exists j w, Some i = Some j /\ moved s s' t w /\
+      (forall b, mbarrier_moved P s s' b j w) /\ (forall n, named_moved s s' n j w) /\
+      passed s t j w /\ lives s s' j) as Plain.
+  { intros v x Ep Es E Hc Hj Hp Hl. exists i, v. split; [reflexivity|].
+    split; [split; assumption|]. split; [|split; [|split; assumption]].
+    - intros b. right. rewrite Hc, E. repeat split; auto. intros; discriminate.
+    - intros n. right. rewrite Hj, E. repeat split; auto. intros; discriminate. }
   assert (forall v, Ok (advance s t v) = Ok s' -> credit_of i = None -> join_of i = None ->
+    (forall b, i <> Init b) -> (forall b, i <> Inval b) ->
     passed s t i v -> exists j w, Some i = Some j /\ moved s s' t w /\
       (forall b, mbarrier_moved P s s' b j w) /\ (forall n, named_moved s s' n j w) /\
-      passed s t j w) as Plain.
-  { intros v E Hc Hj Hp. inversion E; subst. exists i, v. split; [reflexivity|].
-    split; [split; reflexivity|]. split; [|split; [|assumption]].
-    - intros b. right. rewrite Hc. repeat split; auto. intros; discriminate.
-    - intros n. right. rewrite Hj. repeat split; auto. intros; discriminate. }
-  destruct i as [b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl in H.
-  - destruct (credit_ok P s t b _ _ s' (Arrive b n d) H eq_refl eq_refl) as [v [? [? ?]]].
-    exists (Arrive b n d), v. simpl. auto.
-  - destruct (credit_ok P s t b _ _ s' (Expect b d) H eq_refl eq_refl) as [v [? [? ?]]].
-    exists (Expect b d), v. simpl. auto.
-  - destruct (credit_ok P s t b _ _ s' (Complete b d) H eq_refl eq_refl) as [v [? [? ?]]].
-    exists (Complete b d), v. simpl. auto.
+      passed s t j w /\ lives s s' j) as Simple.
+  { intros v E Hc Hj N1 N2 Hp. inversion E; subst s'. apply (Plain v (live s)); auto.
+    intros b. destruct i; simpl; auto; exfalso; [eapply N1 | eapply N2]; reflexivity. }
+  destruct i as [b|b|b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl in H.
+  - destruct (live s b) eqn:L; inversion H; subst s'. apply (Plain 0%nat (upd (live s) b true)); simpl; auto.
+    intros b'. simpl. unfold upd. reflexivity.
+  - destruct (live s b) eqn:L; inversion H; subst s'. apply (Plain 0%nat (upd (live s) b false)); simpl; auto.
+    intros b'. simpl. unfold upd. reflexivity.
+  - destruct (credit_ok P s t b _ _ s' (Arrive b n d) H eq_refl eq_refl) as [v [? [? [? ?]]]].
+    exists (Arrive b n d), v. simpl. unfold lives. auto 8.
+  - destruct (credit_ok P s t b _ _ s' (Expect b d) H eq_refl eq_refl) as [v [? [? [? ?]]]].
+    exists (Expect b d), v. simpl. unfold lives. auto 8.
+  - destruct (credit_ok P s t b _ _ s' (Complete b d) H eq_refl eq_refl) as [v [? [? [? ?]]]].
+    exists (Complete b d), v. simpl. unfold lives. auto 8.
   - destruct (Bool.eqb (odd (phase s b)) p) eqn:O; [discriminate|].
-    apply eqb_bool_false in O. eapply Plain; eauto. simpl. auto.
+    apply eqb_bool_false in O. eapply Simple; eauto; simpl; auto; discriminate.
   - destruct (Bool.eqb (odd (phase s b)) (odd (seen s (t, j)))) eqn:O; [discriminate|].
-    apply eqb_bool_false in O. eapply Plain; eauto. simpl. auto.
-  - destruct (join_ok P s t n c s' H) as [v [? [? ?]]]. exists (Join n c), v. simpl. auto.
+    apply eqb_bool_false in O. eapply Simple; eauto; simpl; auto; discriminate.
+  - destruct (join_ok P s t n c s' H) as [v [? [? [? ?]]]].
+    exists (Join n c), v. simpl. unfold lives. auto 8.
   - destruct (seen s (t, j) <? round s n)%nat eqn:O; [|discriminate].
-    apply Nat.ltb_lt in O. eapply Plain; eauto. simpl. auto.
+    apply Nat.ltb_lt in O. eapply Simple; eauto; simpl; auto; discriminate.
   - destruct (forallb (done s) es) eqn:O; [|discriminate].
-    rewrite forallb_forall in O. eapply Plain; eauto. simpl. auto.
-  - eapply Plain; eauto. reflexivity.
-  - eapply Plain; eauto. reflexivity.
+    rewrite forallb_forall in O. eapply Simple; eauto; simpl; auto; discriminate.
+  - eapply Simple; eauto; try reflexivity; discriminate.
+  - eapply Simple; eauto; try reflexivity; discriminate.
 Qed.
 
 (* ------------------------------------------------------------------ what holds in every run *)
@@ -346,14 +373,21 @@ Record self_thread P s : Prop := {
     | WaitToken _ j => odd (seen s (t, i)) <> odd (seen s (t, j))
     | Await n j => seen s (t, i) = seen s (t, j) /\ (seen s (t, i) < round s n)%nat
     | Follow es => seen s (t, i) = 0%nat /\ forall e, In e es -> done s e = true
-    | Read _ | Write _ => seen s (t, i) = 0%nat
+    | Init _ | Inval _ | Read _ | Write _ => seen s (t, i) = 0%nat
     | _ => True
     end }.
+
+Definition begun P s b := live (start P) b = true \/ exists e, done s e = true /\ inits P b e = true.
+
+Definition self_live P s := forall b,
+  (live s b = true <-> begun P s b /\ forall e, done s e = true -> invals P b e = false) /\
+  (forall e, done s e = true -> invals P b e = true -> begun P s b).
 
 Record self P s : Prop := {
   S_mbarrier : forall b, self_mbarrier P s b;
   S_named : forall n, self_named P s n;
-  S_thread : self_thread P s }.
+  S_thread : self_thread P s;
+  S_live : self_live P s }.
 
 Lemma credit_at : forall P e i, instr_at P e = Some i -> credit P e = credit_of i.
 Proof. intros P e i H. unfold credit. rewrite H. reflexivity. Qed.
@@ -414,7 +448,7 @@ Lemma self_mbarrier_step : forall P s s' t i v b,
   well_formed P -> instr_at P (t, pc s t) = Some i -> moved s s' t v ->
   mbarrier_moved P s s' b i v -> passed s t i v -> self_mbarrier P s b -> self_mbarrier P s' b.
 Proof.
-  intros P s s' t i v b [_ [_ Wc]] I M Mb Ps S.
+  intros P s s' t i v b [_ [_ [Wc _]]] I M Mb Ps S.
   assert (instr_at P (t, pc s t) <> None) as In0 by (rewrite I; discriminate).
   pose proof (credit_at _ _ _ I) as Ci. pose proof (wait_at _ _ _ I) as Wi.
   assert (forall w, done s' w = true -> wait P w = Some b -> (seen s' w <= phase s b)%nat) as Wt.
@@ -560,19 +594,71 @@ Proof.
     + inversion E; subst u j. rewrite I in Iw. inversion Iw; subst w.
       rewrite (seen_new _ _ _ _ M). destruct i; simpl in Ps; auto.
       * tauto.
+      * tauto.
       * destruct (Wt _ _ _ _ I) as [L _]. rewrite Ks by lia. tauto.
       * destruct (Wa _ _ _ _ I) as [L _]. rewrite Ks by lia. destruct Ps. split; [assumption|].
         pose proof (round_grows _ _ _ _ _ (Mn n)). lia.
       * destruct Ps as [P1 P2]. split; [assumption|]. intros e He. eapply done_keeps; eauto.
 Qed.
 
+Lemma start_dead : forall P b e, inits P b e = true -> live (start P) b = false.
+Proof.
+  intros P b e H. simpl. apply negb_false_iff. apply existsb_exists. exists e. split; [|assumption].
+  apply in_events. unfold inits in H. intros N. rewrite N in H. discriminate.
+Qed.
+
+Lemma self_live_step : forall P s s' t i v,
+  well_formed P -> instr_at P (t, pc s t) = Some i -> moved s s' t v -> lives s s' i ->
+  passed s t i v -> self_live P s -> self_live P s'.
+Proof.
+  intros P s s' t i v [_ [_ [_ [W1 W2]]]] I M Lv Ps S b. rewrite (Lv b). destruct (S b) as [Sl Sv].
+  assert (inits P b (t, pc s t) = match i with Init b' => (b' =? b)%nat | _ => false end) as Ei
+    by (unfold inits; rewrite I; reflexivity).
+  assert (invals P b (t, pc s t) = match i with Inval b' => (b' =? b)%nat | _ => false end) as Ev
+    by (unfold invals; rewrite I; reflexivity).
+  assert (begun P s b -> begun P s' b) as Bg.
+  { intros [H|[e [D H]]]; [left; assumption|right; exists e]. split; [|assumption].
+    eapply done_keeps; eauto. }
+  assert (done s' (t, pc s t) = true) as Dx
+    by (rewrite (done_moved _ _ _ _ _ M), eqb_event_refl; apply orb_true_r).
+  assert (inits P b (t, pc s t) = false -> begun P s' b -> begun P s b) as Bb.
+  { intros N [H|[e [D H]]]; [left; assumption|right; exists e]. split; [|assumption].
+    destruct (done_new _ _ _ _ _ M D) as [?| ->]; [assumption|congruence]. }
+  assert (invals P b (t, pc s t) = false ->
+    (forall e, done s e = true -> invals P b e = false) <->
+    (forall e, done s' e = true -> invals P b e = false)) as O2.
+  { intros N. split; intros H e D.
+    - destruct (done_new _ _ _ _ _ M D) as [?| ->]; auto.
+    - apply H. eapply done_keeps; eauto. }
+  assert (inits P b (t, pc s t) = false -> invals P b (t, pc s t) = false ->
+    (live s b = true <-> begun P s' b /\ forall e, done s' e = true -> invals P b e = false) /\
+    (forall e, done s' e = true -> invals P b e = true -> begun P s' b)) as Same.
+  { intros N1 N2. split.
+    - rewrite Sl, (O2 N2). split; intros [H1 H2]; auto.
+    - intros e D H. destruct (done_new _ _ _ _ _ M D) as [?| ->]; [eauto|congruence]. }
+  destruct i as [b'|b'| | | | | | | | | | ]; try (apply Same; assumption).
+  - destruct (b =? b')%nat eqn:Q; [|apply Same; [rewrite Ei, Nat.eqb_sym; assumption|assumption]].
+    apply Nat.eqb_eq in Q. subst b'. rewrite Nat.eqb_refl in Ei.
+    assert (begun P s' b) as B by (right; exists (t, pc s t); auto).
+    split; [|auto]. split; [|reflexivity]. intros _. split; [assumption|]. apply (O2 Ev).
+    intros e D. destruct (invals P b e) eqn:Ie; [|reflexivity]. exfalso.
+    destruct (Sv e D Ie) as [H|[e' [D' H']]].
+    + rewrite (start_dead _ _ _ Ei) in H. discriminate.
+    + rewrite (W1 b e' _ H' Ei), done_next in D'. discriminate.
+  - destruct (b =? b')%nat eqn:Q; [|apply Same; [assumption|rewrite Ev, Nat.eqb_sym; assumption]].
+    apply Nat.eqb_eq in Q. subst b'. rewrite Nat.eqb_refl in Ev. destruct Ps as [_ L].
+    apply Sl in L. destruct L as [B _]. split; [|auto].
+    split; [discriminate|]. intros [_ H]. rewrite (H _ Dx) in Ev. discriminate.
+Qed.
+
 Lemma self_step : forall P s s' t, well_formed P -> self P s -> step P s t = Ok s' -> self P s'.
 Proof.
-  intros P s s' t W [S1 S2 S3] H. destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn Ps]]]]]].
+  intros P s s' t W [S1 S2 S3 S4] H. destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn [Ps Lv]]]]]]].
   constructor.
   - intros b. eapply self_mbarrier_step; eauto.
   - intros n. eapply self_named_step; eauto.
   - eapply self_thread_step; eauto.
+  - eapply self_live_step; eauto.
 Qed.
 
 Lemma not_done_start : forall P e, done (start P) e = false.
@@ -583,8 +669,11 @@ Proof. intros. apply sum_zero. intros e _. rewrite not_done_start. reflexivity. 
 
 Lemma self_start : forall P, well_formed P -> self P (start P).
 Proof.
-  intros P [_ [_ Wc]].
-  constructor; [intros b|intros n|]; constructor; rewrite ?total_start; simpl;
+  intros P [_ [_ [Wc _]]].
+  constructor; [intros b|intros n| |
+    intros b; split; [split; [intros H; split; [left; assumption|]|intros [[H|[e [D _]]] _]]|];
+      try assumption; try (intros e D); rewrite not_done_start in D; discriminate];
+    constructor; rewrite ?total_start; simpl;
     try (intros e D0; intros; rewrite not_done_start in D0; discriminate);
     try (intros; rewrite not_done_start in *; discriminate); try lia.
   - specialize (Wc b). lia.
@@ -707,7 +796,7 @@ Lemma phases_over : forall s b k, good P r s -> self P s -> (k < phase s b)%nat 
 Proof.
   intros s b k G S L. pose proof (S_mbarrier _ _ S b) as Bs. pose proof (S_mbarrier _ _ R b) as Br.
   destruct (B_old _ _ _ Bs k L) as [O1 O2]. rewrite total_s in O1, O2 by assumption.
-  pose proof W as [_ [_ Wc]]. specialize (Wc b).
+  pose proof W as [_ [_ [Wc _]]]. specialize (Wc b).
   assert (k <= phase r b)%nat as Lk.
   { destruct (Nat.le_gt_cases k (phase r b)) as [|Gt]; [assumption|]. exfalso.
     assert (sum (fun e => if done s e then g_arr P b k (seen r e) e else 0) E
@@ -777,7 +866,7 @@ Proof.
   intros s b k G. induction k as [|k IH]; intros L A j Lj.
   - replace j with 0%nat by lia. assumption.
   - destruct (Nat.eq_dec j (S k)) as [->|N]; [assumption|]. apply IH; [lia| |lia].
-    pose proof W as [_ [_ Wc]]. specialize (Wc b).
+    pose proof W as [_ [_ [Wc _]]]. specialize (Wc b).
     destruct (some_credit b (S k)) as [e' [n' [d' [Cr' [Sk' _]]]]].
     { destruct (B_old _ _ _ (S_mbarrier _ _ R b) _ L) as [-> _]. lia. }
     intros e n d Cr Sk. assert (done s e' = true) as De' by (eapply A; eauto).
@@ -957,7 +1046,7 @@ Proof. intros. unfold done. simpl. apply Nat.ltb_lt. assumption. Qed.
 
 Lemma good_step : forall s s' t, good P r s -> self P s -> step P s t = Ok s' -> good P r s'.
 Proof.
-  intros s s' t G S H. destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn Ps]]]]]].
+  intros s s' t G S H. destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn [Ps Lv]]]]]]].
   assert (In (t, pc s t) E) as Hx by (apply in_events; rewrite I; discriminate).
   pose proof (T_passed _ _ (S_thread _ _ R) _ _ _ (done_r _ Hx) I) as Pr.
   pose proof W as [Wt [Wa _]].
@@ -969,6 +1058,8 @@ Proof.
       destruct (Mb b) as [[? [? [_ [? _]]]]|[N _]]; [assumption|].
       exfalso. apply (N n d). congruence. }
     destruct i; simpl in *; try (eapply Cv; eauto; fail).
+    - congruence.
+    - destruct Ps. congruence.
     - destruct Ps as [-> O]. symmetry. eapply wait_phase; eauto.
     - destruct Ps as [-> O]. destruct (Wt _ _ _ _ I) as [L _].
       rewrite (G_agree _ _ _ G _ (done_before _ _ _ L)) in O.
@@ -1103,10 +1194,51 @@ Proof.
   simpl. discriminate.
 Qed.
 
+Lemma operand_in : forall e b, operand P e = Some b -> In e E.
+Proof. intros e b H. apply in_events. unfold operand in H. intros N. rewrite N in H. discriminate. Qed.
+
+Lemma inits_in : forall e b, inits P b e = true -> In e E.
+Proof. intros e b H. apply in_events. unfold inits in H. intros N. rewrite N in H. discriminate. Qed.
+
+Lemma invals_in : forall e b, invals P b e = true -> In e E.
+Proof. intros e b H. apply in_events. unfold invals in H. intros N. rewrite N in H. discriminate. Qed.
+
+(* What comes next and operates on an mbarrier, or ends it, finds it alive (I). *)
+Lemma next_alive : forall s t b, good P r s -> self P s ->
+  operand P (t, pc s t) = Some b \/ invals P b (t, pc s t) = true -> live s b = true.
+Proof.
+  intros s t b G S H. apply (S_live _ _ S b).
+  assert (In (t, pc s t) E) as Hx by (destruct H; [eapply operand_in | eapply invals_in]; eauto).
+  split.
+  - unfold begun. destruct (live (start P) b) eqn:L; [left; reflexivity|right].
+    simpl in L. apply negb_false_iff, existsb_exists in L. destruct L as [e [He Ie]].
+    exists e. split; [|assumption]. apply (before_done s e (t, pc s t) G); [simpl; lia|].
+    apply (proj1 (C_I _ _ C b e _ He Hx)); assumption.
+  - intros e D. destruct (invals P b e) eqn:Ie; [|reflexivity]. exfalso.
+    destruct H as [H|H].
+    + pose proof (proj2 (C_I _ _ C b e _ (invals_in _ _ Ie) Hx) Ie H) as Bf.
+      pose proof (before_done s _ e G (done_ready _ _ D) Bf) as N. rewrite done_next in N. discriminate.
+    + destruct W as [_ [_ [_ [_ W2]]]]. rewrite (W2 b e _ Ie H), done_next in D. discriminate.
+Qed.
+
+Lemma next_dead : forall s t b, good P r s -> self P s -> inits P b (t, pc s t) = true ->
+  live s b = false.
+Proof.
+  intros s t b G S H. destruct (live s b) eqn:L; [|reflexivity]. exfalso.
+  apply (S_live _ _ S b) in L. destruct L as [[L|[e [D Ie]]] _].
+  - rewrite (start_dead _ _ _ H) in L. discriminate.
+  - destruct W as [_ [_ [_ [W1 _]]]]. rewrite (W1 b e _ Ie H), done_next in D. discriminate.
+Qed.
+
 Lemma no_fault : forall s t, good P r s -> self P s -> step P s t <> Fault.
 Proof.
   intros s t G S. unfold step. destruct (instr_at P (t, pc s t)) as [i|] eqn:I; [|discriminate].
-  destruct i as [b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl.
+  assert (alive s i = true) as ->.
+  { unfold alive. destruct (operand_of i) as [b|] eqn:O; [|reflexivity].
+    apply (next_alive s t b G S). left. unfold operand. rewrite I. assumption. }
+  destruct i as [b|b|b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl.
+  - rewrite (next_dead s t b G S); [discriminate|]. unfold inits. rewrite I. apply Nat.eqb_refl.
+  - rewrite (next_alive s t b G S); [discriminate|]. right. unfold invals. rewrite I. apply Nat.eqb_refl.
   - apply (credit_no_fault s t _ _ _ _ G S I); reflexivity.
   - apply (credit_no_fault s t _ _ _ _ G S I); reflexivity.
   - apply (credit_no_fault s t _ _ _ _ G S I); reflexivity.
@@ -1134,7 +1266,7 @@ Proof.
     { apply Sub. unfold done. simpl. apply Nat.ltb_lt. lia. }
     rewrite done_next in D. discriminate. }
   pose proof (good_step _ _ _ G1 S1 H) as G2.
-  destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn Ps]]]]]].
+  destruct (step_ok _ _ _ _ H) as [i [v [I [M [Mb [Mn [Ps Lv]]]]]]].
   assert (v = seen r (t, pc s1 t)) as Ev.
   { rewrite <- (seen_new _ _ _ _ M). apply (G_agree _ _ _ G2).
     rewrite (done_moved _ _ _ _ _ M), eqb_event_refl. apply orb_true_r. }
@@ -1147,8 +1279,10 @@ Proof.
     destruct (phases_over s1 b (phase s b) G1 S1) as [L A]; [lia|].
     apply (phase_open s b G S L). intros e n d Cr Se. apply Sub. eapply A; eauto. }
   pose proof W as [Wt [Wa _]].
-  unfold step. rewrite Pc, I.
-  destruct i as [b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl in *; try discriminate.
+  unfold step. rewrite Pc, I. destruct (alive s i); [|discriminate]. unfold execute.
+  destruct i as [b|b|b n d|b d|b d|b p|b j|n c|n j|es|x|x]; simpl in *; try discriminate.
+  - destruct (live s b); discriminate.
+  - destruct (live s b); discriminate.
   - unfold do_credit. destruct (_ || _); discriminate.
   - unfold do_credit. destruct (_ || _); discriminate.
   - unfold do_credit. destruct (_ || _); discriminate.
