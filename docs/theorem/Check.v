@@ -102,8 +102,8 @@ Definition I_b := forallb (fun e => forallb (fun o =>
 
 Definition T_b := forallb (fun e => match credit P e with
   | Some (b, _, _) =>
-      (sum (part P r (Z.max 0) b (seen e)) E <=? most) &&
-      (sum (part P r (fun d => Z.max 0 (- d)) b (seen e)) E <=? most)
+      (sum (part P r (fun c => Z.max 0 (snd c)) b (seen e)) E <=? most) &&
+      (sum (part P r (fun c => Z.max 0 (- snd c)) b (seen e)) E <=? most)
   | None => true end) E.
 
 Definition conflictb d e :=
@@ -239,7 +239,7 @@ Proof.
 Qed.
 
 Lemma certifiedb_right : forall P r T, table_ok P (seen r) T -> certifiedb P r T = true ->
-  certified P r.
+  simply_certified P r.
 Proof.
   intros P r T Ok H. unfold certifiedb in H. rewrite !andb_true_iff in H.
   destruct H as [[[[[[[[[H0 HA] HB] HL] H1] H2] HN] HI] HT] HD].
@@ -324,8 +324,9 @@ Proof.
   intros P schedule H. unfold certify in H. destruct (run P schedule) as [r|] eqn:Hr; [|discriminate].
   apply andb_true_iff in H. destruct H as [Hw Hc].
   exists r. split; [reflexivity|].
-  apply (one_run_stands_for_all P schedule r); auto.
-  - apply well_formedb_right. assumption.
+  assert (well_formed P) as W by (apply well_formedb_right; assumption).
+  apply (one_run_stands_for_all P schedule r); auto. apply simply; auto.
+  - apply self_reachable; [assumption|exists schedule; assumption].
   - eapply certifiedb_right; [|exact Hc]. apply tabulate_ok. intros e d H. destruct H.
 Qed.
 
@@ -421,7 +422,7 @@ Qed.
 Lemma implb_intro : forall a b, (a = true -> b = true) -> implb a b = true.
 Proof. intros [] b H; simpl; auto. Qed.
 
-Lemma certified_certifiedb : forall P r T, table_full P r T r -> certified P r ->
+Lemma certified_certifiedb : forall P r T, table_full P r T r -> simply_certified P r ->
   certifiedb P r T = true.
 Proof.
   intros P r T Full C. destruct C as [H0 HA HB HL H1 H2 HN HI HT HD].
@@ -495,9 +496,9 @@ Proof.
     + apply invals_at in Ie. apply implb_intro. intros Ie'. apply eqb_event_true. eauto.
 Qed.
 
-(* [certify] decides whether the log of a run satisfies the conditions. *)
+(* [certify] decides whether the log of a run satisfies the conditions, B in its simple form. *)
 Theorem certify_decides : forall P schedule, certify P schedule = true <->
-  well_formed P /\ exists r, run P schedule = Some r /\ certified P r.
+  well_formed P /\ exists r, run P schedule = Some r /\ simply_certified P r.
 Proof.
   intros P schedule. unfold certify. destruct (run P schedule) as [r|] eqn:Hr.
   - split.
@@ -508,7 +509,7 @@ Proof.
       split; [apply well_formed_well_formedb; assumption|].
       assert (self P r) as R by (apply self_reachable; [assumption|exists schedule; assumption]).
       apply certified_certifiedb; [|assumption].
-      apply (tabulate_full P r Hw R C schedule (start P) []); auto.
+      apply (tabulate_full P r Hw R (simply P r Hw R C) schedule (start P) []); auto.
       * apply good_start.
       * apply self_start. assumption.
       * split; intros; rewrite not_done_start in *; simpl; [|discriminate].

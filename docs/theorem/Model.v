@@ -249,9 +249,35 @@ Definition cond_A := forall b e n d e' n' d',
   In e E -> In e' E -> credit P e = Some (b, n, d) -> credit P e' = Some (b, n', d') ->
   seen r e' = S (seen r e) -> bef e e'.
 
-(* B, in its simple form: what neither arrives nor completes bytes comes before an arrival of its
+(* What the credits of a phase, of those that D holds of, add to its counts. *)
+Definition part (f : Z * Z -> Z) (b k : nat) (e : event) : Z :=
+  match credit P e with
+  | Some (b', n, d) => if (b' =? b)%nat && (seen r e =? k)%nat then f (n, d) else 0
+  | None => 0
+  end.
+Definition sum (f : event -> Z) (l : list event) : Z :=
+  fold_right (fun e n => f e + n) 0 l.
+Definition balanced (D : event -> bool) (b k : nat) : Prop :=
+  sum (fun e => if D e then part fst b k e else 0) E = count P b /\
+  sum (fun e => if D e then part snd b k e else 0) E = 0.
+Definition closed (D : event -> bool) : Prop := forall d e,
+  In e E -> D e = true -> bef d e -> D d = true.
+
+(* B: no part of a phase's credits that is closed under the past has all arrivals with the bytes in
+   balance, except the whole; and not even that of the last phase. *)
+Definition cond_B := forall b k D, closed D -> balanced D b k ->
+  (k < phase r b)%nat /\
+  forall e n d, credit P e = Some (b, n, d) -> seen r e = k -> D e = true.
+
+(* A bare expect_tx ends no phase. *)
+Definition cond_B_bare := forall b x n d D,
+  credit P x = Some (b, n, d) -> bare n d = true -> closed D -> D x = false ->
+  (forall e, bef e x -> D e = true) ->
+  ~ balanced (fun e => D e || eqb_event e x) b (seen r x).
+
+(* The simple form of these: what neither arrives nor completes bytes comes before an arrival of its
    phase. For the last phase it is asked for where all arrivals have come. *)
-Definition cond_B := forall b e n d,
+Definition cond_B_simple := forall b e n d,
   In e E -> credit P e = Some (b, n, d) -> bare n d = true ->
   (seen r e = phase r b -> pending r b = 0) ->
   exists e' n' d', In e' E /\ credit P e' = Some (b, n', d') /\ 0 < n' /\
@@ -277,15 +303,9 @@ Definition cond_N := forall n e c e' c',
   (seen r e' = S (seen r e) -> bef e e') /\ (seen r e' = seen r e -> c = c').
 
 (* T: the bytes that the credits of a phase expect, and those that they complete, are in range. *)
-Definition part (f : Z -> Z) (b k : nat) (e : event) : Z :=
-  match credit P e with
-  | Some (b', _, d) => if (b' =? b)%nat && (seen r e =? k)%nat then f d else 0
-  | None => 0
-  end.
-Definition sum (f : event -> Z) (l : list event) : Z :=
-  fold_right (fun e n => f e + n) 0 l.
 Definition cond_T := forall b k,
-  sum (part (Z.max 0) b k) E <= most /\ sum (part (fun d => Z.max 0 (- d)) b k) E <= most.
+  sum (part (fun c => Z.max 0 (snd c)) b k) E <= most /\
+  sum (part (fun c => Z.max 0 (- snd c)) b k) E <= most.
 
 (* I: init before every other operation, and all operations before inval. *)
 Definition cond_I := forall b e o, In e E -> In o E ->
@@ -298,8 +318,14 @@ Definition cond_D := forall d e,
 
 Record certified : Prop := {
   C_ended : ended P r;
-  C_A : cond_A; C_B : cond_B; C_B_last : cond_B_last;
+  C_A : cond_A; C_B : cond_B; C_B_bare : cond_B_bare;
   C_C1 : cond_C1; C_C2 : cond_C2; C_N : cond_N; C_I : cond_I; C_T : cond_T; C_D : cond_D }.
+
+(* With the simple form of B. *)
+Record simply_certified : Prop := {
+  K_ended : ended P r;
+  K_A : cond_A; K_B : cond_B_simple; K_B_last : cond_B_last;
+  K_C1 : cond_C1; K_C2 : cond_C2; K_N : cond_N; K_I : cond_I; K_T : cond_T; K_D : cond_D }.
 End Conditions.
 
 (* ------------------------------------------------------------------ the claims *)

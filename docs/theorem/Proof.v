@@ -768,78 +768,15 @@ Proof.
 Qed.
 
 
-(* If those arrivals of a phase that D holds of are as many as it expects, they are all of them. *)
-Lemma all_arrived : forall b k (D : event -> bool),
-  sum (fun e => if D e then g_arr P b k (seen r e) e else 0) E = count P b ->
-  (k <= phase r b)%nat ->
-  total P r (g_arr P b k) = count P b /\
-  forall e n d, credit P e = Some (b, n, d) -> seen r e = k -> 0 < n -> D e = true.
-Proof.
-  intros b k D H L. destruct (arrivals_r b k L) as [A1 A2].
-  assert (sum (fun e => if D e then g_arr P b k (seen r e) e else 0) E <= total P r (g_arr P b k)) as Le.
-  { rewrite total_r. apply sum_le. intros e _. pose proof (g_arr_pos b k (seen r e) e).
-    destruct (D e); lia. }
-  split; [lia|]. intros e n d Cr Sk Pn. destruct (D e) eqn:De; [reflexivity|]. exfalso.
-  assert (sum (fun e => if D e then g_arr P b k (seen r e) e else 0) E < total P r (g_arr P b k)); [|lia].
-  rewrite total_r. apply sum_lt with (x := e).
-  - intros f _. pose proof (g_arr_pos b k (seen r f) f). destruct (D f); lia.
-  - eapply credit_in; eauto.
-  - rewrite De, Sk. rewrite (g_arr_same _ _ _ _ _ _ Cr). assumption.
-Qed.
-
-Lemma bare_true : forall n d, bare n d = true <-> n = 0 /\ 0 <= d.
-Proof. intros. unfold bare. rewrite andb_true_iff, Z.eqb_eq, Z.leb_le. tauto. Qed.
-
-(* Phases that are over in s are over in the run, and their credits are done. *)
+(* Phases that are over in s are over in the run, and their credits are done (B). *)
 Lemma phases_over : forall s b k, good P r s -> self P s -> (k < phase s b)%nat ->
   (k < phase r b)%nat /\ all_done s b k.
 Proof.
-  intros s b k G S L. pose proof (S_mbarrier _ _ S b) as Bs. pose proof (S_mbarrier _ _ R b) as Br.
-  destruct (B_old _ _ _ Bs k L) as [O1 O2]. rewrite total_s in O1, O2 by assumption.
-  pose proof W as [_ [_ [Wc _]]]. specialize (Wc b).
-  assert (k <= phase r b)%nat as Lk.
-  { destruct (Nat.le_gt_cases k (phase r b)) as [|Gt]; [assumption|]. exfalso.
-    assert (sum (fun e => if done s e then g_arr P b k (seen r e) e else 0) E
-              <= total P r (g_arr P b k)) as Le.
-    { rewrite total_r. apply sum_le. intros e _. pose proof (g_arr_pos b k (seen r e) e).
-      destruct (done s e); lia. }
-    rewrite (no_future_arr _ _ _ _ Br Gt) in Le. lia. }
-  destruct (all_arrived b k (done s) O1 Lk) as [T1 Arr].
-  assert (forall e n d, credit P e = Some (b, n, d) -> seen r e = k -> done s e = false -> d < 0) as Miss.
-  { intros e n d Cr Sk De. pose proof (credit_nat _ _ _ _ _ Cr) as Nn.
-    destruct (Z.eq_dec n 0) as [->|Nz].
-    - destruct (Z_lt_le_dec d 0) as [|Ge]; [assumption|]. exfalso.
-      destruct (C_B _ _ C b e 0 d) as [e' [n' [d' [He' [Cr' [Pn [Sk' Bf]]]]]]]; auto.
-      + eapply credit_in; eauto.
-      + apply bare_true. auto.
-      + intros Ek. apply (arrivals_r b k Lk); congruence.
-      + assert (done s e' = true) as De' by (eapply Arr; eauto; congruence).
-        rewrite (before_done s e e' G (done_ready _ _ De') Bf) in De. discriminate.
-    - exfalso. rewrite (Arr e n d) in De; auto; [discriminate|lia]. }
-  assert (total P r (g_tx P b k) <= 0) as Tle.
-  { rewrite total_r, <- O2. apply sum_le. intros e He. destruct (done s e) eqn:De; [lia|].
-    unfold g_tx. destruct (credit P e) as [[[b' n] d]|] eqn:Cr; [|lia].
-    destruct (b' =? b)%nat eqn:E1; simpl; [|lia]. destruct (seen r e =? k)%nat eqn:E2; [|lia].
-    apply Nat.eqb_eq in E1. apply Nat.eqb_eq in E2. subst b'.
-    pose proof (Miss e n d Cr E2 De). lia. }
-  assert (k < phase r b)%nat as Lt.
-  { destruct (Nat.eq_dec k (phase r b)) as [->|N]; [|lia]. exfalso.
-    destruct (some_credit b (phase r b)) as [e [n [d [Cr [Sk _]]]]]; [lia|].
-    assert (0 < tx r b).
-    { apply (C_B_last _ _ C e b n d); auto; [eapply credit_in; eauto|].
-      apply (arrivals_r b (phase r b)); auto. }
-    rewrite (B_tx _ _ _ Br) in Tle. lia. }
-  split; [assumption|]. intros e n d Cr Sk. destruct (done s e) eqn:De; [reflexivity|]. exfalso.
-  destruct (B_old _ _ _ Br k Lt) as [_ Tz].
-  assert (total P r (g_tx P b k) < 0); [|lia].
-  rewrite total_r, <- O2. apply sum_lt with (x := e).
-  - intros f Hf. destruct (done s f) eqn:Df; [lia|].
-    unfold g_tx. destruct (credit P f) as [[[b' n'] d']|] eqn:Cf; [|lia].
-    destruct (b' =? b)%nat eqn:E1; simpl; [|lia]. destruct (seen r f =? k)%nat eqn:E2; [|lia].
-    apply Nat.eqb_eq in E1. apply Nat.eqb_eq in E2. subst b'.
-    pose proof (Miss f n' d' Cf E2 Df). lia.
-  - eapply credit_in; eauto.
-  - rewrite De, Sk. rewrite (g_tx_same _ _ _ _ _ _ Cr). eapply Miss; eauto.
+  intros s b k G S L. destruct (B_old _ _ _ (S_mbarrier _ _ S b) k L) as [O1 O2].
+  rewrite total_s in O1, O2 by assumption.
+  apply (C_B _ _ C b k (done s)).
+  - intros d e He De Bf. apply (before_done s d e G (done_ready _ _ De) Bf).
+  - split; assumption.
 Qed.
 
 (* The open phase of s, if it ends in the run, lacks a credit. *)
@@ -1148,27 +1085,26 @@ Proof.
   assert (Z.abs (tx s b + d) <= most) as F2.
   { destruct (C_T _ _ C b (phase s b)) as [T1 T2].
     assert (tx s b + d <= most).
-    { rewrite <- St. eapply Z.le_trans; [|exact T1]. apply sum_le. intros e _. unfold part, g_tx.
+    { rewrite <- St. eapply Z.le_trans; [|exact T1]. apply sum_le. intros e _. unfold part, g_tx. simpl.
       destruct (credit P e) as [[[b' n'] d']|]; destruct (and_next s t e); try lia;
         destruct (_ && _); lia. }
     assert (- (tx s b + d) <= most); [|lia].
     rewrite <- St, <- sum_opp. eapply Z.le_trans; [|exact T2]. apply sum_le. intros e _.
-    unfold part, g_tx.
+    unfold part, g_tx. simpl.
     destruct (credit P e) as [[[b' n'] d']|]; destruct (and_next s t e); try lia;
       destruct (_ && _); lia. }
   assert (bare n d && ((pending s b - n =? 0) && (tx s b + d =? 0)) = false) as F3.
   { destruct (bare n d) eqn:Ba; [|reflexivity].
     destruct (pending s b - n =? 0) eqn:Z1; [|reflexivity].
     destruct (tx s b + d =? 0) eqn:Z2; [|reflexivity]. exfalso.
-    apply Z.eqb_eq in Z1. pose proof (proj1 (bare_true n d) Ba) as [N0 _]. subst n.
-    destruct (all_arrived b (phase s b) (and_next s t)) as [Ta Arr]; auto; [lia|].
-    destruct (C_B _ _ C b _ 0 d Hx Cr Ba) as [e' [n' [d' [He' [Cr' [Pn [Sk' Bf]]]]]]].
-    { intros Ek. apply A2; congruence. }
-    assert (and_next s t e' = true) as De' by (eapply Arr; eauto; congruence).
-    unfold and_next in De'. apply orb_true_iff in De'. destruct De' as [De'|De'].
-    - pose proof (next_not s t) as N. 
-      rewrite (before_done s (t, pc s t) e' G (done_ready _ _ De') Bf) in N. discriminate.
-    - apply eqb_event_true in De'. subst e'. rewrite Cr in Cr'. inversion Cr'. lia. }
+    apply Z.eqb_eq in Z1. apply Z.eqb_eq in Z2.
+    apply (C_B_bare _ _ C b (t, pc s t) n d (done s) Cr Ba).
+    - intros e' e He De Bf. apply (before_done s e' e G (done_ready _ _ De) Bf).
+    - apply done_next.
+    - intros e Bf. apply (before_done s e (t, pc s t) G); [simpl; lia|assumption].
+    - rewrite Px. split.
+      + etransitivity; [exact Sa|]. lia.
+      + etransitivity; [exact St|]. lia. }
   unfold do_credit. rewrite F3.
   replace (pending s b - n <? 0) with false by (symmetry; apply Z.ltb_ge; lia).
   replace (most <? Z.abs (tx s b + d)) with false by (symmetry; apply Z.ltb_ge; lia).
@@ -1376,6 +1312,135 @@ Proof.
 Qed.
 End Certified.
 
+(* ------------------------------------------------------------------ the simple form of B *)
+
+Section Simple.
+Variables (P : program) (r : state).
+Hypothesis W : well_formed P.
+Hypothesis R : self P r.
+Hypothesis En : ended P r.
+Hypothesis B1 : cond_B_simple P r.
+Hypothesis B2 : cond_B_last P r.
+Notation E := (events P).
+
+Lemma part_pos : forall b k e, 0 <= part P r fst b k e.
+Proof.
+  intros. unfold part. destruct (credit P e) as [[[b' n] d]|] eqn:Cr; [|lia].
+  pose proof (credit_nat _ _ _ _ _ Cr). destruct (_ && _); simpl; lia.
+Qed.
+
+Lemma part_same : forall f b e n d, credit P e = Some (b, n, d) -> part P r f b (seen r e) e = f (n, d).
+Proof. intros. unfold part. rewrite H, !Nat.eqb_refl. reflexivity. Qed.
+
+Lemma part_other : forall f b k e, (forall n d, credit P e = Some (b, n, d) -> seen r e <> k) ->
+  part P r f b k e = 0.
+Proof.
+  intros f b k e H. unfold part. destruct (credit P e) as [[[b' n] d]|] eqn:Cr; [|reflexivity].
+  destruct (b' =? b)%nat eqn:E1; [|reflexivity]. apply Nat.eqb_eq in E1. subst.
+  destruct (seen r e =? k)%nat eqn:E2; [|reflexivity]. apply Nat.eqb_eq in E2.
+  exfalso. eapply H; eauto.
+Qed.
+
+Lemma total_arr : forall b k, total P r (g_arr P b k) = sum (part P r fst b k) E.
+Proof.
+  intros. apply sum_ext. intros e He. rewrite (En e He). unfold g_arr, part.
+  destruct (credit P e) as [[[? ?] ?]|]; reflexivity.
+Qed.
+
+Lemma total_tx : forall b k, total P r (g_tx P b k) = sum (part P r snd b k) E.
+Proof.
+  intros. apply sum_ext. intros e He. rewrite (En e He). unfold g_tx, part.
+  destruct (credit P e) as [[[? ?] ?]|]; reflexivity.
+Qed.
+
+(* If those arrivals of a phase that D holds of are as many as it expects, they are all of them. *)
+Lemma all_arrived : forall b k (D : event -> bool),
+  sum (fun e => if D e then part P r fst b k e else 0) E = count P b ->
+  (k <= phase r b)%nat /\ sum (part P r fst b k) E = count P b /\
+  (k = phase r b -> pending r b = 0) /\
+  forall e n d, credit P e = Some (b, n, d) -> seen r e = k -> 0 < n -> D e = true.
+Proof.
+  intros b k D H. pose proof (S_mbarrier _ _ R b) as Br.
+  pose proof W as [_ [_ [Wc _]]]. specialize (Wc b).
+  assert (count P b <= sum (part P r fst b k) E) as Le.
+  { rewrite <- H. apply sum_le. intros e _. pose proof (part_pos b k e). destruct (D e); lia. }
+  assert (k <= phase r b)%nat as Lk.
+  { destruct (Nat.le_gt_cases k (phase r b)) as [|Gt]; [assumption|]. exfalso.
+    pose proof (no_future_arr _ _ _ _ Br Gt) as N. rewrite total_arr in N. lia. }
+  assert (sum (part P r fst b k) E <= count P b /\ (k = phase r b -> pending r b = 0)) as [Ge Pz].
+  { rewrite <- total_arr in *. destruct (Nat.eq_dec k (phase r b)) as [->|N].
+    - rewrite (B_arr _ _ _ Br) in *. destruct (B_open _ _ _ Br). lia.
+    - destruct (B_old _ _ _ Br k) as [-> _]; lia. }
+  repeat split; auto; [lia|]. intros e n d Cr Sk Pn. destruct (D e) eqn:De; [reflexivity|]. exfalso.
+  assert (count P b < sum (part P r fst b k) E); [|lia].
+  rewrite <- H. apply sum_lt with (x := e).
+  - intros f _. pose proof (part_pos b k f). destruct (D f); lia.
+  - eapply credit_in; eauto.
+  - rewrite De, <- Sk, (part_same _ _ _ _ _ Cr). assumption.
+Qed.
+
+Lemma bare_true : forall n d, bare n d = true <-> n = 0 /\ 0 <= d.
+Proof. intros. unfold bare. rewrite andb_true_iff, Z.eqb_eq, Z.leb_le. tauto. Qed.
+
+Lemma simple_B : cond_B P r.
+Proof.
+  intros b k D Cl [O1 O2]. pose proof (S_mbarrier _ _ R b) as Br.
+  destruct (all_arrived b k D O1) as [Lk [T1 [Pz Arr]]].
+  assert (forall e n d, credit P e = Some (b, n, d) -> seen r e = k -> D e = false -> d < 0) as Miss.
+  { intros e n d Cr Sk De. pose proof (credit_nat _ _ _ _ _ Cr) as Nn.
+    destruct (Z.eq_dec n 0) as [->|Nz].
+    - destruct (Z_lt_le_dec d 0) as [|Ge]; [assumption|]. exfalso.
+      destruct (B1 b e 0 d) as [e' [n' [d' [He' [Cr' [Pn [Sk' Bf]]]]]]]; auto.
+      + eapply credit_in; eauto.
+      + apply bare_true. auto.
+      + intros Ek. apply Pz. congruence.
+      + assert (D e' = true) as De' by (eapply Arr; eauto; congruence).
+        rewrite (Cl e e' He' De' Bf) in De. discriminate.
+    - exfalso. rewrite (Arr e n d) in De; auto; [discriminate|lia]. }
+  assert (forall e, In e E -> part P r snd b k e <= if D e then part P r snd b k e else 0) as Each.
+  { intros e He. destruct (D e) eqn:De; [lia|]. unfold part.
+    destruct (credit P e) as [[[b' n] d]|] eqn:Cr; [|lia].
+    destruct (b' =? b)%nat eqn:E1; simpl; [|lia]. destruct (seen r e =? k)%nat eqn:E2; [|lia].
+    apply Nat.eqb_eq in E1. apply Nat.eqb_eq in E2. subst b'.
+    pose proof (Miss e n d Cr E2 De). lia. }
+  assert (sum (part P r snd b k) E <= 0) as Tle by (rewrite <- O2; apply sum_le; assumption).
+  pose proof W as [_ [_ [Wc _]]]. specialize (Wc b).
+  assert (k < phase r b)%nat as Lt.
+  { destruct (Nat.eq_dec k (phase r b)) as [Ek|N]; [|lia]. exfalso.
+    assert (sum (part P r fst b k) E <> 0) as Nz by lia.
+    apply sum_nonzero in Nz. destruct Nz as [e [He Pe]]. unfold part in Pe.
+    destruct (credit P e) as [[[b' n] d]|] eqn:Cr; [|congruence].
+    destruct (b' =? b)%nat eqn:E1; [|simpl in Pe; congruence]. apply Nat.eqb_eq in E1. subst b'.
+    pose proof (B2 e b n d He Cr (Pz Ek)) as Tp.
+    rewrite <- (B_tx _ _ _ Br), <- Ek, total_tx in Tp. lia. }
+  split; [assumption|]. intros e n d Cr Sk. destruct (D e) eqn:De; [reflexivity|]. exfalso.
+  destruct (B_old _ _ _ Br k Lt) as [_ Tz]. rewrite total_tx in Tz.
+  assert (sum (part P r snd b k) E < 0); [|lia].
+  rewrite <- O2. apply sum_lt with (x := e); auto.
+  - eapply credit_in; eauto.
+  - rewrite De, <- Sk, (part_same _ _ _ _ _ Cr). simpl. eapply Miss; eauto.
+Qed.
+
+Lemma simple_B_bare : cond_B_bare P r.
+Proof.
+  intros b x n d D Cr Ba Cl Dx _ [O1 _].
+  destruct (all_arrived b (seen r x) _ O1) as [_ [_ [Pz Arr]]].
+  destruct (B1 b x n d (credit_in _ _ _ Cr) Cr Ba Pz) as [e' [n' [d' [He' [Cr' [Pn [Sk' Bf]]]]]]].
+  assert (D e' || eqb_event e' x = true) as De' by (eapply Arr; eauto).
+  apply orb_true_iff in De'. destruct De' as [De'|De'].
+  - rewrite (Cl x e' He' De' Bf) in Dx. discriminate.
+  - apply eqb_event_true in De'. subst e'. rewrite Cr in Cr'. inversion Cr'. subst.
+    apply bare_true in Ba. lia.
+Qed.
+End Simple.
+
+Lemma simply : forall P r, well_formed P -> self P r -> simply_certified P r -> certified P r.
+Proof.
+  intros P r W R [K0 K1 K2 K3 K4 K5 K6 K7 K8 K9]. constructor; auto.
+  - apply simple_B; assumption.
+  - apply simple_B_bare; assumption.
+Qed.
+
 Theorem one_run_stands_for_all : theorem.
 Proof.
   intros P schedule r W H C.
@@ -1394,5 +1459,5 @@ Proof.
     + intros St. apply En; assumption.
     + apply (G_agree _ _ _ G).
     + intros d e Hd He. apply (no_race P r C s d e G Hd He).
-  - intros s Rs St. destruct (Go s Rs) as [G S]. apply (end_same P r W R C s G S). apply En; assumption.
+  - intros s Rs St. destruct (Go s Rs) as [G S]. apply (end_same P r R C s G S). apply En; assumption.
 Qed.
