@@ -136,6 +136,9 @@ ROWS: dict[str, tuple[Row, ...]] = {
             " setp.lt.u32 %e, %i, %v; @%e bra T; mov.u32 %i, 0; B: add.u32 %v, %v, %i;", 5),
         Row("mov.u32 %v, 1; mov.u32 %i, 0; T: add.u32 %i, %i, 1; st.shared.u32 [%s+4], %v;"
             " mov.u32 %v, 2; setp.lt.u32 %e, %i, %r5; @%e bra T;", 2),
+        Row("mov.u32 %i, 0; T: st.shared.u32 [%s], %i; setp.eq.u32 %e, %r5, 9; @%e bra B;"
+            " st.shared.u32 [%s+4], %i; @%d bra B; add.u32 %i, %i, 1; setp.lt.u32 %e, %i, 5;"
+            " @%e bra T; B: mov.u32 %v, 6;", 6),
     ),
     "memory": (
         Row("st.shared.u32 [%s], 3; st.shared.u32 [%s+4], %r5; ld.shared.u32 %v, [%s];", 3),

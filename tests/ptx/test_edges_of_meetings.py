@@ -86,3 +86,40 @@ def test_lanes_that_execute_another_one(name: str) -> None:
     else:
         assert found.verdict == "unsupported"
         assert "by lanes that execute it at several places" in found.findings[0].message
+
+
+#: instructions of two arms, and whether lanes may execute one each to wait for the others
+PAIRS = {
+    "shuffles of all, and in parts": (
+        "shfl.sync.down.b32 %r7, %r3, 1, 31, -1;\n", "shfl.sync.down.b32 %r7, %r3, 1, 0x181f, -1;\n",
+        True,
+    ),
+    "of another lane": (
+        "shfl.sync.up.b32 %r7, %r3, 1, 0, -1;\n", "shfl.sync.up.b32 %r7, %r3, 2, 0, -1;\n", True
+    ),
+    "up and down": (
+        "shfl.sync.up.b32 %r7, %r3, 1, 0, -1;\n", "shfl.sync.down.b32 %r7, %r3, 1, 31, -1;\n", False
+    ),
+    "any and all": (
+        "vote.sync.any.pred %p5, %p3, -1;\n", "vote.sync.all.pred %p5, %p3, -1;\n", False
+    ),
+    "sum and maximum": (
+        "redux.sync.add.u32 %r7, %r3, -1;\n", "redux.sync.max.u32 %r7, %r3, -1;\n", False
+    ),
+    "a shuffle and a vote": (MASKED["shfl"], MASKED["vote"], False),
+    "a vote and a meeting": (MASKED["vote"], MASKED["bar.warp"], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_lanes_that_execute_one_with_other_qualifiers(name: str) -> None:
+    """Nothing waits for what lanes do that execute another operation."""
+    *both, alike = PAIRS[name]
+    for one, other in (both, both[::-1]):
+        found = report(f"{START}@!%p1 bra A;\n{one}bra.uni B;\nA: {other}B: mov.u32 %r9, 1;\n")
+        if alike:
+            assert found.verdict == "unsupported"
+            assert "by lanes that execute it at several places" in found.findings[0].message
+        else:
+            assert found.rules == {"participation"}
+            assert lines(found)[0] in (AT + 1, AT + 3)

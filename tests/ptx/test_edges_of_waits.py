@@ -153,6 +153,16 @@ FORMS: dict[str, Form] = {
         f"L: {POLL}selp.b32 %r8, 1, 0, %p1;\nselp.b32 %r9, 3, %r8, %p1;\n"
         f"setp.eq.u32 %p2, %r9, 0;\n@%p2 bra L;\n{READ}"
     ),
+    "larger numbers for an answer": Form(
+        f"L: {POLL}selp.b32 %r8, 2, 3, %p1;\nsetp.eq.u32 %p2, %r8, 3;\n@%p2 bra L;\n{READ}"
+    ),
+    "negative numbers for an answer": Form(
+        f"L: {POLL}selp.b32 %r8, -4, -3, %p1;\nsetp.ne.s32 %p2, %r8, -4;\n@%p2 bra L;\n{READ}"
+    ),
+    "an answer of several steps": Form(
+        f"L: {POLL}selp.b32 %r8, 6, 4, %p1;\nand.b32 %r9, %r8, 2;\nxor.b32 %r10, %r9, 2;\n"
+        f"setp.gt.u32 %p2, %r10, 1;\nnot.pred %p3, %p2;\n@!%p3 bra L;\n{READ}"
+    ),
     "a word, compared and swapped": Form(
         "L: atom.acquire.cta.shared::cta.cas.b32 %r8, [%r1+16], 1, 1;\nsetp.ne.u32 %p1, %r8, 1;\n"
         f"@%p1 bra L;\n{READ}", RAISE,
@@ -246,6 +256,17 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         STORE + ARRIVE,
         f"L: {POLL}selp.b32 %r8, 0, -1, %p1;\nand.b32 %r10, %r8, %r9;\n"
         f"setp.ne.u32 %p2, %r10, 0;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "a number that stands for no answer": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 2, 3, %p1;\nsetp.eq.u32 %p2, %r8, 1;\n@%p2 bra L;\n{READ}",
+        "race",
+    ),
+    "an answer that is lost on the way": (
+        STORE + ARRIVE,
+        f"L: {POLL}selp.b32 %r8, 6, 4, %p1;\nand.b32 %r9, %r8, 1;\nxor.b32 %r10, %r9, 1;\n"
+        f"setp.gt.u32 %p2, %r10, 1;\nnot.pred %p3, %p2;\n@!%p3 bra L;\n{READ}",
         "race",
     ),
     "a number times an answer": (
