@@ -91,7 +91,8 @@ def test_lanes_that_execute_another_one(name: str) -> None:
 #: instructions of two arms, and whether lanes may execute one each to wait for the others
 PAIRS = {
     "shuffles of all, and in parts": (
-        "shfl.sync.down.b32 %r7, %r3, 1, 31, -1;\n", "shfl.sync.down.b32 %r7, %r3, 1, 0x181f, -1;\n",
+        "shfl.sync.down.b32 %r7, %r3, 1, 31, -1;\n",
+        "shfl.sync.down.b32 %r7, %r3, 1, 0x181f, -1;\n",
         True,
     ),
     "of another lane": (

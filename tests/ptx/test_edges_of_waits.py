@@ -357,11 +357,12 @@ def test_a_loop_that_is_no_wait(name: str) -> None:
 #: how a loop asks whether it has made enough turns: first number, step, and whether it goes on
 GIVES_UP = {
     "less": ("0", "1", "lt.u32 %p2, %r9, 1000"),
-    "at most": ("0", "2", "le.u32 %p2, %r9, 2000"),
-    "greater": ("5000", "-1", "gt.u32 %p2, %r9, 1000"),
-    "at least": ("1000", "-1", "ge.u32 %p2, %r9, 1"),
-    "other": ("0", "1", "ne.u32 %p2, %r9, 1000"),
-    "other, downwards": ("1000", "-1", "ne.u32 %p2, %r9, 0"),
+    "less than very many": ("0", "1", "lt.u32 %p2, %r9, 1000000000"),
+    "at most": ("0", "2", "le.u32 %p2, %r9, 2000000000"),
+    "greater": ("2000000000", "-1", "gt.u32 %p2, %r9, 1000"),
+    "at least": ("1000000000", "-1", "ge.u32 %p2, %r9, 1"),
+    "other": ("0", "1", "ne.u32 %p2, %r9, 1000000000"),
+    "other, downwards": ("1000000000", "-1", "ne.u32 %p2, %r9, 0"),
     "few": ("7", "1", "lt.u32 %p2, %r9, 12"),
 }
 
