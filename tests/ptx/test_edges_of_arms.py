@@ -42,7 +42,9 @@ KERNELS = {
         f"T: @%d bra A; st.shared.u32 [%s], 1; bra.uni B; A: ld.shared.u32 %w, [%o]; B: {TURNS}"
     ),
     "lanes that end": "@!%d bra C; st.shared.u32 [%s], 1; ret; C: ld.shared.u32 %w, [%o];",
-    "lanes that end, and load": "@!%d bra C; ld.shared.u32 %w, [%o]; ret; C: st.shared.u32 [%s], 1;",
+    "lanes that end, and load": (
+        "@!%d bra C; ld.shared.u32 %w, [%o]; ret; C: st.shared.u32 [%s], 1;"
+    ),
     "a reduction": (
         "@%d bra A; red.relaxed.cta.shared.add.u32 [%s], 1; bra.uni B;"
         " A: ld.shared.u32 %w, [%o]; B:"
