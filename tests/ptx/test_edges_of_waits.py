@@ -367,7 +367,7 @@ GIVES_UP = {
 }
 
 
-@pytest.mark.parametrize("asks", ["in the loop", "before it goes back", "together"])
+@pytest.mark.parametrize("asks", ["in the loop", "before it goes back", "together", "negated"])
 @pytest.mark.parametrize("name", GIVES_UP)
 def test_a_loop_that_gives_up(name: str, asks: str) -> None:
     """Who gives up reads too early, but not if it asks once more."""
@@ -383,6 +383,11 @@ def test_a_loop_that_gives_up(name: str, asks: str) -> None:
         loop = (
             f"mov.u32 %r9, {first};\nL: {POLL}@%p1 bra D;\nadd.s32 %r9, %r9, {step};\n"
             f"setp.{goes_on};\n@%p2 bra L;\nD: "
+        )
+    elif asks == "negated":
+        loop = (
+            f"mov.u32 %r9, {first};\nL: {POLL}add.s32 %r9, %r9, {step};\nsetp.{goes_on};\n"
+            "not.pred %p3, %p2;\nor.pred %p3, %p3, %p1;\n@!%p3 bra L;\nD: "
         )
     else:
         loop = (
