@@ -6,7 +6,7 @@ that turn come: from what registers, lanes, memory and barriers hold that moves 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -221,11 +221,11 @@ def arriving(state: State, *, wrong: bool, turns: int = TURNS) -> Program:
     return k.finish()
 
 
-def timed(program: Program) -> Run:
+def timed(program: Program, inputs: Mapping[str, Any] | None = None) -> Run:
     """The timed run of the first cluster, and of those that follow it."""
     simulation = Simulation(program, numbers=False, strict="practice")
     simulation.skips = True
-    return simulation.run({}, lambda cluster: None, [0])
+    return simulation.run(inputs or {}, lambda cluster: None, [0])
 
 
 def require_found(state: State, *, left_out: bool = True) -> None:
