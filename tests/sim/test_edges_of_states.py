@@ -18,10 +18,11 @@ from tilesim.checker import check
 from tilesim.ir.expr import Var
 from tests.sim.test_edges_of_repetitions import timed
 from tilesim.ir.types import pred, s32
+from tilesim.sim.steady.skip import Skipper
 
-#: turns; one up to which turns are left out, and how many later the first one is that leaves
-#: something behind: one of these is the one that is watched then
-TURNS, STOP, LATER = 160, 40, (1, 2, 3, 4)
+#: turns, one up to which turns are left out, and one from which on nothing is done: what turns leave
+#: behind that are left out is not seen in one that is executed
+TURNS, STOP, END = 200, 60, 190
 #: what a turn does, if it is to leave something behind where a register is not 0; what is done
 #: behind the loop
 Turn = tuple[Callable[[Var], None], Callable[[], None]]
@@ -389,8 +390,8 @@ def _released(k: Builder) -> Turn:
 
 
 def _touched(*, waits: bool) -> Kind:
-    """A fragment that an instruction touches between a fence and the products of the next turn; or
-    products that are not over in it."""
+    """A fragment that an instruction has touched without a fence before the products of the next
+    turn; or products that are not over in it."""
 
     def kind(k: Builder) -> Turn:
         a, b = k.shared("a", bf16, (64, 16), swizzle=32), k.shared("b", bf16, (8, 16), swizzle=32)
@@ -413,12 +414,15 @@ def _touched(*, waits: bool) -> Kind:
             k.wgmma.commit_group()
             if waits:
                 k.wgmma.wait_group(0)
-            with k.if_(told.ne(0) if waits else told.eq(0)):
-                if waits:
-                    k.tile.map(acc, "neg", acc)
-                else:
+                with k.if_(told.ne(0)):
+                    k.wgmma.fence()
+                k.tile.map(acc, "neg", acc)
+                with k.if_(told.eq(0)):
+                    k.wgmma.fence()
+                k.wgmma.commit_group()  # of none: what came last is the same
+            else:
+                with k.if_(told.eq(0)):
                     k.wgmma.wait_group(0)
-            _meet(k)
 
         return turn, lambda: k.wgmma.wait_group(0)
 
@@ -452,40 +456,66 @@ KINDS: dict[str, tuple[Kind, set[str]]] = {
 }  # fmt: skip
 #: those of a warpgroup
 WARPGROUP = {"a fragment", "products"}
+#: those in which warps do not meet at the begin of a turn, which would tell one of the other
+APART = {
+    "what is acquired", "what is acquired of global memory", "what was acquired long ago",
+    "what is released", "lanes that meet",
+}  # fmt: skip
 #: what tensors hold
 GIVEN = {"known numbers": {"X": np.repeat(np.arange(2, dtype=np.int32)[:, None], 64, 1)}}
 
 
-def leaving(name: str, later: int | None) -> Program:
-    """Some warps; from the turn on that is so many later than the one at which what is left out
-    ends, if there is one, each turn leaves something behind."""
+def leaving(name: str, first: int = TURNS, length: int = 1) -> Program:
+    """Some warps; the last of each ``length`` turns leaves something behind, from the turn
+    ``first`` on: never, if there is no such turn. What is left out of the turns before ends at
+    another one."""
     k = Builder("leaving", "sm_90a", warps=4 if name in WARPGROUP else 2)
     told = k.var("told", 0)
     turn, behind = KINDS[name][0](k)
     with k.loop(TURNS) as i:
-        k.assign(told, select(i.eq(STOP), 1, 0))  # what is left out ends here
-        k.assign(told, select(i >= (TURNS if later is None else STOP + later), 1, 0))
-        turn(told)
+        if name not in APART:
+            k.sync_threads()  # before anything of the turn when states are compared
+        k.assign(told, select(i.eq(STOP), 1, 0))
+        since = i + TURNS * length - first
+        last = (since % length).eq(length - 1)
+        k.assign(told, select((since // length >= TURNS) & last, 1, 0))
+        with k.if_(i < END):
+            turn(told)
         k.assign(told, 0)
+        if name not in APART:
+            k.sync_threads()
     behind()
     return k.finish()
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_what_a_turn_leaves_behind(name: str) -> None:
-    right = check(leaving(name, None), inputs=GIVEN.get(name))
-    assert right.verdict == "proved"
-    for later in LATER:
-        wrong = check(leaving(name, later), inputs=GIVEN.get(name))
-        assert wrong.verdict == "failed"
-        assert wrong.rules == KINDS[name][1]
+def watched(name: str, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int]]:
+    """The first turns of the repetitions that are watched in the right program, and their lengths,
+    of those behind the turn up to which some are left out; there are some before it, too."""
+    found: set[tuple[int, int]] = set()
 
+    def began(self: Skipper, shifts: object) -> None:
+        level, slot = self._watching, self.machine.plan.slots["i"]
+        assert level is not None
+        found.add((max(w.registers[slot] for w in self.machine.warps), level.length))
 
-@pytest.mark.parametrize("name", KINDS)
-def test_turns_are_left_out_up_to_there_and_behind(name: str) -> None:
-    run = timed(leaving(name, None), GIVEN.get(name, {}))
+    with monkeypatch.context() as patch:
+        patch.setattr(Skipper, "began", began)
+        run = timed(leaving(name), GIVEN.get(name))
     assert not run.findings
     assert run.stats.skipped > run.stats.instructions / 2
+    assert min(found)[0] < STOP < max(found)[0]
+    return {(turn, length) for turn, length in found if turn > STOP}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_turn_leaves_behind(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repetition that is watched ends with the first turn that leaves something."""
+    right = check(leaving(name), inputs=GIVEN.get(name))
+    assert right.verdict == "proved"
+    for first, length in watched(name, monkeypatch):
+        wrong = check(leaving(name, first, length), inputs=GIVEN.get(name))
+        assert wrong.verdict == "failed"
+        assert wrong.rules == KINDS[name][1]
 
 
 def behind(*, wrong: bool) -> Program:
