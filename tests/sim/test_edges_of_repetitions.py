@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tilesim import Builder, Program, s32, select, u8, u16, u32, u64
+from tilesim import Builder, Program, s32, s64, select, u8, u16, u32, u64
 from tilesim.checker import check
 from tilesim.ir.expr import Expr, Var, all_of, any_of, as_expr, maximum, minimum
 from tilesim.sim.simulate import Run, Simulation
@@ -294,6 +294,44 @@ EDGES: dict[str, State] = {
 }
 
 
+def _far_lanes(k: Builder) -> Callable[[Expr], Expr]:
+    """Each lane's number of 64 bits comes from the end of what these hold down past another one:
+    their difference is none of 64 bits."""
+    first, least = (1 << 63) - 100, 1 - (1 << 61)
+    step = (first - least) // ODD + 2
+    v = k.var("v", k.lane_id + first, s64)
+
+    def turn(i: Expr) -> Expr:
+        found = k.var("found", (v < least) & (v >= least - step) & (i < 2 * ODD))
+        k.assign(v, v - step)
+        return found.ne(0)
+
+    return turn
+
+
+EDGES["far apart, of lanes"] = _far_lanes
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_numbers_of_clusters_that_come_far(wrong: bool) -> None:
+    """The same where CTAs that take the same steps hold different numbers."""
+    k = Builder("far", warps=1)
+    k.launch(grid=100)
+    never, v = k.mbarriers("never"), k.var("v", (1 << 63) - 200 + k.cta_x, s64)
+    with k.one_thread():
+        k.mbarrier.init(never, 1)
+    k.sync_warp()
+    with k.loop(FEW):
+        k.assign(v, v - (1 << 55))
+        k.bar.sync(1, 32)
+    ends = (1 << 63) - 200 - FEW * (1 << 55)
+    with k.if_((v - k.cta_x).eq(ends) if wrong else (v - k.cta_x).ne(ends)):
+        k.mbarrier.wait(never, 0)
+    report = check(k.finish())
+    assert report.verdict == ("failed" if wrong else "proved")
+    assert report.rules == ({"deadlock"} if wrong else set())
+
+
 @pytest.mark.parametrize("name", EDGES)
 def test_a_turn_at_an_edge(name: str) -> None:
     require_found(EDGES[name])
@@ -517,18 +555,69 @@ def test_two_warps_of_which_one_leaves_something_out(name: str, without: str) ->
         assert WITHOUT[without] & report.rules
 
 
-@pytest.mark.parametrize("late", [(-1, -1), (30, 0), (30, 3), (31, 7), (39, 7)])
-def test_a_turn_of_two_loops(late: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("tiles", "turns", "late"),
+    [
+        (40, 8, (-1, -1)), (40, 8, (30, 0)), (40, 8, (30, 3)), (40, 8, (31, 7)), (40, 8, (39, 7)),
+        # turns of the inner loop are left out in those of the outer one, and of both together
+        (300, 100, (-1, -1)), (300, 100, (200, 55)), (300, 100, (299, 99)),
+    ],
+)  # fmt: skip
+def test_a_turn_of_two_loops(tiles: int, turns: int, late: tuple[int, int]) -> None:
     """The arrival that is left out is that of one turn of both."""
     k = Builder("nested", warps=1)
     bar = k.mbarriers("bar")
     with k.one_thread():
         k.mbarrier.init(bar, 1)
     k.sync_warp()
-    with k.loop(40) as tile, k.loop(8) as i:
+    with k.loop(tiles) as tile, k.loop(turns) as i:
         with k.if_(tile.ne(late[0]) | i.ne(late[1])), k.one_thread(0):
             k.mbarrier.arrive(bar)
         k.mbarrier.wait(bar, i & 1)
         k.sync_warp()
     report = check(k.finish())
     assert report.rules == (set() if late[0] < 0 else {"deadlock"})
+
+
+#: CTAs that take the same steps, and the turns that those make which make fewer
+CTAS, FEWER = 100, 200
+
+
+def ends(turns: int) -> Program:
+    """CTAs of which every second one makes four turns more than ``FEWER``. A warp waits in vain in
+    those that made so many ``turns``, if another one came first; in the timed run it does not."""
+    k = Builder("ends", warps=2)
+    k.launch(grid=CTAS)
+    never, bar, count = k.mbarriers("never"), k.mbarriers("bar"), k.var("count", 0)
+    token, pending = k.var("token"), k.var("pending", 0)
+    with k.one_thread():
+        k.mbarrier.init(never, 1)
+        k.mbarrier.init(bar, 3)
+    k.sync_threads()
+    stop = CTAS * (FEWER + 4 * (k.cta_x % 2))
+    with k.loop(k.cta_x, stop, CTAS) as tile:
+        k.sync_threads()
+        k.assign(count, tile // CTAS + 1)
+    with k.role("asking", 0), k.elected():
+        k.mbarrier.arrive(bar, token=token, no_complete=True)
+        k.mbarrier.pending_count(pending, token)
+        with k.if_(pending.eq(2) & count.eq(turns)):
+            k.mbarrier.wait(never, 0)
+    with k.role("arriving", 1), k.elected():
+        for _ in range(3):
+            k.fence.proxy_async()
+        k.mbarrier.arrive(bar)
+    return k.finish()
+
+
+def test_clusters_that_made_other_numbers_of_turns() -> None:
+    """Those stand for themselves in other schedules, although one run stood for all."""
+    report = check(ends(FEWER + 5))
+    assert report.verdict == "exhausted"
+    assert "of which 2 were run" in report.covers
+    for turns in (FEWER, FEWER + 4):
+        report = check(ends(turns))
+        assert report.verdict == "failed"
+        (finding,) = report.findings
+        assert finding.rule == "deadlock"
+        assert "never" in finding.participants[0].action

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sim.test_edges_of_repetitions import timed
 from tilesim import Builder, Program, bf16, f32, select
 from tilesim.checker import check
 from tilesim.ir.expr import Var
-from tests.sim.test_edges_of_repetitions import timed
 from tilesim.ir.types import pred, s32
 from tilesim.sim.steady.skip import Skipper
 
-#: turns, one up to which turns are left out, and one from which on nothing is done: what turns leave
-#: behind that are left out is not seen in one that is executed
+#: turns, one up to which turns are left out, and one from which on nothing is done: what is left
+#: behind by turns that are left out is not seen in one that is executed
 TURNS, STOP, END = 200, 60, 190
 #: what a turn does, if it is to leave something behind where a register is not 0; what is done
 #: behind the loop

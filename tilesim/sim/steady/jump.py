@@ -245,7 +245,7 @@ class Jump:
             idle = (lap for lap in warp.laps.values() if (lap.effects, lap.version) == now)
             for registers in (warp.registers, *(lap.registers for lap in idle)):
                 if not isinstance(shift, Later) and registers[slot] is not None:
-                    registers[slot] = registers[slot] + self.times * shift
+                    registers[slot] = _further(registers[slot], self.times * shift)
             if follower is not None:
                 self._move_all(follower, warp, slot, shift)
             if isinstance(shift, Later):
@@ -262,4 +262,18 @@ class Jump:
             before = differing.get(slot, np.atleast_1d(own - self.times * shift)[None])
             follower.move(warp, slot, plain(before) + self.each[:, None] * np.atleast_1d(shift))
         elif slot in differing:
-            follower.move(warp, slot, moved(differing[slot], self.times * shift))
+            by, before = self.times * shift, differing[slot]
+            after = _further(plain(before), by) if _is_far(by) else moved(before, by)
+            follower.move(warp, slot, after)
+
+
+def _further(values: Any, by: Any) -> Any:
+    """What a register holds after it has moved: it stays in the range of its type, but what it has
+    moved by may be no number of 64 bits."""
+    if _is_far(by) and isinstance(values, np.ndarray):
+        return (values.astype(object) + by).astype(values.dtype)
+    return values + by
+
+
+def _is_far(by: Any) -> bool:
+    return type(by) is int and abs(by) >= 1 << 63

@@ -230,14 +230,12 @@ class Look:
         match expr:
             case Var(name):
                 return self._variable(expr, name, lane)
-            case Unary(op, operand):
+            case Unary("not", operand):
+                self._truth(operand, lane)
+                return 0
+            case Unary(_, operand):
                 shift = self.at(operand, lane)
-                if not shift:
-                    return 0
-                if op == "not":
-                    self._shifts.bound_zero(self._value(operand, lane), shift)
-                    return 0
-                return self._result(expr, lane, -shift)
+                return self._result(expr, lane, -shift) if shift else 0
             case Binary():
                 return self._binary(expr, lane)
             case Select(cond, then, other):

@@ -373,8 +373,7 @@ class Writer:
             self.fields(value)
 
     def _not_plain(self, value: Any) -> None:
-        if self.is_new(value):
-            raise NotPlain(f"a {type(value).__module__}.{type(value).__name__}")
+        raise NotPlain(f"a {type(value).__module__}.{type(value).__name__}")
 
     def _set(self, value: set[Any] | frozenset[Any]) -> None:
         """A set, whose order does not count."""
