@@ -297,6 +297,40 @@ def _tiles_by_half(k: Builder, wrong: bool) -> None:
         k.bulk.wait_group(0)
 
 
+def _corner(row: int, column: int) -> Make:
+    """A CTA stores into one corner of another's box, whose cells others divide; or beside it."""
+
+    def make(k: Builder, wrong: bool) -> None:
+        C = k.tensor("C", s32, (GRID * 8, 64))
+        s, t = (k.shared(n, s32, size, align=128) for n, size in (("s", (8, 32)), ("t", (1, 32))))
+        box, small = k.tensor_map(C, (8, 32)), k.tensor_map(C, (1, 16), name="small")
+        _filled(k, s)
+        _filled(k, t)
+        away = k.cta_x.eq(80) & wrong
+        with k.one_thread():
+            k.tma.store(box, s, (k.cta_x * 8, 0))
+            at = select(away, ODD * 8 + row, k.cta_x * 8), select(away, column, 48)
+            k.tma.store(small, t[:, 0:16], at)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+    return make
+
+
+def _row_of_a_box(k: Builder, wrong: bool) -> None:
+    """A CTA stores to an address in the middle of another's box, which is told by bytes."""
+    C, s = k.tensor("C", s32, (GRID * 8, 64)), k.shared("s", s32, (8, 32), align=128)
+    box = k.tensor_map(C, (8, 32))
+    _filled(k, s)
+    row = select(k.cta_x.eq(80) & wrong, ODD * 8 + 3, k.cta_x * 8)
+    g = k.var("g", address_of(C[row, select(k.cta_x.eq(80) & wrong, 7, 48)]), u64)
+    with k.one_thread():
+        k.tma.store(box, s, (k.cta_x * 8, 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+        k.mem.store(view_at(g, s32, space="global"), 1)
+
+
 def _tiles_at_the_end(k: Builder, wrong: bool) -> None:
     """Boxes of one dimension, of which the last one is cut off."""
     C, s = k.tensor("C", s32, (GRID * 32 - 16,)), k.shared("s", s32, (32,), align=128)
@@ -390,6 +424,7 @@ def _far_generic(k: Builder, wrong: bool) -> None:
 MEETINGS = (
     _one_word, _columns, _rows_by_half, _tiles_by_half, _tiles_at_the_end, _before_others_leave,
     _before_they_leave, _after_others_left, _read, _atomic, _far, _far_and_near, _far_generic,
+    _corner(0, 16), _corner(7, 0),
 )  # fmt: skip
 
 
@@ -407,6 +442,15 @@ def test_two_ctas_that_meet(make: Make) -> None:
     wrong = check(meeting(make, wrong=True))
     assert wrong.rules == {"race"}
     assert len({p.cta for p in wrong.findings[0].participants}) == 2
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_row_of_a_box(wrong: bool) -> None:
+    """Two that meet are named where no run is made of both."""
+    report = check(meeting(_row_of_a_box, wrong=wrong))
+    assert report.verdict == ("bounded" if wrong else "proved")
+    named = f"clusters {ODD} and 80 access the same bytes"
+    assert any(reason.startswith(named) for reason in report.reasons) is wrong
 
 
 # ------------------------------------------------------------------ other numbers of turns

@@ -370,16 +370,13 @@ def _released(k: Builder) -> Turn:
     k.sync_threads()
 
     def turn(told: Var) -> None:
-        for parity, fenced in enumerate((True, told.eq(0))):
+        for parity in range(2):
             with k.role(f"storing {parity}", 0):
                 k.mbarrier.arrive(bar, sem="relaxed")
                 k.bar.sync(2, 64)
                 k.mem.store(data[k.lane_id], 7)
-                if fenced is True:
+                with k.if_(told.eq(0) | (parity == 0)):
                     k.fence.memory("acq_rel", "cta")
-                else:
-                    with k.if_(fenced):
-                        k.fence.memory("acq_rel", "cta")
             with k.role(f"loading {parity}", 1):
                 k.mbarrier.wait(bar, parity, sem="relaxed")
                 k.fence.memory("acq_rel", "cta")
