@@ -126,3 +126,39 @@ def test_what_a_listing_cannot_be_used_for(
     assert result.exit_code == 2
     assert said in result.output
     assert "internal" not in result.output
+
+
+#: a release by the two elements of a vector
+VECTOR = """mir 2
+
+kernel k: target=sm_90a, warps=1
+shared flags: s32, {2}  # 0x0..0x8
+
+code {
+    roles ""
+    in role "" warps 0
+    0: branch 3, cond=%thread_id == 0, sense=false
+    1: st flags[0x0 + 0x4 * (0)], 7, sem=release, element={0, 2}
+    2: st flags[0x0 + 0x4 * (1)], 7, sem=release, element={1, 2}
+    3: join
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("warps=1", "warps=1, grid={2, 1, 1}, cluster={2, 0, 1}", "cluster"),
+        ("{1, 2}", "{1, 9223372036854775808}", "no vector has an element 1 of 9223372036854775808"),
+        ("{1, 2}", "{2, 2}", "no vector has an element 2 of 2"),
+    ],
+)
+def test_a_number_that_cannot_be_is_rejected_at_once(
+    old: str, new: str, said: str, write: Write, tilesim_cli: Invoke
+) -> None:
+    right = tilesim_cli("check", write("right.mir", VECTOR))
+    assert right.exit_code == 0, right.output
+    wrong = tilesim_cli("check", write("wrong.mir", VECTOR.replace(old, new)))
+    assert wrong.exit_code in (1, 2)
+    assert said in re.sub(r"\s+", " ", wrong.output)
+    assert "internal error" not in wrong.output

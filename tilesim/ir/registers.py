@@ -107,6 +107,7 @@ def assigned(program: Program) -> frozenset[str]:
 def _special_ranges(program: Program) -> dict[str, Interval]:
     """What special registers can be in this launch."""
     gx, gy, gz = program.grid
+    in_cluster = max(program.cluster_size, 1)  # a text may say 0: `verify` has not been there yet
     return {
         "warp_id": (0, program.warps - 1), "lane_id": (0, 31),
         "thread_id": (0, 32 * program.warps - 1),
@@ -114,7 +115,7 @@ def _special_ranges(program: Program) -> dict[str, Interval]:
         "grid_x": (gx, gx), "grid_y": (gy, gy), "grid_z": (gz, gz),
         "cluster_rank": (0, program.cluster_size - 1),
         "cluster_size": (program.cluster_size, program.cluster_size),
-        "cluster_id": (0, program.ctas // program.cluster_size - 1),
+        "cluster_id": (0, program.ctas // in_cluster - 1),
     }  # fmt: skip
 
 

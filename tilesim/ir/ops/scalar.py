@@ -35,9 +35,18 @@ _ATOMIC: dict[str, tuple[DType, ...]] = {
 }  # fmt: skip
 
 
+#: elements of the widest vector, 32 bytes
+_MOST_ELEMENTS = 32
+
+
 def _one_element(view: View) -> Iterator[str]:
     if view.size != 1:
         yield f"a scalar access needs one element per lane, {view} has {view.size}"
+
+
+def _in_vector(element: tuple[int, int] | None) -> Iterator[str]:
+    if element is not None and not 0 <= element[0] < element[1] <= _MOST_ELEMENTS:
+        yield f"no vector has an element {element[0]} of {element[1]} (H15)"
 
 
 def _to_global(op: StAsyncRelease | RedAsyncRelease) -> Iterator[str]:
@@ -91,6 +100,7 @@ class Load(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.src)
+        yield from _in_vector(self.element)
         yield from wrong_cache(self.src, self.sem, nc=self.nc)
 
     def effects(self) -> tuple[Effect, ...]:
@@ -130,6 +140,7 @@ class Store(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.dst)
+        yield from _in_vector(self.element)
 
     def effects(self) -> tuple[Effect, ...]:
         writes = Writes(

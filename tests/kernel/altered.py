@@ -1,0 +1,115 @@
+"""Machine programs of the litmus programs, altered at random: what the kernel certifies, no check
+finds to fail.
+
+    python -m tests.kernel.altered --seconds 300 [--seed 1] [--keep FOLDER]
+
+In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
+or change places. What is still a program goes through the kernel, and what it covers through
+`check`. The command ends with 1 if a check says `failed` of one that is certified, or if the kernel
+ends with an error; ``--keep`` writes these programs as ``.mir`` files.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from tests.litmus.sections import all_rows
+from tests.litmus.table import Rejected
+from tilesim.checker import check
+from tilesim.errors import TilesimError
+from tilesim.ir.lower import lower
+from tilesim.ir.text.mir import to_text
+from tilesim.loader.text import parse_mir
+from tilesim.proof.check import certify
+from tilesim.search.certificates import machine_form
+
+#: numbers that are often at the edge of something
+EDGES = (0, 1, 2, 3, 5, 16, 31, 32, 33, 64, 100, 255, 1 << 20, 1 << 31, 1 << 32, 1 << 63)
+#: the lines before the first instruction that stay as they are
+_HEAD = 3
+_NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
+_LABEL = re.compile(r" *\d+:")
+#: how long the kernel and a check may take for one, in seconds
+_KERNEL_SECONDS, _CHECK_SECONDS = 5.0, 10.0
+
+
+def altered(text: str, draw: random.Random) -> str:
+    """The text with one to three changes."""
+    for _ in range(draw.randint(1, 3)):
+        lines = text.splitlines()
+        numbers = [found for found in _NUMBER.finditer(text) if not _is_label(text, found)]
+        what = draw.random()
+        if what < 0.6 and numbers:
+            at = draw.choice(numbers)
+            n = int(at[0], 0)
+            new = draw.choice((*EDGES, n + 1, max(n - 1, 0), 2 * n, n // 2))
+            text = f"{text[: at.start()]}{new}{text[at.end() :]}"
+        elif len(lines) > 2 * _HEAD:
+            first, second = (draw.randrange(_HEAD, len(lines)) for _ in range(2))
+            if what < 0.8:
+                del lines[first]
+            else:
+                lines[first], lines[second] = lines[second], lines[first]
+            text = "\n".join(lines) + "\n"
+    return text
+
+
+def _is_label(text: str, found: re.Match[str]) -> bool:
+    """Whether a number is that of its instruction."""
+    begin = text.rfind("\n", 0, found.start()) + 1
+    return _LABEL.fullmatch(text[begin : found.end() + 1]) is not None
+
+
+def judged(text: str) -> str:
+    """What the kernel says of a text, and, where it is sure, what a check says."""
+    try:
+        mir = machine_form(parse_mir(text, "altered.mir"))
+        answer = certify(mir, until=time.monotonic() + _KERNEL_SECONDS)
+    except TilesimError:
+        return "refused"
+    except Exception as error:  # what is looked for
+        return f"CRASH: {type(error).__name__}: {error}"
+    if answer.verdict == "not covered":
+        return answer.verdict
+    try:
+        report = check(mir, schedules=4, budget=2000, time_limit=_CHECK_SECONDS)
+    except TilesimError as error:
+        return f"{answer.verdict}, refused by a check: {type(error).__name__}"
+    if answer.verdict == "certified" and report.verdict == "failed":
+        return f"CERTIFIED AND WRONG: {report.findings[0].rule}: {report.findings[0].message}"
+    return f"{answer.verdict}, {report.verdict}"
+
+
+@click.command()
+@click.option("--seconds", default=300.0, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--keep", type=click.Path(path_type=Path), help="Where programs are written to.")
+def main(seconds: float, seed: int, keep: Path | None) -> None:
+    """Compares what the kernel certifies with what a check says."""
+    draw, end = random.Random(seed), time.monotonic() + seconds
+    rows = [row for row in all_rows() if not isinstance(row.practice, Rejected)]
+    texts = [to_text(lower(row.build())) for row in rows]
+    tally: Counter[str] = Counter()
+    while time.monotonic() < end:
+        text = altered(draw.choice(texts), draw)
+        said = judged(text)
+        tally[said.partition(":")[0]] += 1
+        if said[:2].isupper():
+            print(said, flush=True)
+            if keep is not None:
+                keep.mkdir(parents=True, exist_ok=True)
+                (keep / f"{seed}-{tally.total()}.mir").write_text(text)
+    for said, n in tally.most_common():
+        print(f"{n:7} {said}")
+    sys.exit(any(said.isupper() for said in tally))
+
+
+if __name__ == "__main__":
+    main()
