@@ -51,7 +51,7 @@ LITMUS = {
 
 #: rows of the page that have a test of their own below
 ELSEWHERE = {
-    "loops that take more than 3,000,000 instructions of warps",
+    "loops that take more than 3,000,000 instructions of warps, without those left out",
     "every value of a parameter",
     "constant memory",
 }
@@ -387,7 +387,7 @@ def test_every_kind_of_effect_is_executed_or_not_covered() -> None:
 
 
 def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that repeats is left out: a loop costs its length."""
+    """Without a certificate nothing that repeats is left out: a loop costs its length."""
     k = Builder("long")
     k.launch(warps=1)
     with k.loop(40):
