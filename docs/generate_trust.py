@@ -1,7 +1,8 @@
 """Writes the tables of ``docs/trust.md``: ``python -m docs.generate_trust``.
 
 What is trusted and how long it is comes from the modules that the proof kernel imports, the rules
-from its decorators. A test compares the page with this output.
+from its decorators, what is covered from the verdict files. A test compares the page with this
+output.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from pathlib import Path
 
 from tests.ir.module_graph import modules
 from tests.kernel.test_contract import DEFINITIONS, code_lines
+from tests.verdicts.files import kept
+from tests.verdicts.row import LEVELS
+from tests.verdicts.tables import summary
 from tilesim.proof.check import table
 
 PAGE = Path(__file__).with_name("trust.md")
 #: between these, the page is generated
 BEGIN, END = "<!-- generated: {} -->\n", "<!-- end: {} -->\n"
+#: the corpora of the gallery
+GALLERY = ("gallery", "bugs")
 _KERNEL, _OPS = "tilesim.proof.", "tilesim.ir.ops."
 
 
 def page(text: str) -> str:
     """The page with its tables as they are now."""
-    for name, rows in (("trusted", trusted()), ("rules", rules())):
+    for name, rows in (("trusted", trusted()), ("rules", rules()), ("covered", covered())):
         begin, end = BEGIN.format(name), END.format(name)
         head, _, rest = text.partition(begin)
         _, _, tail = rest.partition(end)
@@ -42,6 +48,16 @@ def trusted() -> str:
         lines = sum(len(path.read_text().splitlines()) for path in paths)
         rows.append(f"| {part} | {len(paths)} | {sum(map(code_lines, paths)):,} | {lines:,} |")
     return "\n".join(rows) + "\n"
+
+
+def covered() -> str:
+    """What the kernel says of each row of the gallery at each level, by the verdict files."""
+    rows = [row for corpus in GALLERY for row in kept(corpus).values()]
+    parts = []
+    for level in LEVELS:
+        said = [(row.verdict, row.recheck) for row in rows if row.level == level and row.recheck]
+        parts += [f"At level `{level}`:\n", *summary(said), ""]
+    return "\n".join(parts)
 
 
 def rules() -> str:

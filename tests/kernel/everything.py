@@ -12,11 +12,9 @@ crashes are printed as they come. One that it does not cover is counted by what 
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +25,8 @@ from typing import Any
 import click
 
 from benchmarks.finder_mutants.corpus import SUFFIX, Check, PtxSource, read
+from tests.verdicts.row import said
+from tests.verdicts.tables import summary
 from tilesim.checker import check as checked
 from tilesim.errors import InvalidProgram
 from tilesim.ir.kernel import Kernel
@@ -139,12 +139,6 @@ def answered(mir: Mir, limit: float) -> tuple[Answer, float]:
     return answer, time.perf_counter() - start
 
 
-def kind(text: str) -> str:
-    """A reason without its numbers and names."""
-    text = re.sub(r"instruction \d+ \(([^)]*)\) of warp \d+ of CTA \d+", r"\1", text)
-    return re.sub(r"\d+", "N", text)[:60]
-
-
 def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
     """The rows, each printed as it comes, ``every`` one or those that are to be looked at."""
     for row in rows:
@@ -154,23 +148,6 @@ def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
             said = " ".join((row.name, row.program, row.verdict, ",".join(row.rules)))
             print(f"{row.title or 'row'}: {said}: {row.answer} ({row.seconds:.2f} s)", flush=True)
         yield row
-
-
-def summary(rows: list[Row]) -> Iterator[str]:
-    """A table of verdicts and answers, and what proofs lack, as Markdown."""
-    table: Counter[tuple[str, str]] = Counter(
-        (r.verdict.split(",")[0], r.answer.verdict) for r in rows
-    )
-    answers = ("certified", "refuted", "not covered")
-    yield f"\n| a check says | {' | '.join(answers)} |"
-    yield "|---|--:|--:|--:|"
-    for verdict in sorted({verdict for verdict, _ in table}):
-        yield f"| `{verdict}` | {' | '.join(str(table[verdict, a]) for a in answers)} |"
-    lacking = [r.answer for r in rows if r.proved and r.answer.verdict == "not covered"]
-    yield "\n| of what is proved, not covered | programs |"
-    yield "|---|--:|"
-    for what, n in Counter(kind(answer.what) for answer in lacking).most_common(30):
-        yield f"| {what} | {n} |"
 
 
 @click.command()
@@ -189,7 +166,7 @@ def main(corpus: Path | None, gallery: bool, jobs: int, limit: float, part: str)
     with ProcessPoolExecutor(jobs) as pool:
         found = pool.map(judge, programs[first::step])
         rows = list(judged_so_far(found, every=gallery))
-    print("\n".join(summary(rows)))
+    print("\n".join(summary((r.verdict.split(",")[0], said(r.answer)) for r in rows)))
     sys.exit(any(row.title == "CERTIFIED" for row in rows))
 
 
