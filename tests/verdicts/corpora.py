@@ -116,7 +116,8 @@ def entries(corpus: str) -> tuple[Entry, ...]:
 
 def _of_folder(folder: str) -> Iterator[Entry]:
     for target in load(folder):
-        yield Entry(target.id, target.form, partial(_inputs, target))
+        name = target.id.removeprefix(f"{folder.rstrip('/')}/")
+        yield Entry(name, target.form, partial(_inputs, target))
 
 
 def _inputs(target: Target) -> Mapping[str, Any] | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,9 +74,21 @@ def _of_tests(file: str) -> Iterator[Row]:
         command = (sys.executable, "-m", "pytest", "-q", "-p", recorded.__name__, "-p",
                    "no:cacheprovider", "-m", "not slow and not gpu", f"tests/{file}")  # fmt: skip
         environment = {**os.environ, recorded.FILE: str(rows)}
-        ended = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
+        with _ending_with_this_process():
+            ended = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            )
         if ended.returncode:
             print(f"tests/{file}: {ended.stdout[-500:]}", file=sys.stderr)
         yield from read(rows.read_text() if rows.exists() else "")
+
+
+@contextmanager
+def _ending_with_this_process() -> Iterator[None]:
+    """A process that is run inside is killed if this one is asked to end, as a worker is when the
+    user interrupts."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

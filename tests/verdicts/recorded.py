@@ -79,7 +79,8 @@ class Recorder:
         if isinstance(program, Kernel):
             program = program.build(**arguments.get("params") or {})
         launch = program.kernel if isinstance(program, Mir) else program
-        if not isinstance(launch, Program) or launch.ctas > _CTAS:
+        # a claim about other values of parameters is no claim about this program
+        if row.values or not isinstance(launch, Program) or launch.ctas > _CTAS:
             return row
         return replace(row, recheck=rechecked(program, (strict,), _STEPS)[strict])
 

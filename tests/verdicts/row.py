@@ -21,11 +21,10 @@ from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import certificate_of, machine_form
+from tilesim.search.certificates import certified
 from tilesim.sim.findings import Finding, Participant
-from tilesim.verdict import Report
+from tilesim.verdict import Report, whole
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 CERTIFIED = "certified"
@@ -39,7 +38,8 @@ _TEXT = 48
 class Found:
     """A finding: its rule, the places to change first, the sides (a role and a place each).
 
-    Of findings behind a program's first one, only the place that is named first is kept.
+    Of findings behind a program's first one, only the place that is named first is kept, and of
+    equal ones one.
     """
 
     rule: str
@@ -82,12 +82,12 @@ class Row:
         return self.verdict == "proved"
 
     def fields(self) -> dict[str, Any]:
-        """The row as JSON has it, without what is empty."""
+        """The row as JSON has it, without what is empty, and without the level `practice`."""
         findings = [
             {name: value for name, value in vars(found).items() if value} for found in self.findings
         ]
         known = {**vars(self), "findings": findings}
-        return {name: value for name, value in known.items() if value}
+        return {name: value for name, value in known.items() if value and value != LEVELS[0]}
 
 
 def row_from(fields: Mapping[str, Any]) -> Row:
@@ -96,7 +96,8 @@ def row_from(fields: Mapping[str, Any]) -> Row:
         Found(each["rule"], tuple(each.get("first", ())), tuple(each.get("sides", ())))
         for each in fields.get("findings", ())
     )
-    return Row(**{**fields, "findings": findings, "leans": tuple(fields.get("leans", ()))})
+    known = {"level": LEVELS[0], **fields}
+    return Row(**{**known, "findings": findings, "leans": tuple(fields.get("leans", ()))})
 
 
 def judged(
@@ -109,13 +110,14 @@ def judged(
     """The rows of a program, one for each level, with what its tensors hold."""
     try:
         program, given = build(), inputs()
-        checked = [row_of(name, check(program, strict=s, inputs=given), s) for s in levels]
+        reports = [whole(check(program, strict=level, inputs=given)) for level in levels]
     except TilesimError as error:
         return tuple(rejected(name, error, level) for level in levels)
     except Exception as error:
         return tuple(Row(name, level, f"crash: {type(error).__name__}") for level in levels)
-    said = rechecked(program, levels, steps)
-    return tuple(replace(row, recheck=said[row.level]) for row in checked)
+    answers = rechecked(program, levels, steps)
+    rows = (row_of(name, report, level) for level, report in zip(levels, reports, strict=True))
+    return tuple(replace(row, recheck=answers[row.level]) for row in rows)
 
 
 def row_of(name: str, report: Report, level: Strict) -> Row:
@@ -125,7 +127,8 @@ def row_of(name: str, report: Report, level: Strict) -> Row:
         *(_found(finding) for finding in report.findings[:1]),
         *(_named(finding) for finding in report.findings[1:]),
     )
-    return Row(name, level, report.overall, values, findings, tuple(sorted(report.conditions)))
+    different = tuple(dict.fromkeys(findings))
+    return Row(name, level, report.overall, values, different, tuple(sorted(report.conditions)))
 
 
 def rejected(name: str, error: TilesimError, level: Strict) -> Row:
@@ -141,10 +144,7 @@ def rechecked(program: Program | Mir, levels: Iterable[Strict], steps: int) -> d
     """
     try:
         with patch("tilesim.proof.machine.MOST_STEPS", steps):
-            mir = machine_form(program)
-            claim = certificate_of(mir, "practice", ())
-            claims = {level: replace(claim, strict=level) for level in levels}
-            return {level: said(kernel_recheck(claims[level], mir)) for level in levels}
+            return {level: said(certified(program, level, (), None)[1]) for level in levels}
     except TilesimError:
         return dict.fromkeys(levels, "")
     except Exception as error:

@@ -128,11 +128,10 @@ def test_the_command_ends_with_1_where_a_verdict_is_worse(tmp_path: Path) -> Non
     assert written.exit_code == 0, written.output
     same = run(main, ["compare", *asked, "--of", str(tmp_path)])
     assert (same.exit_code, "0 differences" in same.output) == (0, True), same.output
-    key = ("exit-wait", "practice")
-    rows = dict(kept("consan", tmp_path))
-    assert rows[key].rules == {"async-at-exit"}
-    rows[key] = replace(rows[key], findings=(*rows[key].findings, Found("deadlock")))
-    keep("consan", rows, tmp_path)
+    row = kept("consan", tmp_path)["exit-wait", "practice"]
+    assert row.rules == {"async-at-exit"}
+    more = replace(row, findings=(*row.findings, Found("deadlock")))
+    keep("consan", {**kept("consan", tmp_path), row.key: more}, tmp_path)
     worse = run(main, ["compare", *asked, "--of", str(tmp_path)])
     assert worse.exit_code == 1
     assert "worse: exit-wait at practice: no finding of deadlock" in worse.output

@@ -1,4 +1,4 @@
-"""A sample of the verdict files is as it was, and the gate closes where something is worse.
+"""A sample of the verdict files is no worse than it was; what is worse closes the gate.
 
 The whole comparison takes minutes: ``python -m tests.verdicts compare``.
 """
@@ -74,8 +74,8 @@ def test_no_program_that_fails_is_certified(corpus: str) -> None:
         ("consan", ("none", "stage", "exit-wait", "bytes-few")),
     ],
 )
-def test_nothing_differs_from_the_file(corpus: str, names: Iterable[str]) -> None:
-    assert list(map(str, differences(*of(corpus, names)))) == []
+def test_nothing_is_worse_than_in_the_file(corpus: str, names: Iterable[str]) -> None:
+    assert worse(differences(*of(corpus, names))) == []
 
 
 def certified(corpus: str) -> Iterator[str]:
