@@ -134,7 +134,7 @@ def row_of(name: str, report: Report, level: Strict) -> Row:
 def rejected(name: str, error: TilesimError, level: Strict) -> Row:
     """The row of a program that is refused before it runs."""
     said = error.diagnostics if isinstance(error, InvalidProgram) else ()
-    return Row(name, level, "rejected", findings=tuple(map(_refused, said)))
+    return Row(name, level, "rejected", findings=tuple(dict.fromkeys(map(_refused, said))))
 
 
 def rechecked(program: Program | Mir, levels: Iterable[Strict], steps: int) -> dict[Strict, str]:
