@@ -19,12 +19,12 @@ from itertools import islice
 
 import click
 
-from tests.kernel.everything import kind
 from tests.sim.code_lanes import IllFormed
 from tests.sim.comparison import explore
 from tests.sim.generate import FAMILIES, sample
 from tests.sim.reference import TooLarge
 from tests.sim.small import translate
+from tests.verdicts.row import kind
 from tilesim.errors import InvalidProgram
 from tilesim.ir.lower import lower
 from tilesim.ir.verify import verify

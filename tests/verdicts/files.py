@@ -30,14 +30,14 @@ def by_key(rows: Iterable[Row]) -> Rows:
 def kept(corpus: str, folder: Path = FOLDER) -> Rows:
     """The rows of a corpus's file; none, if there is no file."""
     file = file_of(corpus, folder)
-    return by_key(read(file.read_text())) if file.exists() else {}
+    return by_key(read(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 
 def keep(corpus: str, rows: Rows, folder: Path = FOLDER) -> Path:
     """Writes the file of a corpus."""
     file = file_of(corpus, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text_of(rows.values()))
+    file.write_text(text_of(rows.values()), encoding="utf-8")
     return file
 
 

@@ -80,7 +80,7 @@ def _of_tests(file: str) -> Iterator[Row]:
             )
         if ended.returncode:
             print(f"tests/{file}: {ended.stdout[-500:]}", file=sys.stderr)
-        yield from read(rows.read_text() if rows.exists() else "")
+        yield from read(rows.read_text(encoding="utf-8") if rows.exists() else "")
 
 
 @contextmanager

@@ -112,4 +112,4 @@ def pytest_runtest_protocol(item: Any) -> Any:
 def pytest_sessionfinish() -> None:
     """Writes the rows."""
     if _path:
-        Path(_path).write_text(text_of(_recorder.rows))
+        Path(_path).write_text(text_of(_recorder.rows), encoding="utf-8")

@@ -50,7 +50,7 @@ def worse(found: Iterable[Difference]) -> list[str]:
 @pytest.mark.parametrize("corpus", NAMES)
 def test_a_file_is_sorted_and_complete(corpus: str) -> None:
     rows = kept(corpus)
-    assert file_of(corpus).read_text() == text_of(rows.values())
+    assert file_of(corpus).read_text(encoding="utf-8") == text_of(rows.values())
     if corpus in TABLES:
         assert {program for program, _ in rows} == {entry.name for entry in entries(corpus)}
 
@@ -92,7 +92,11 @@ def test_the_gallery_is_certified(part: int) -> None:
     for corpus in ("gallery", "bugs"):
         builds = {entry.name: entry.build for entry in entries(corpus)}
         for program in [*certified(corpus)][part::PARTS]:
-            answer = rechecked(builds[program](), ("practice",), STEPS)["practice"]
+            launch = builds[program]()
+            assert isinstance(launch, Program)
+            if launch.ctas * launch.warps > WARPS:
+                continue
+            answer = rechecked(launch, ("practice",), STEPS)["practice"]
             assert answer == CERTIFIED or "executed instructions" in answer, (program, answer)
             small += answer == CERTIFIED
     assert small >= LEAST // PARTS
