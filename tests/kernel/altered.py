@@ -4,9 +4,10 @@ finds to fail.
     python -m tests.kernel.altered --seconds 300 [--seed 1] [--keep FOLDER]
 
 In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
-or change places. What is still a program goes through the kernel, and what it covers through
-`check`. The command ends with 1 if a check says `failed` of one that is certified, or if the kernel
-ends with an error; ``--keep`` writes these programs as ``.mir`` files.
+or change places. What is still a program goes through the kernel, with the certificate that is made
+for it, and what it covers through `check`. The command ends with 1 if a check says `failed` of one
+that is certified, or if the kernel ends with an error; ``--keep`` writes these programs as ``.mir``
+files.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ from tilesim.errors import TilesimError
 from tilesim.ir.lower import lower
 from tilesim.ir.text.mir import to_text
 from tilesim.loader.text import parse_mir
-from tilesim.proof.check import certify
-from tilesim.search.certificates import machine_form
+from tilesim.search.certificates import certified, machine_form
 
 #: numbers that are often at the edge of something
 EDGES = (0, 1, 2, 3, 5, 16, 31, 32, 33, 64, 100, 255, 1 << 20, 1 << 31, 1 << 32, 1 << 63)
@@ -71,7 +71,7 @@ def judged(text: str) -> str:
     """What the kernel says of a text, and, where it is sure, what a check says."""
     try:
         mir = machine_form(parse_mir(text, "altered.mir"))
-        answer = certify(mir, until=time.monotonic() + _KERNEL_SECONDS)
+        _, answer = certified(mir, "practice", (), time.monotonic() + _KERNEL_SECONDS)
     except TilesimError:
         return "refused"
     except Exception as error:  # what is looked for
