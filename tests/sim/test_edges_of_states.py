@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.sim.test_edges_of_repetitions import timed
-from tilesim import Builder, Program, bf16, f32, select
+from tilesim import Builder, Program, bf16, f16, f32, select
 from tilesim.checker import check
 from tilesim.ir.expr import Var
 from tilesim.ir.types import pred, s32
@@ -426,6 +426,43 @@ def _touched(*, waits: bool) -> Kind:
     return kind
 
 
+def _unfenced(k: Builder) -> Turn:
+    """A fragment that one product reads and the next one, of another shape, adds to: without a
+    fence between them."""
+    b, a = k.shared("b", f16, (16, 16), swizzle=32), k.shared("a", f16, (64, 16), swizzle=32)
+    acc, both = (
+        k.fragment(*n, "warpgroup") for n in (("acc", f32, (64, 16)), ("both", f16, (64, 16)))
+    )
+    with k.role("first", 0):
+        for name, operand in (("ones_a", a), ("ones_b", b)):
+            ones = k.fragment(name, f16, operand.shape)
+            k.tile.fill(ones, 1)
+            k.tile.store(operand, ones)
+        k.fence.proxy_async()
+    k.sync_threads()
+    k.tile.fill(acc, 0)
+    k.tile.fill(both, 0)
+    k.wgmma.fence()
+
+    def product(result: Any, read: Any) -> None:
+        k.wgmma.mma_async(result, read, b[...])
+        k.wgmma.commit_group()
+        k.wgmma.wait_group(0)
+
+    def turn(told: Var) -> None:
+        product(both, a[...])
+        k.wgmma.fence()
+        with k.if_(told.ne(0)):
+            k.wgmma.fence()
+        product(acc, both)
+        with k.if_(told.eq(0)):
+            k.wgmma.fence()
+        k.wgmma.commit_group()  # of none: what came last is the same
+        _meet(k)
+
+    return turn, lambda: k.wgmma.wait_group(0)
+
+
 KINDS: dict[str, tuple[Kind, set[str]]] = {
     "a word": (_word, {"deadlock"}),
     "a register": (_register(s32), {"deadlock"}),
@@ -450,9 +487,10 @@ KINDS: dict[str, tuple[Kind, set[str]]] = {
     "what is released": (_released, {"race"}),
     "a fragment": (_touched(waits=True), {"wgmma-order"}),
     "products": (_touched(waits=False), {"wgmma-order"}),
+    "a fence of fragments": (_unfenced, {"wgmma-order"}),
 }  # fmt: skip
 #: those of a warpgroup
-WARPGROUP = {"a fragment", "products"}
+WARPGROUP = {"a fragment", "products", "a fence of fragments"}
 #: those in which warps do not meet at the begin of a turn, which would tell one of the other
 APART = {
     "what is acquired", "what is acquired of global memory", "what was acquired long ago",
