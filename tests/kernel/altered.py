@@ -93,11 +93,10 @@ def judged(text: str) -> str:
 @click.option("--keep", type=click.Path(path_type=Path), help="Where programs are written to.")
 def main(seconds: float, seed: int, keep: Path | None) -> None:
     """Compares what the kernel certifies with what a check says."""
-    draw = random.Random(seed)
+    draw, end = random.Random(seed), time.monotonic() + seconds
     rows = [row for row in all_rows() if not isinstance(row.practice, Rejected)]
     texts = [to_text(lower(row.build())) for row in rows]
     tally: Counter[str] = Counter()
-    end = time.monotonic() + seconds
     while time.monotonic() < end:
         text = altered(draw.choice(texts), draw)
         said = judged(text)

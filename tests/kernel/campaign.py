@@ -1,10 +1,12 @@
 """Random small programs: what the proof kernel certifies is right in every execution.
 
     python -m tests.kernel.campaign --cases 2000 [--seed 1] [--jobs 2] [--seconds 100]
+                                    [--strict ptx]
 
 Each program (`tests.sim.generate`) goes through the kernel; one that it certifies or refutes, also
 through the exhaustive reference of the tests, which shares no code with tilesim. The command ends
-with 1 if a certified one is wrong there.
+with 1 if a certified one is wrong there. The reference has one level, `practice`; what is certified
+at `ptx` has to be right there, too.
 """
 
 from __future__ import annotations
@@ -27,18 +29,19 @@ from tests.sim.small import translate
 from tests.verdicts.row import kind
 from tilesim.errors import InvalidProgram
 from tilesim.ir.lower import lower
+from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 
 
-def judged(number: int) -> tuple[int, str, str, str]:
-    """(number, family, what the kernel says, what the reference says) of a program."""
+def judged(number: int, strict: Strict) -> tuple[int, str, str, str]:
+    """(number, family, what the kernel says at a level, what the reference says) of a program."""
     family = FAMILIES[number % len(FAMILIES)]
     try:
         _, small = sample(random.Random(number).randrange, family)
         program = translate(small)
         verify(program)
-        answer = certify(lower(program))
+        answer = certify(lower(program), strict=strict)
     except (IllFormed, InvalidProgram):
         return number, family, "refused", ""
     if answer.verdict == "not covered":
@@ -52,16 +55,18 @@ def judged(number: int) -> tuple[int, str, str, str]:
     return number, family, answer.verdict, truth
 
 
-def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[tuple[int, str, str, str]]:
+def found(
+    cases: int, seed: int, jobs: int, seconds: float, strict: Strict
+) -> Iterator[tuple[int, str, str, str]]:
     """What is said of so many programs, as far as the time goes."""
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     with ProcessPoolExecutor(jobs) as pool:
-        left = {pool.submit(judged, n) for n in islice(numbers, 4 * jobs)}
+        left = {pool.submit(judged, n, strict) for n in islice(numbers, 4 * jobs)}
         while left:
             done, left = wait(left, return_when=FIRST_COMPLETED)
             if time.monotonic() < end:
-                left |= {pool.submit(judged, n) for n in islice(numbers, len(done))}
+                left |= {pool.submit(judged, n, strict) for n in islice(numbers, len(done))}
             yield from (f.result() for f in done)
 
 
@@ -70,11 +75,12 @@ def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[tuple[in
 @click.option("--seed", default=1, show_default=True)
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
-def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
+@click.option("--strict", type=click.Choice(["practice", "ptx"]), default="practice")
+def main(cases: int, seed: int, jobs: int, seconds: float, strict: Strict) -> None:
     """Compares what the kernel says of random programs with an exhaustive reference."""
     tally: Counter[tuple[str, str]] = Counter()
     wrong = []
-    for number, family, verdict, truth in found(cases, seed, jobs, seconds):
+    for number, family, verdict, truth in found(cases, seed, jobs, seconds, strict):
         tally[verdict, truth] += 1
         if verdict == "certified" and truth == "wrong":
             wrong.append(number)

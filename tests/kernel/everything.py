@@ -2,7 +2,7 @@
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
     python -m tests.kernel.everything corpus [--jobs 2] [--limit 20]
-    python -m tests.kernel.everything --gallery
+    python -m tests.kernel.everything --gallery [--strict ptx]
 
 The second one takes the gallery (`tilesim.kernels.registry`), which it checks itself. A program
 of which a check says `failed` and the kernel says *certified* is a defect of one of the two, and
@@ -32,7 +32,7 @@ from tilesim.errors import InvalidProgram
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.kernels.outcome import inputs_of
 from tilesim.kernels.registry import cases
@@ -104,22 +104,23 @@ def judged(path: Path, limit: float) -> Row | None:
     return Row(path.stem, mir.kernel.name, result.verdict, result.rules, answer, seconds)
 
 
-def judged_case(number: int, limit: float) -> Row | None:
-    """What a check and the kernel say of a row of the gallery; None: it is refused before both."""
+def judged_case(number: int, limit: float, strict: Strict) -> Row | None:
+    """What a check and the kernel say of a row of the gallery at a level; None: it is refused
+    before both, or is about the level ptx only."""
     case = cases()[number]
-    if case.strict != "practice":
+    if strict == "practice" and case.strict != strict:
         return None
     try:
         program = case.build()
-        report = checked(program, inputs=inputs_of(case))
+        report = checked(program, inputs=inputs_of(case), strict=strict)
     except InvalidProgram:
         return None
-    answer, seconds = answered(lower(program), limit)
+    answer, seconds = answered(lower(program), limit, strict)
     name = case.target.removeprefix("tilesim.kernels.")
     return Row(name, program.name, report.verdict, tuple(report.rules), answer, seconds)
 
 
-def answered(mir: Mir, limit: float) -> tuple[Answer, float]:
+def answered(mir: Mir, limit: float, strict: Strict = "practice") -> tuple[Answer, float]:
     """What the kernel says within so many seconds, and how many it took."""
 
     def late(*_: object) -> None:
@@ -129,7 +130,7 @@ def answered(mir: Mir, limit: float) -> tuple[Answer, float]:
     signal.setitimer(signal.ITIMER_REAL, limit)
     start = time.perf_counter()
     try:
-        answer = certify(mir, *proposed(mir))
+        answer = certify(mir, *proposed(mir, strict), strict=strict)
     except _Late:
         answer = Answer("not covered", what="time")
     except Exception as error:  # a crash is what is looked for
@@ -153,14 +154,19 @@ def judged_so_far(rows: Iterable[Row | None], *, every: bool) -> Iterator[Row]:
 @click.command()
 @click.argument("corpus", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--gallery", is_flag=True, help="Instead of a corpus: the gallery, row by row.")
+@click.option("--strict", type=click.Choice(["practice", "ptx"]), default="practice")
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--limit", default=20.0, show_default=True, help="Seconds for a program.")
 @click.option("--part", default="0/1", show_default=True, help="I/N: every Nth program, from I on.")
-def main(corpus: Path | None, gallery: bool, jobs: int, limit: float, part: str) -> None:
+def main(
+    corpus: Path | None, gallery: bool, strict: Strict, jobs: int, limit: float, part: str
+) -> None:
     """Compares what the kernel says with what checks said."""
     if (corpus is None) != gallery:
         raise click.UsageError("name a corpus, or --gallery")
-    judge: Any = partial(judged_case if gallery else judged, limit=limit)
+    judge: Any = partial(judged, limit=limit)
+    if gallery:
+        judge = partial(judged_case, limit=limit, strict=strict)
     programs: list[Any] = sorted(corpus.glob(f"*{SUFFIX}")) if corpus else [*range(len(cases()))]
     first, step = map(int, part.split("/"))
     with ProcessPoolExecutor(jobs) as pool:

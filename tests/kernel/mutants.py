@@ -27,14 +27,17 @@ from types import FrameType
 import click
 
 from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn
-from tests.kernel.programs import PAIRS, Classes
+from tests.kernel.programs import Classes
+from tests.kernel.programs_ptx import PAIRS
 from tests.kernel.test_litmus import PROGRAMS, SAID
+from tests.litmus.table import STRICTNESS
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import FAMILIES, sample
 from tests.sim.small import translate
 from tilesim.errors import InvalidProgram
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
+from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 
@@ -63,6 +66,7 @@ class Tried:
     by: str
     mir: Mir
     classes: Classes | None
+    strict: Strict
     verdict: str
     rule: str
     seconds: float
@@ -72,32 +76,33 @@ class Slow(BaseException):
     """A program takes much longer than without the change."""
 
 
-def _launches() -> Iterator[tuple[str, Mir, Classes | None]]:
+def _launches() -> Iterator[tuple[str, Mir, Classes | None, Strict]]:
     for pair in PAIRS:
         for right in (False, True):
-            yield "pairs", pair.mir(right=right), pair.classes[right]
+            yield "pairs", pair.mir(right=right), pair.classes[right], pair.strict
     for number in range(RANDOM):
         family = FAMILIES[number % len(FAMILIES)]
         try:
             program = translate(sample(random.Random(number).randrange, family)[1])
             verify(program)
-            yield "random programs", lower(program), None
+            yield "random programs", lower(program), None, "practice"
         except (IllFormed, InvalidProgram):
             continue
     for row in PROGRAMS:
-        if row.id in SAID:
-            yield "litmus programs", lower(row.build()), None
+        for strict in STRICTNESS:
+            if row.id in SAID[strict]:
+                yield "litmus programs", lower(row.build()), None, strict
 
 
 def launches() -> list[Tried]:
     """What mutants are tried on: pairs first, of each kind the fast ones first."""
     found = []
-    for by, mir, classes in _launches():
+    for by, mir, classes, strict in _launches():
         begin = time.perf_counter()
-        answer = certify(mir, classes)
+        answer = certify(mir, classes, strict=strict)
         seconds = time.perf_counter() - begin
         if by == "pairs" or seconds < BRIEF:
-            found.append(Tried(by, mir, classes, answer.verdict, answer.rule, seconds))
+            found.append(Tried(by, mir, classes, strict, answer.verdict, answer.rule, seconds))
     return sorted(found, key=lambda one: (one.by != "pairs", one.seconds))
 
 
@@ -118,7 +123,7 @@ def judged(mutant: Mutant) -> tuple[Mutant, str]:
         for one in LAUNCHES:
             by = one.by
             signal.setitimer(signal.ITIMER_PROF, PATIENCE + 30 * one.seconds)
-            answer = changed(one.mir, one.classes)
+            answer = changed(one.mir, one.classes, strict=one.strict)
             signal.setitimer(signal.ITIMER_PROF, 0)
             if (answer.verdict, answer.rule) != (one.verdict, one.rule):
                 return mutant, by

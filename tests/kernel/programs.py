@@ -36,6 +36,7 @@ from tilesim.ir.lower import lower
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Mir, Trap
 from tilesim.ir.ops.scalar import Store
+from tilesim.ir.program import Strict
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
 
@@ -57,7 +58,8 @@ class Pair:
     ``breaks``: the rule that refutes the wrong one; another than ``rule`` if that says when two
     accesses are in order. ``not_covered``: of a rule that says what is not covered, a part of what
     is said. ``edit``: what makes the right program's machine form wrong, where no builder makes the
-    wrong program. ``classes``: of clusters, of the wrong and of the right one.
+    wrong program. ``classes``: of clusters, of the wrong and of the right one. ``strict``: the
+    level, at `ptx` of a rule that the wrong one does not break at `practice`.
     """
 
     rule: str
@@ -66,6 +68,7 @@ class Pair:
     not_covered: str = ""
     edit: Callable[[Mir], Mir] | None = None
     classes: tuple[Classes | None, Classes | None] = (None, None)
+    strict: Strict = "practice"
 
     def mir(self, *, right: bool) -> Mir:
         """The wrong or the right program, in machine form."""
@@ -75,8 +78,8 @@ class Pair:
         return mir if self.edit is None or right else self.edit(mir)
 
     def answer(self, *, right: bool) -> Answer:
-        """What the kernel says of it."""
-        return certify(self.mir(right=right), self.classes[right])
+        """What the kernel says of it at the pair's level."""
+        return certify(self.mir(right=right), self.classes[right], strict=self.strict)
 
 
 PAIRS: list[Pair] = []
@@ -85,12 +88,12 @@ PAIRS: list[Pair] = []
 def wrong(
     rule: str, *, breaks: str = "", not_covered: str = "",
     edit: Callable[[Mir], Mir] | None = None,
-    classes: tuple[Classes | None, Classes | None] = (None, None),
+    classes: tuple[Classes | None, Classes | None] = (None, None), strict: Strict = "practice",
 ) -> Callable[[Program], Program]:  # fmt: skip
     """Decorator: the program breaks this rule unless it is right; see `Pair`."""
 
     def enter(program: Program) -> Program:
-        PAIRS.append(Pair(rule, program, breaks or rule, not_covered, edit, classes))
+        PAIRS.append(Pair(rule, program, breaks or rule, not_covered, edit, classes, strict))
         return program
 
     return enter

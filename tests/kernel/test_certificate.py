@@ -53,6 +53,16 @@ def long(k: ts.Builder) -> None:
         k.sync_warp()
 
 
+@ts.kernel(warps=1)
+def observed(k: ts.Builder) -> None:
+    """Two phases, of which nothing waits for the first one."""
+    ready = k.mbarriers("ready")
+    with k.one_thread():
+        k.mbarrier.init(ready, 1)
+        k.mbarrier.arrive(ready)
+        k.mbarrier.arrive(ready)
+
+
 MIR = lower(tiles.build(odd=True))
 CLASSES, LEFT_OUT = proposed(MIR)
 CERTIFICATE = Certificate("tiles", "", fingerprint(MIR), "practice", (), CLASSES, LEFT_OUT)
@@ -105,9 +115,11 @@ def test_the_fingerprint_is_of_each_instruction() -> None:
         assert fingerprint(replace(MIR, code=left)) != fingerprint(MIR)
 
 
-def test_the_level_ptx_is_not_covered() -> None:
-    answer = ts.recheck(replace(CERTIFICATE, strict="ptx"), MIR)
-    assert answer == Answer("not covered", what="the level ptx")
+def test_it_is_rechecked_at_its_own_level() -> None:
+    mir = lower(observed.build())
+    made = Certificate("observed", "", fingerprint(mir), "practice", (), None)
+    assert str(ts.recheck(made, mir)) == "certified"
+    assert ts.recheck(replace(made, strict="ptx"), mir).rule == "U1"
 
 
 @given(st.randoms(use_true_random=False))

@@ -21,7 +21,7 @@ from tilesim.proof.machine import Machine
 from tilesim.proof.memory import LARGEST, Memory, Record, Where, apart
 from tilesim.proof.operands import MOST_BYTES, Operands
 from tilesim.proof.rules import NotCovered, Refuted
-from tilesim.search.certificates import certified, proposed
+from tilesim.search.certificates import proposed
 
 TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 
@@ -149,13 +149,6 @@ def test_that_memory_is_used_up_is_an_answer(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Machine, "run", full)
     assert str(certify(lower(many.build(clusters=1)))) == "not covered: memory"
-
-
-def test_no_classes_are_sought_for_a_level_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    mir = lower(many.build(clusters=2))
-    assert certified(mir, "practice", (), None)[0].classes == ((0, 1),)
-    monkeypatch.setattr("tilesim.search.certificates.LEVELS", ())
-    assert certified(mir, "practice", (), None)[0].classes is None
 
 
 def test_the_page_has_the_limits() -> None:

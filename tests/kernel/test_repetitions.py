@@ -136,13 +136,13 @@ def test_what_decides_has_to_be_known_in_each_repetition() -> None:
 #: members that decide nothing, are told by others, or never change
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
-                "rows_in_lanes", "steps", "rounds", "until", "_executes"},
+                "rows_in_lanes", "steps", "rounds", "until", "_executes", "ptx"},
     "Warp": {"rank", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
              "jumps_back"},
     "Group": {"over"},
-    "Order": {"ctas", "shared", "_facts"},
+    "Order": {"ctas", "shared", "_facts", "ptx", "handed"},
     "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "first", "end"},
-    "Mbarrier": set(),
+    "Mbarrier": {"ptx"},
     "NamedBarrier": {"name", "round"},
     "ClusterBarrier": set(),
     "Pool": set(),

@@ -31,8 +31,8 @@ GALLERY = ("hopper.copy::tensor", "hopper.matmul_v2::matmul", "cluster.push::pus
 BUGS = ("bugs.transaction_bytes::guarded_expect", "bugs.shared_barriers::too_few_stages",
         "bugs.role_agreement::idle_cta")  # fmt: skip
 #: what is rechecked of the gallery here: warps of a launch and instructions of a cluster at most,
-#: the parts in which that is done, and how many rows of a part are as small, at least
-WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 20
+#: the parts in which that is done, and how many rows are as small
+WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 96
 
 
 def of(corpus: str, names: Iterable[str]) -> tuple[Rows, Rows]:
@@ -78,15 +78,6 @@ def test_nothing_is_worse_than_in_the_file(corpus: str, names: Iterable[str]) ->
     assert worse(differences(*of(corpus, names))) == []
 
 
-def test_programs_of_tests_are_checked_as_the_tests_run() -> None:
-    file = "sim/test_async_access.py"
-    _, rows = rows_of(Task("pairs", file, is_tests=True))
-    old = {key: row for key, row in kept("pairs").items() if key[0].startswith(f"{file}::")}
-    assert {row.verdict for row in rows} == {"bounded", "exhausted", "failed"}
-    assert old.keys() == by_key(rows).keys()
-    assert worse(differences(old, by_key(rows))) == []
-
-
 def certified(corpus: str) -> Iterator[str]:
     """Programs that the file says are certified at the level `practice`, sorted."""
     for (program, level), row in sorted(kept(corpus).items()):
@@ -108,7 +99,7 @@ def test_the_gallery_is_certified(part: int) -> None:
             answer = rechecked(launch, ("practice",), STEPS)["practice"]
             assert answer == CERTIFIED or "executed instructions" in answer, (program, answer)
             small += answer == CERTIFIED
-    assert small >= LEAST
+    assert small >= LEAST // PARTS
 
 
 @pytest.mark.parametrize(

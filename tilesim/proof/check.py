@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,21 +23,17 @@ from tilesim.proof.operands import LANES, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
 
+Classes: TypeAlias = Sequence[Sequence[int]]
+Repetitions: TypeAlias = Sequence[Sequence[Repetition]]
+
 #: clusters that are executed
 MOST_CLASSES = 64
 
 
-#: strictness levels at which there are rules
-LEVELS: tuple[Strict, ...] = ("practice",)
-
-
 def certify(
-    mir: Mir,
-    classes: Sequence[Sequence[int]] | None = None,
-    repetitions: Sequence[Sequence[Repetition]] | None = None,
-    *,
-    until: float | None = None,
-) -> Answer:
+    mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
+    strict: Strict = "practice", until: float | None = None,
+) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
     Args:
@@ -45,11 +41,12 @@ def certify(
         classes: Clusters that are said to do the same, each in one class; of a class one is
             executed. None: every cluster is.
         repetitions: Of each class, or of each cluster, what is left out. None: nothing is.
+        strict: ``ptx``: by the text; ``practice``: also by what shipping code relies on.
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
     """
     try:
-        _launch(mir, classes, repetitions, until)
+        _launch(Operands(mir, strict), classes, repetitions, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -69,53 +66,30 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
     `certify` has it."""
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
-    if certificate.strict not in LEVELS:
-        return Answer("not covered", what=f"the level {certificate.strict}")
-    return certify(mir, certificate.classes, certificate.repetitions, until=until)
+    return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
+                   until=until)  # fmt: skip
 
 
-def _launch(
-    mir: Mir,
-    classes: Sequence[Sequence[int]] | None,
-    repetitions: Sequence[Sequence[Repetition]] | None,
-    until: float | None,
-) -> None:
-    _known_launch(mir)
-    clusters = mir.kernel.ctas // mir.kernel.cluster_size
+def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | None) -> None:
+    """One cluster of each class, executed, but for what repetitions leave out."""
+    if any(tensor.dependent or tensor.constant for tensor in v.program.tensors):
+        raise NotCovered("tensors of an earlier grid, or constant ones")
+    clusters = v.program.ctas // v.program.cluster_size
     if classes is None:
         _not_too_many(clusters)
         classes = [[c] for c in range(clusters)]
     _partition(classes, clusters)
     _not_too_many(len(classes))
     seen: dict[str, Memory] = {}
-    for some, left_out in zip_longest(classes, (repetitions or ())[: len(classes)], fillvalue=()):
-        machine = executed(mir, some, left_out, until)
+    for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
+        machine = Machine(v, some, effects.execute, until)
+        for one in repetitions:
+            leave_out(machine, one)
+        machine.run()
         at_the_end(machine)
         for name, memory in machine.globals.items():
-            if name in seen:
+            if seen.setdefault(name, memory) is not memory:
                 apart(name, seen[name], memory)
-            else:
-                seen[name] = memory
-
-
-def executed(
-    mir: Mir, clusters: Sequence[int], repetitions: Sequence[Repetition], until: float | None
-) -> Machine:
-    """The first of some clusters, executed, in which all of them decide the same, but for what
-    repetitions leave out.
-
-    Raises: Differs: one does not; Refuted, NotCovered: as `certify` says."""
-    machine = Machine(Operands(mir), clusters, effects.execute, until)
-    for r in repetitions:
-        leave_out(machine, r)
-    machine.run()
-    return machine
-
-
-def _known_launch(mir: Mir) -> None:
-    for tensor in mir.kernel.tensors:
-        if tensor.dependent or tensor.constant:
-            raise NotCovered("tensors of an earlier grid, or constant ones")
 
 
 def _not_too_many(classes: int) -> None:
@@ -124,7 +98,7 @@ def _not_too_many(classes: int) -> None:
 
 
 @rule("partition", "each cluster of the launch is in one class")
-def _partition(classes: Sequence[Sequence[int]], clusters: int) -> None:
+def _partition(classes: Classes, clusters: int) -> None:
     if sorted(c for some in classes for c in some) != list(range(clusters)) or not all(classes):
         raise Refuted("partition", "the classes leave clusters out, or have them twice")
 
@@ -161,23 +135,20 @@ def _nothing_under_way(m: Machine, rank: int) -> None:
 
 @rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA end with fits its pool")
 def _registers(m: Machine) -> None:
-    changes = m.register_changes
-    if not changes:
-        return
-    p = m.program
+    p, changes = m.program, m.register_changes
     most = min(p.target.registers // (LANES * p.warps), 255) // 8 * 8
     start = p.registers or min([most, *(c[2] for c in changes if c[3])])
     for rank in range(m.size):
         own = [c for c in changes if c[0] == rank]
         if len({c[1] for c in own}) < len(own):
             raise NotCovered("a warp that changes its registers twice")
-        _by_warpgroup(own, p.warps)
+        _by_warpgroup(own, p.warps, ptx=m.ptx)
         ends_with = dict.fromkeys(range(p.warps), start)
-        for _, warp, count, increase, _, _, past in own:
+        for _, warp, count, increase, _, _, past, _ in own:
             if (count < start) if increase else (count > start):
                 raise Refuted("E17", f"setmaxnreg of warp {warp} from {start} to {count}")
             ends_with[warp] = count
-            for _, _, _, inc, lane, position, _ in own:
+            for _, _, _, inc, lane, position, *_ in own:
                 if not increase and inc and past[lane] >= position:
                     raise NotCovered("registers that are given back after others are taken")
         if sum(ends_with.values()) > start * p.warps:
@@ -185,11 +156,12 @@ def _registers(m: Machine) -> None:
 
 
 @rule("E15", "the warps of a warpgroup execute setmaxnreg together, .inc with the same number")
-def _by_warpgroup(changes: Sequence[Any], warps: int) -> None:
-    groups: dict[int, list[tuple[int, bool]]] = {}
-    for _, warp, count, increase, *_ in changes:
-        groups.setdefault(warp // 4, []).append((count, increase))
+def _by_warpgroup(changes: Sequence[Any], warps: int, *, ptx: bool) -> None:
+    """``ptx``: there are four, and they execute the same one, at one place in the code (U16)."""
+    groups: dict[int, list[tuple[int, bool, int]]] = {}
+    for _, warp, count, increase, *_, place in changes:
+        groups.setdefault(warp // 4, []).append((count, increase, place if ptx else 0))
     for number, some in groups.items():
-        apart = len(set(some)) > 1 and any(increase for _, increase in some)
-        if apart or len(some) < min(4, warps - 4 * number):
+        apart = len(set(some)) > 1 and (ptx or any(increase for _, increase, _ in some))
+        if apart or len(some) < (4 if ptx else min(4, warps - 4 * number)):
             raise Refuted("E15", f"warpgroup {number} executes different setmaxnreg")

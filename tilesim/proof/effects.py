@@ -21,6 +21,7 @@ from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
+    Chosen,
     Drawn,
     MbarrierAt,
     Named,
@@ -29,13 +30,13 @@ from tilesim.proof.operands import (
     Value,
     lane_of,
     need,
+    seen,
 )
-from tilesim.proof.order import Lanes, Row
+from tilesim.proof.order import Knowledge, Lanes, Row
 from tilesim.proof.phases import (
     Credit,
     Mbarrier,
     NamedBarrier,
-    PhaseOver,
     Token,
     arrives_at_all,
 )
@@ -47,7 +48,7 @@ X = TypeVar("X", bound=Executor)
 #: what executes an effect, by its class
 EXECUTORS: dict[type, Executor] = {}
 #: effects that others look at, or that are hints
-SILENT = (fx.Agrees, fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
+SILENT = (fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
 _FULL = 0xFFFFFFFF
 
 
@@ -75,27 +76,23 @@ def execute(x: Execution) -> Sequence[int]:
         _by_warpgroup(x)
         return x.lanes
     for e in x.effects:
-        if type(e) not in EXECUTORS and not isinstance(e, SILENT):
+        if type(e) in EXECUTORS:
+            EXECUTORS[type(e)](x, e)
+        elif not isinstance(e, SILENT):
             raise NotCovered(f"{x.where}: {type(e).__name__}")
-        EXECUTORS.get(type(e), _silent)(x, e)
     issues = x.effect(fx.Issues)
     for one in x.issued if issues is not None else ():
         x.machine.group(issues.group, x.warp.first + one.lane).open.append(one)
     return x.lanes
 
 
-def _silent(x: Execution, e: Any) -> None:
-    """Nothing happens, or another effect looks at it."""
-    if isinstance(e, fx.Agrees):
-        _agrees(x, e.value)
-
-
+@executes(fx.Agrees)
 @rule("agree", "an operand that lanes share is the same in all of them")
-def _agrees(x: Execution, operand: Expr) -> None:
-    value = x.machine.operands.value(operand, x.warp)
+def _agrees(x: Execution, e: fx.Agrees) -> None:
+    value = x.machine.operands.value(e.value, x.warp)
     known = {lane_of(value, i) for i in x.lanes} if isinstance(value, list) else set()
     if len(known) > 1:
-        raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
+        raise Refuted("agree", f"{x.where}: {e.value} differs between lanes")
 
 
 # ---------------------------------------------------------------------- lanes that have to be there
@@ -119,14 +116,56 @@ def _step(x: Execution) -> None:
     """Positions grow, and lanes that have come together know that they have."""
     order = x.machine.order
     together = (fx.Gathers, fx.GathersWarps, fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
-    # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
-    for g in [w.lanes(range(LANES)) for w in x.warps] or [x.all]:
+    for w in x.warps or [x.warp]:
+        g = w.lanes(x.lanes)
         if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
             order.step(g)
+        # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
         if any(isinstance(e, together) for e in x.effects):
             order.meet_in_time(g)
+        _whichever_is_elected(x, w)
         if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
             order.meet(g)
+            w.told.clear()
+
+
+@rule("E12", "by the text, nothing depends on which lane is elected")
+def _whichever_is_elected(x: Execution, w: Warp) -> None:
+    """Between two meetings of its lanes, a warp executes either what its lanes do alike, but for an
+    elected one, or what tells them apart otherwise; nor do these share groups or fences.
+
+    Raises: NotCovered: it does both."""
+    effects = [e for e in x.effects if x.machine.ptx and not isinstance(e, fx.Defines)]
+    kinds = {_of_thread(e) for e in effects} - {""}
+    alike = all(_done_alike(x, e, w) for e in effects)
+    way = "elected" if w.side else "lanes"
+    if effects and (w.side or not alike or "lanes" in map(w.kinds.get, kinds)):
+        w.told.add(way)
+        apart = any(w.kinds.setdefault(kind, way) != way for kind in kinds)
+        if apart or len(w.told) > 1 or (w.side and not alike):
+            raise NotCovered(f"{x.where}: what it does may depend on which lane is elected")
+
+
+def _of_thread(e: fx.Effect) -> str:
+    """What stays with the threads that execute it, though they meet: groups, fences with relaxed
+    operations, and the order in which they issue on tensor memory."""
+    group = "tcgen05" if isinstance(e, fx.UsesTmem | fx.OrdersTmem) else getattr(e, "group", None)
+    if group:
+        return str(group).partition(".")[0]
+    relaxed = getattr(e, "sem", "") == "relaxed" and not isinstance(e, fx.Reads | fx.Writes)
+    return "fence" if relaxed or isinstance(e, fx.Orders | fx.Expects | fx.Completes) else ""
+
+
+def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
+    """Whether all lanes that execute an effect do the same: all of them, or those on a side."""
+    if isinstance(e, fx.Reads | fx.Writes):
+        by_one = e.held is None and e.lanes in (0, LANES)
+        if not by_one or (e.asynchronous and e.proxy == "generic" and not w.side):
+            return False
+    names = x.machine.operands.names(e)
+    rows = [w.registers.get(name) for name in names]
+    same = all(not isinstance(row, list) or len(set(row)) == 1 for row in rows)
+    return bool(w.side) or ("lane" not in names and same and len(x.lanes) == LANES)
 
 
 @rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
@@ -158,8 +197,8 @@ def _gathers_warps(x: Execution) -> bool:
         return False
     x.warps = four
     for o in four:
-        if o is not w:
-            o.at = [x.number + 1] * LANES
+        x.machine.together(o, list(range(LANES)))
+        o.at = [x.number + 1] * LANES
     return True
 
 
@@ -236,6 +275,8 @@ class _Inputs:
 
 def _compute(x: Execution, w: Any) -> list[Value]:
     """The results of an instruction, in order; none if they are not known."""
+    if w.side and x.effect(fx.Gathers) is not None:
+        return []  # it may say which lane that is
     try:
         found = x.op.evaluate(_Inputs(x, w))
     except (_Unknown, NotImplementedError):
@@ -244,13 +285,11 @@ def _compute(x: Execution, w: Any) -> list[Value]:
         return []
     except Exception as why:  # the definition refuses the operands
         raise NotCovered(f"{x.where}: {why}") from why
-    return [_integers(row) for row in found]
+    return [seen(_integers(row), w) for row in found]
 
 
 def _integers(row: Any) -> Value:
-    if isinstance(row, np.ndarray):
-        if row.shape != (LANES,) or row.dtype.kind == "f":
-            return None
+    if isinstance(row, np.ndarray) and row.shape == (LANES,) and row.dtype.kind != "f":
         return [int(y) for y in row.tolist()]
     return int(row) if isinstance(row, int | np.integer) else None
 
@@ -273,7 +312,8 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
         source = source if 0 <= source < LANES else i
         if source not in x.lanes:
             raise Refuted("E27", f"{x.where}: lane {i} names lane {source}")
-        found[i] = lane_of(values, source)
+        value = lane_of(values, source)
+        found[i] = None if isinstance(value, Chosen) else value
     return found
 
 
@@ -294,7 +334,10 @@ def _load(x: Execution, view: View, w: Any) -> Value:
 
 @executes(fx.Elects)
 def _elects(x: Execution, e: fx.Elects) -> None:
-    x.answers[id(e)] = [int(i == min(x.lanes)) for i in range(LANES)]
+    if x.machine.ptx and len(x.lanes) < LANES:
+        raise NotCovered(f"{x.where}: some lanes of a warp elect one")
+    first = [int(i == min(x.lanes)) for i in range(LANES)]  # in practice
+    x.answers[id(e)] = [Chosen(1, 0)] * LANES if x.machine.ptx else [*first]
 
 
 # ---------------------------------------------------------------------- memory
@@ -377,7 +420,7 @@ def _one_piece(at: Bytes, multiple: int) -> bool:
 def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     """A tile, or a store by the warp as one."""
     group, place, at, _ = named
-    w, write = x.warp, isinstance(e, fx.Writes)
+    w, write, holders, g = x.warp, isinstance(e, fx.Writes), None, None
     if write:
         _distinct(x, at)
     if isinstance(e.held, Fragment):
@@ -385,14 +428,11 @@ def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
             rows = len(at) // 4
             at = at[rows * (w.number % 4) : rows * (w.number % 4 + 1)]
         holders = _holders(x, e.held, len(at), write)
-        x.machine.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders)
     elif write and len(group) == LANES:
-        g = w.lanes(group)
-        x.machine.access(x, [(group[:1], at)], place, write, strong=_strong(e), together=g)
+        g, group = w.lanes(group), group[:1]
         for row in (Row.GENERIC, Row.GENERIC_GLOBAL):  # each of its lanes has made it
             x.machine.order.rows[g, row, g[0]] = x.machine.order.position[g[0]]
-    else:
-        x.machine.access(x, [(group, at)], place, write, strong=_strong(e))
+    x.machine.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders, together=g)
 
 
 @rule("H23", "the elements of a register tile are stored to different bytes")
@@ -418,8 +458,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         for n, lane in enumerate(group):
             mine = rows[n :: len(group)] if together else rows
             if len(mine):
-                record = x.machine.issue(x, [lane], place, mine, write, "generic")
-                x.issued.append(Issued(lane, place, record))
+                x.machine.issue(x, [lane], place, mine, write, "generic")
         return
     if isinstance(e, fx.Writes) and e.mask is not None:  # of each 16 bytes, those of a mask
         masks = {need(lane_of(x.machine.operands.decides(e.mask, x.warp), i), "a mask of bytes")
@@ -430,8 +469,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         at = flat[[bool(bits >> i % 16 & 1) for i in range(len(flat))]]
     for to in _destinations(x, place, group[0], write=write):
         for lane in group:
-            record = x.machine.issue(x, [lane], to, at, write, e.proxy, strong=_strong(e))
-            x.issued.append(Issued(lane, to, record))
+            x.machine.issue(x, [lane], to, at, write, e.proxy, strong=_strong(e))
 
 
 def _one_box(x: Execution) -> bool:
@@ -479,8 +517,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     for w in x.warp.each:
         for group, place, at, _ in m.operands.box_of_map(e, w, x.lanes):
             for lane in group if write or place[1] not in m.read_only else ():
-                record = m.issue(x, [lane], place, at, write, "async", strong=strong)
-                x.issued.append(Issued(lane, place, record))
+                m.issue(x, [lane], place, at, write, "async", strong=strong)
 
 
 @executes(fx.Prefetches)
@@ -508,8 +545,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
         if ranks != {place[1]} or m.size == 1 or (strong and place[1] == w.rank):
             raise Refuted("D11", f"{x.where}: to {place}, with an mbarrier of CTA {ranks}")
         for lane in group:
-            record = m.issue(x, [lane], place, at, True, "generic", strong=strong)
-            x.issued.append(Issued(lane, place, record))
+            m.issue(x, [lane], place, at, True, "generic", strong=strong)
 
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
@@ -565,16 +601,23 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
             del m.mbarriers[at]
 
 
+def _learners(x: Execution, life: Mbarrier, at: MbarrierAt) -> Sequence[Knowledge]:
+    """What the open phase releases to those who learn what the warp, or a copy that it has issued,
+    does: by the text, only waits of wider scope do in another CTA (U4)."""
+    return life.released[x.machine.ptx and at[0] != x.warp.rank :]
+
+
 def _credit(
-    x: Execution, lane: int, at: MbarrierAt, *, sem: str = "relaxed", drop: bool = False,
-    later: bool = False, **counts: Any,
+    x: Execution, lane: int, at: MbarrierAt, *, sem: str = "relaxed", scope: str = "cta",
+    drop: bool = False, later: bool = False, **counts: Any,
 ) -> None:  # fmt: skip
     """One credit of a lane; ``later``: of an asynchronous operation that it has issued."""
     m, i = x.machine, x.warp.first + lane
     life = m.mbarrier(at, x.warp, lane)
-    told = None if later else m.order.released(i, sem)
-    if told is not None:
-        life.released.join(told)
+    reaches = not m.ptx or at[0] == x.warp.rank or scope != "cta"  # U4
+    if reaches and not later and (told := m.order.released(i, sem)) is not None:
+        for one in _learners(x, life, at):
+            one.join(told)
     position = int(m.order.position[i])
     where = None if later else (i, position)
     life.credit(i, position, Credit(where, m.order.past[i].copy(), **counts), drop=drop)
@@ -598,7 +641,7 @@ def _arrives(x: Execution, e: fx.Arrives) -> None:
             here = m.mbarriers.get(at)
             tokens[lane] = None if here is None else Token(here, here.phase)
             expect = need(lane_of(nbytes, lane), "a tx-count")
-            _credit(x, lane, at, sem=e.sem, drop=e.drop, arrive=n, expect=expect,
+            _credit(x, lane, at, sem=e.sem, scope=e.scope, drop=e.drop, arrive=n, expect=expect,
                     partial=e.partial)  # fmt: skip
     x.answers[id(e)] = tokens
 
@@ -610,22 +653,29 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
         _credit(x, lane, at, lent=count)
     life = m.mbarrier(at, x.warp, lane)
     assert e.group is not None
-    _ends_with(life, m.order.new_fact(), m.group(e.group, i).every)
-    commit = e.group == "tcgen05"
-    if commit:
-        life.released.join(m.order.of(np.array([i])), (Row.TMEM,))
+    commit, told = e.group == "tcgen05", _learners(x, life, at)
+    _ends_with(told, m.order.new_fact(), m.group(e.group, i).every, _told_of(x, e.group))
+    if commit:  # it implies the fence
+        m.order.tmem_fence(i, before=True)
+        for one in told:
+            one.join(m.order.of(np.array([i])), (Row.TMEM, Row.TMEM_FENCED))
     _credit(x, lane, at, later=True, arrive=count, lent=-1 if e.lent else 0,
-            own_commit=commit and at[0] == x.warp.rank)  # fmt: skip
+            own_commit=commit and at[0] == x.warp.rank and not m.ptx)  # fmt: skip
 
 
-def _ends_with(
-    life: Mbarrier, fact: int, issued: Sequence[Issued], rows: Sequence[int] | None = None
-) -> None:
-    """The open phase's end tells, of some rows or all, that these operations are over."""
-    if issued:
-        life.released.add(fact, rows)
-        for one in issued:
-            one.record.ends_with(fact)
+def _told_of(x: Execution, group: str) -> Sequence[int]:
+    """The rows in which the end of asynchronous operations is told to waits: by the text, what
+    cp.async has copied through the generic proxy takes a fence to be read through another (U14)."""
+    generic = (Row.GENERIC, Row.GENERIC_GLOBAL)
+    return generic if x.machine.ptx and group == "cp.async" else x.machine.order.handed
+
+
+def _ends_with(told: Sequence[Knowledge], fact: int, some: Sequence[Issued], rows: Any) -> None:
+    """The open phase's end tells, of some rows, that these operations are over."""
+    for learner in told if some else ():
+        learner.add(fact, rows)
+    for one in some:
+        one.record.ends_with(fact)
 
 
 def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Sequence[MbarrierAt]:
@@ -645,7 +695,7 @@ def _expects(x: Execution, e: fx.Expects) -> None:
     nbytes = x.machine.operands.decides(e.bytes, x.warp)
     for group, at in x.machine.operands.mbarrier(e.mbar, x.warp, x.lanes):
         for lane in group:
-            _credit(x, lane, at, expect=need(lane_of(nbytes, lane), "a tx-count"))
+            _credit(x, lane, at, scope=e.scope, expect=need(lane_of(nbytes, lane), "a tx-count"))
 
 
 @executes(fx.Completes)
@@ -663,8 +713,9 @@ def _completes(x: Execution, e: fx.Completes) -> None:
                         and (not i.record.write or i.place == ("shared", to[0]))]  # fmt: skip
                 # of generic accesses, a proxy fence hands on that they are over (D13)
                 remote = x.effect(fx.RemoteStore) is not None
-                _ends_with(life, m.order.new_fact(), mine, (Row.GENERIC,) if remote else None)
-                _credit(x, lane, to, later=e.asynchronous,
+                rows = (Row.GENERIC,) if remote else m.order.handed
+                _ends_with(_learners(x, life, to), m.order.new_fact(), mine, rows)
+                _credit(x, lane, to, later=e.asynchronous, scope=e.scope,
                         complete=need(lane_of(nbytes, lane), "bytes"))  # fmt: skip
 
 
@@ -683,19 +734,16 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
                 passing.append((lane, life))
     if passing:
         m.order.step(w.lanes([lane for lane, _ in passing]))
+        _whichever_is_elected(x, w)
     for lane, life in passing:
         i = w.first + lane
         life.no_early_pass(m.order.past[i])
         over = life.waited(i, int(m.order.position[i]))
         if over is not None:
-            _learns(x, i, over, e.sem)
+            past = m.order.past[i, : len(over.past)]
+            np.maximum(past, over.past, out=past)
+            m.order.observe(i, over.told[0 if e.scope == "cta" else -1], e.sem)
     return [lane for lane, _ in passing]
-
-
-def _learns(x: Execution, i: int, over: PhaseOver, sem: str) -> None:
-    past = x.machine.order.past[i]
-    np.maximum(past[: len(over.past)], over.past, out=past[: len(over.past)])
-    x.machine.order.observe(i, over.told, sem)
 
 
 @rule("A17", "a thread waits for an mbarrier of its own CTA")
@@ -734,9 +782,12 @@ def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     barrier = m.named.setdefault((w.rank, number), NamedBarrier(name, m.order.nothing()))
     past = m.order.past[x.all[0]]
     barrier.no_mixture(e.vote is not None)  # what the votes come to is not known
+    if m.ptx and e.aligned:
+        barrier.at_one_place(x.number, waits=e.waits)
     barrier.join(x.all, m.order.position[x.all], past, w.number, threads)
     barrier.told.join(m.order.of(x.all))
     if e.waits:
+        w.told.clear()
         w.blocked |= {i: Blocked(barrier, barrier.round) for i in x.lanes}
     m.complete_named(w.rank, barrier)
 
@@ -769,11 +820,9 @@ def _fence(x: Execution, e: fx.Orders) -> None:
     rows = order.shared if e.near else None
     if e.scope == "cta" and x.machine.size > 1 and not e.inits:
         return  # its edges end in the CTA, and barriers of a cluster need not
-    for i in x.all:
-        if e.inits:
-            np.maximum(order.rows[i, Row.INIT], order.rows[i, Row.GENERIC],
-                       out=order.rows[i, Row.INIT])  # fmt: skip
-            continue
+    if e.inits:
+        order.cross(x.all, Row.GENERIC, Row.INIT)
+    for i in x.all if not e.inits else ():
         if e.acquires:
             order.acquire_fence(int(i), rows)
         if e.releases:
@@ -816,7 +865,7 @@ def _exits(x: Execution, _: fx.Exits) -> None:
 def _changes_registers(x: Execution, e: fx.Registers) -> None:
     order, i = x.machine.order, int(x.all[0])
     change = (x.warp.rank, x.warp.number, e.count, e.increase, i, int(order.position[i]),
-              order.past[i].copy())  # fmt: skip
+              order.past[i].copy(), x.number)  # fmt: skip
     x.machine.register_changes.append(change)
 
 
@@ -831,6 +880,8 @@ def _commits(x: Execution, e: fx.Commits) -> None:
 
 @executes(fx.WaitsGroup)
 def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
+    # to the thread itself no fence is needed (G23), to others it is
+    rows = (Row.TMEM,) if e.group.startswith("tcgen05.") else _told_of(x, e.group)
     for i in x.all:
         group = x.machine.group(e.group, i)
         if e.group.startswith("tcgen05."):  # there are no groups: all that the warp has issued
@@ -843,7 +894,7 @@ def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
             fact = x.machine.order.new_fact()
             for one in ended:
                 one.record.ends_with(fact)
-            x.machine.order.learn_fact([int(i)], fact)
+            x.machine.order.learn_fact([int(i)], fact, rows)
         if not e.read_only:
             group.over += count
             del group.committed[:count]
@@ -900,7 +951,7 @@ def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> 
         one.record.ends_with(fact)
         width = len(one.past)  # F5: it has run, so all four warps have issued it
         order.past[lanes, :width] = np.maximum(order.past[lanes, :width], one.past)
-    order.learn_fact(lanes.tolist(), fact)
+    order.learn_fact(lanes.tolist(), fact, order.handed)
     group.over += count
     del group.committed[:count]
     for w in x.warps:
@@ -958,15 +1009,11 @@ def _uses_tmem(x: Execution, e: fx.UsesTmem) -> None:
                 m.pools[cta].owned(cells, x.where)
                 if not e.write or tmem.keeps(e, m.operands, w, lane):
                     _filled(x, cta, cells)
-                m.pools[cta].memory.access(record, tmem.Ordered(m.order, _first_of))
+                m.pools[cta].memory.access(record, tmem.Ordered(m.order))
                 x.issued.append(Issued(lane, ("shared", cta), record))
     if by_warp:
         for i in x.all:
             m.group(f"tcgen05.{e.kind}", i).open += x.issued
-
-
-def _first_of(w: Warp) -> int:
-    return w.first
 
 
 @rule("G-init", "tensor memory is written before it is read")
@@ -990,7 +1037,7 @@ def _changes_pool(x: Execution, kind: str, first: int, columns: int) -> None:
     """An allocation and its end conflict with all accesses of the columns, but take no time."""
     memory = x.machine.pools[x.warp.rank].memory
     record = _tmem_record(x, kind, tmem.span(first, columns), x.lanes, True)
-    memory.access(record, tmem.Ordered(x.machine.order, _first_of))
+    memory.access(record, tmem.Ordered(x.machine.order))
     memory.asynchronous.remove(record)
     memory.written[tmem.span(first, columns)] = False
 
@@ -1014,7 +1061,8 @@ def _frees(x: Execution, e: fx.FreesTmem) -> None:
     if not isinstance(first, int):
         raise NotCovered("data decides what tcgen05.dealloc frees")
     _changes_pool(x, "free", int(first), e.columns)
-    x.machine.pools[x.warp.rank].free(int(first), e.columns)
+    warp = int(x.all[0]) // LANES if x.machine.ptx else None
+    x.machine.pools[x.warp.rank].free(int(first), e.columns, warp)
 
 
 @executes(fx.RelinquishesTmem)

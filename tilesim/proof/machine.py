@@ -16,11 +16,21 @@ import numpy as np
 
 from tilesim.ir import effects as fx
 from tilesim.ir.distribution import by_lane
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
-from tilesim.proof.operands import LANES, MbarrierAt, Operands, Place, Value, lane_of, need
+from tilesim.proof.operands import (
+    LANES,
+    Chosen,
+    MbarrierAt,
+    Operands,
+    Place,
+    Value,
+    lane_of,
+    need,
+)
 from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
@@ -76,6 +86,11 @@ class Shadow:
         self.warp = warp
         self._cta = coordinates(warp.machine.program, cluster, warp.rank)
 
+    @property
+    def side(self) -> str:
+        """That of the executed warp."""
+        return self.warp.side
+
     def special(self, name: str) -> Value:
         """A special register."""
         return self.warp.special_in(name, self.cluster, self._cta)
@@ -119,6 +134,11 @@ class Warp:
         #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
         self.fenced = self.jumps_back = False
+        #: whether an election has told its first lane apart; which lanes execute then (`Chosen`)
+        self.apart, self.side = False, ""
+        #: how its lanes have been told apart in what they did since they last met: by an election
+        #: or otherwise; and in what they did with each kind of groups and fences (E12)
+        self.told, self.kinds = set[str](), dict[str, str]()
         self._cta = coordinates(p, self.cluster, rank)
 
     @property
@@ -130,7 +150,8 @@ class Warp:
         """Tells all but registers, of which only tokens are told."""
         m, first = self.machine, self.first - self.number % 4 * LANES
         now = m.group("wgmma", first).number
-        s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles))
+        s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles), self.apart,
+               self.side, sorted(self.told), sorted(self.kinds.items()))  # fmt: skip
         for _, (touched, products) in sorted(self.tiles.items()):
             s.same(touched, sorted((n - now, repr(how)) for n, how in products))
         for i, (barrier, number) in sorted(self.blocked.items()):
@@ -138,9 +159,10 @@ class Warp:
             s.same(i, "" if barrier is None else barrier.name, number - at.round)
         for name, value in sorted(self.registers.items()):
             for i, x in enumerate(value if isinstance(value, list) else [value]):
-                if isinstance(x, Token):
-                    s.same(name, i)
-                    s.points([(x.life.column, x.phase + 1)])
+                for n, one in enumerate(x if isinstance(x, Chosen) else (x,)):
+                    if isinstance(one, Token):
+                        s.same(name, i, n)
+                        s.points([(one.life.column, one.phase + 1)])
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
@@ -152,25 +174,16 @@ class Warp:
 
     def special_in(self, name: str, cluster: int, cta: tuple[int, ...]) -> Value:
         """The same in another cluster."""
-        p = self.machine.program
-        match name:
-            case "warp_id":
-                return self.number
-            case "lane_id":
-                return list(range(LANES))
-            case "thread_id":
-                return [self.number * LANES + i for i in range(LANES)]
-            case "cta_x" | "cta_y" | "cta_z":
-                return cta["xyz".index(name[-1])]
-            case "grid_x" | "grid_y" | "grid_z":
-                return p.grid["xyz".index(name[-1])]
-            case "cluster_rank":
-                return self.rank
-            case "cluster_size":
-                return p.cluster_size
-            case "cluster_id":
-                return cluster
-        raise NotCovered(f"special register {name}")
+        p, lanes = self.machine.program, range(LANES)
+        known: dict[str, Value] = {
+            "warp_id": self.number, "lane_id": list(lanes), "cluster_id": cluster,
+            "thread_id": [self.number * LANES + i for i in lanes], "cluster_rank": self.rank,
+            "cluster_size": p.cluster_size, **{f"cta_{c}": cta["xyz".index(c)] for c in "xyz"},
+            **{f"grid_{c}": p.grid["xyz".index(c)] for c in "xyz"},
+        }  # fmt: skip
+        if name not in known:
+            raise NotCovered(f"special register {name}")
+        return known[name]
 
 
 @dataclass
@@ -255,7 +268,7 @@ class Machine:
         self._executes = execute
         self.mir: Mir = operands.mir
         self.program = p = self.mir.kernel
-        self.operands = operands
+        self.operands, self.ptx = operands, operands.ptx
         self.size, self.in_cta = p.cluster_size, LANES * p.warps
         if self.size * self.in_cta > MOST_LANES:
             raise NotCovered(f"{self.size * self.in_cta} threads in a cluster")
@@ -263,7 +276,7 @@ class Machine:
             raise NotCovered(f"a class of {len(clusters)} clusters")
         halves = any("half.own" in e.targets or e.source == "half"
                      for _, e in self.mir.all_of(fx.Crosses))  # fmt: skip
-        self.order = Order(self.size * self.in_cta, self.size, halves=halves)
+        self.order = Order(self.size * self.in_cta, self.size, halves=halves, ptx=self.ptx)
         self.warps = [Warp(self, r, w, clusters) for r in range(self.size) for w in range(p.warps)]
         self.shared = [
             Memory(f"the shared memory of CTA {r}", p.smem_used or 1) for r in range(self.size)
@@ -367,10 +380,10 @@ class Machine:
             self.exit(w, lanes)
             return True
         instruction = self.mir.code[at]
-        on = lanes
+        on = self.together(w, lanes)
         if instruction.guard is not None:
-            guard = self.operands.decides(instruction.guard, w)
-            on = [i for i in lanes if need(lane_of(guard, i), f"the guard of {at}")]
+            guard = self._decided(w, instruction.guard, lanes, f"the guard of {at}")
+            on = self.together(w, [i for i in lanes if guard[i]])
             for i in set(lanes) - set(on):
                 w.at[i] = at + 1
         moved = len(on) < len(lanes)
@@ -389,11 +402,30 @@ class Machine:
             if instruction.what.syncs:
                 self.order.step(w.lanes(on))
                 self.order.meet(w.lanes(on))
+                w.told.clear()
             for i in on:
                 w.at[i] = at + 1
             return True
         self._jump(w, at, on)
         return True
+
+    def together(self, w: Warp, lanes: list[int]) -> list[int]:
+        """Notes which lanes execute now, of those that an election has told apart."""
+        w.apart &= len(lanes) < LANES
+        alone = lanes == [0]
+        if w.apart and not alone and set(lanes) != w.alive - {0}:
+            raise NotCovered("lanes that part while one of them is elected")
+        w.side = ("leader" if alone else "rest") if w.apart and lanes else ""
+        return lanes
+
+    def _decided(self, w: Warp, e: Expr, lanes: Sequence[int], what: str) -> dict[int, Any]:
+        """What an expression is in lanes that it may part."""
+        value = self.operands.decides(e, w)
+        row = {i: lane_of(value, i) for i in lanes}
+        first = row[lanes[0]]
+        if isinstance(first, Chosen) and len(row) == LANES and len(set(row.values())) == 1:
+            w.apart, row = True, {i: first.rest if i else first.leader for i in lanes}
+        return {i: need(x, what) for i, x in row.items()}
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
         self._go(w, at, lanes)
@@ -405,18 +437,14 @@ class Machine:
                 for i in lanes:
                     w.at[i] = target
             case Branch(target=target, cond=cond, sense=sense) if cond is not None:
-                taken = self.operands.decides(cond, w)
-                for i in lanes:
-                    holds = bool(need(lane_of(taken, i), f"the branch at {at}")) == sense
-                    w.at[i] = target if holds else at + 1
+                for i, taken in self._decided(w, cond, lanes, f"the branch at {at}").items():
+                    w.at[i] = target if bool(taken) == sense else at + 1
             case Switch(index=index, targets=targets):
-                chosen = self.operands.decides(index, w)
-                for i in lanes:
-                    w.at[i] = _target(targets, need(lane_of(chosen, i), f"the switch at {at}"), at)
+                for i, index_ in self._decided(w, index, lanes, f"the switch at {at}").items():
+                    w.at[i] = _target(targets, index_, at)
             case Trap(cond=cond, what=what):
-                traps = self.operands.decides(cond, w)
-                for i in lanes:
-                    _no_trap(need(lane_of(traps, i), f"the trap at {at}"), what)
+                for i, traps in self._decided(w, cond, lanes, f"the trap at {at}").items():
+                    _no_trap(traps, what)
                     w.at[i] = at + 1
 
     def exit(self, w: Warp, lanes: Sequence[int]) -> None:
@@ -447,7 +475,7 @@ class Machine:
         g = w.lanes(lanes)
         width = len(over.past)
         self.order.past[g, :width] = np.maximum(self.order.past[g, :width], over.past)
-        self.order.learn(g, over.told)
+        self.order.learn(g, over.told[0])
         for i in lanes:
             del w.blocked[i]
 
@@ -519,6 +547,7 @@ class Machine:
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
         record = Record(at.reshape(-1), write, proxy, strong, x.where, instance=instance)
         memory.access(record, self._ordered(issuers, proxy, place))
+        x.issued.append(Issued(lanes[0], place, record))
         return record
 
     def _lanes_apart(self, y: Record) -> None:
@@ -555,42 +584,32 @@ class Machine:
         """Whether bytes of an access come after those of an earlier one: ``ordered`` of `Memory`.
 
         ``issuers``: of an asynchronous access, the lanes that have issued it."""
-        near = place[0] == "shared"
+        near, order = place[0] == "shared", self.order
         generic = Row.GENERIC if near else Row.GENERIC_GLOBAL
-        row = generic
-        if proxy != "generic":
-            row = Row.ASYNC_SHARED if near else Row.ASYNC_GLOBAL
+        rows: list[int] = [generic]
+        if proxy != "generic":  # fences of .shared::cta are about the memory of their CTA
+            rows = [Row.ASYNC_SHARED, order.own(int(place[1]))] if near else [Row.ASYNC_GLOBAL]
 
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
                 return True
             if x.instance != y.instance:
                 return False  # nothing orders clusters
+            asked: Any = issuers if y.lane is None else y.lane[own]
             if theirs is None:
-                asked = issuers if y.lane is None else np.unique(y.lane[own])
-                if together is not None:
-                    return any(self.order.facts[i][row] & x.facts for i in together)
-                assert asked is not None
-                return all(self.order.facts[i][row] & x.facts for i in asked)
+                lanes = np.unique(asked) if together is None else together
+                over = [any(order.facts[i][row] & x.facts for row in rows) for i in lanes]
+                return all(over) if together is None else any(over)
             lane, position = theirs
             # U12: at `practice` a generic read needs no proxy fence before an asynchronous write
-            seen = generic if y.write and not x.write else row
+            seen = [generic] if y.write and not x.write and not self.ptx else rows
             if together is not None:
-                any_knows = self.order.rows[together, seen].max(0)
-                return bool((any_knows[lane] >= position).all())
+                return bool((order.rows[together, generic].max(0)[lane] >= position).all())
             if issuers is None:
-                assert y.lane is not None
-                return bool((self.order.rows[y.lane[own], seen, lane] >= position).all())
-            return all(self._known(i, lane, position, seen, place) for i in issuers)
+                return bool((order.rows[asked, generic, lane] >= position).all())
+            return all((order.rows[i, seen].max(0)[lane] >= position).all() for i in asked)
 
         return ordered
-
-    def _known(self, i: int, lane: Lanes, position: Any, row: int, place: Place) -> bool:
-        """Whether an asynchronous access that lane ``i`` issues comes after these positions."""
-        known = self.order.rows[i, row, lane] >= position
-        if row == Row.ASYNC_SHARED:  # fences of .shared::cta are about the memory of their CTA
-            known |= self.order.rows[i, self.order.own(int(place[1])), lane] >= position
-        return bool(known.all())
 
     @rule("H2", "strong accesses of one size and proxy whose scopes include each other do not race")
     def _morally_strong(self, x: Record, y: Record) -> bool:
@@ -640,7 +659,7 @@ class Machine:
         i = x.warp.first + lanes[0]
         life = Mbarrier(
             f"the mbarrier at byte {at[1]} of CTA {at[0]}", self.order.new_column(), count,
-            (i, int(self.order.position[i])), self.order.nothing(),
+            (i, int(self.order.position[i])), self.order.nothing(), ptx=self.ptx,
         )  # fmt: skip
         self.mbarriers[at] = life
         self.lives.append((at, life))
@@ -677,7 +696,8 @@ class Machine:
 
         Raises: NotCovered: an operation comes before in time, and nothing else is known."""
         for lane, position in life.operations.items():
-            own = lane // LANES == i // LANES  # lanes of a warp may have met without a fence
+            # in practice lanes of a warp may have met where memory is not ordered
+            own = lane // LANES == i // LANES and not self.ptx
             if not own and self.order.rows[i, Row.GENERIC, lane] < position:
                 raise NotCovered(f"{life.name}: its end comes after an operation in time only")
 

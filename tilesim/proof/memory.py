@@ -48,33 +48,16 @@ class Record:
     in global memory."""
 
     __slots__ = (
-        "_facts",
-        "asynchronous",
-        "bytes",
-        "instance",
-        "key",
-        "lane",
-        "position",
-        "proxy",
-        "strong",
-        "tmem",
-        "where",
-        "whole",
-        "write",
+        "_facts", "asynchronous", "bytes", "instance", "key", "lane", "position", "proxy", "strong",
+        "tmem", "where", "whole", "write",
     )  # fmt: skip
 
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
     ) -> None:  # fmt: skip
-        self.bytes, self.write, self.proxy, self.strong, self.where = (
-            at,
-            write,
-            proxy,
-            strong,
-            where,
-        )
-        self.lane, self.position, self.instance = lane, position, instance
+        self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
+        self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
         self.asynchronous = lane is None
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self

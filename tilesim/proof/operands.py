@@ -11,9 +11,9 @@ that is executed; what decides anything has to be the same in all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,16 +27,18 @@ from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.operators import BINARY, UNARY
+from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
-Scalar: TypeAlias = "int | Token | None"
+Scalar: TypeAlias = "int | Token | Chosen | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
 #: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it)
 Place: TypeAlias = "tuple[str, int] | tuple[str, str, object]"
 #: (rank, byte) of an mbarrier
 MbarrierAt: TypeAlias = tuple[int, int]
+AtMbarrier: TypeAlias = tuple[list[int], MbarrierAt]
 
 
 class Named(NamedTuple):
@@ -48,6 +50,8 @@ class Named(NamedTuple):
     first: int
 
 
+#: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
+Warp: TypeAlias = Any
 LANES = 32
 #: bytes that an operand names
 MOST_BYTES = 1 << 20
@@ -57,6 +61,18 @@ _GLOBAL = 1 << 40
 
 class Drawn(int):
     """An integer that another schedule may give another value: an address in tensor memory."""
+
+
+class Chosen(NamedTuple):
+    """What a lane has if it is the one that elect.sync chooses, and if it is another (E12)."""
+
+    leader: Scalar
+    rest: Scalar
+
+
+def chosen(leader: Scalar, rest: Scalar) -> Scalar:
+    """What a lane has in both cases."""
+    return leader if type(leader) is type(rest) and leader == rest else Chosen(leader, rest)
 
 
 class Differs(NotCovered):
@@ -69,26 +85,6 @@ class Differs(NotCovered):
         self.clusters = [c for c, repetition in others if repetition == self.repetition]
 
 
-class Warp(Protocol):
-    """What operands are evaluated in; ``rank``: of its CTA in the cluster."""
-
-    @property
-    def registers(self) -> Any: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def cluster(self) -> int: ...
-    @property
-    def repetition(self) -> int: ...
-    @property
-    def instance(self) -> object: ...
-    @property
-    def shadows(self) -> Sequence[Warp]: ...
-    @property
-    def differing(self) -> Any: ...
-    def special(self, name: str) -> Value: ...
-
-
 def lane_of(value: Value, lane: int) -> Scalar:
     """A value in one lane."""
     return value[lane] if isinstance(value, list) else value
@@ -99,19 +95,28 @@ def need(value: Value, what: str) -> Any:
     """A value that decides something.
 
     Raises: NotCovered: data, or the schedule, decides it."""
+    unknown = {type(None): "data", Drawn: "the address of an allocation",
+               Chosen: "which lane is elected"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
-        if one is None:
-            raise NotCovered(f"data decides {what}")
-        if isinstance(one, Drawn):
-            raise NotCovered(f"the address of an allocation decides {what}")
+        if type(one) in unknown:
+            raise NotCovered(f"{unknown[type(one)]} decides {what}")
     return value
 
 
-class Operands:
-    """Evaluates the operands of one launch."""
+def seen(value: Value, w: Warp) -> Value:
+    """A value as lanes have it that an election has told apart: only what is the same in all lanes,
+    whichever is elected, is known there (E12)."""
+    if not w.side or not isinstance(value, list):
+        return value
+    row = [getattr(x, w.side) if isinstance(x, Chosen) else x for x in value]
+    return row[0] if all(type(x) is type(row[0]) and x == row[0] for x in row) else None
 
-    def __init__(self, mir: Mir) -> None:
-        self.mir, self.program = mir, mir.kernel
+
+class Operands:
+    """Evaluates the operands of one launch at a level."""
+
+    def __init__(self, mir: Mir, strict: Strict = "practice") -> None:
+        self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
         self.bases = bases(self.program)
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
@@ -125,37 +130,35 @@ class Operands:
                 whole = not isinstance(value, float) or value.is_integer()
                 return int(value) if whole else None
             case Var(name):
-                found: Value = w.registers.get(name)
-                return found
+                return seen(w.registers.get(name), w)
             case ScalarParam(_, value):
                 return None if isinstance(value, float) else int(value)
             case Special(name):
-                return w.special(name)
+                return seen(w.special(name), w)
             case Base(name, space):
                 at = self.bases[name]
                 return (w.rank << RANK_SHIFT) + at if space == "shared" else at
             case Unary(op, x):
                 return self._apply(e, UNARY[op], self.value(x, w))
             case Binary("and" | "or" as op, x, y):
-                stop = op == "or"
-                return self._apply(e, lambda p, q: _short(stop, p, q), self.value(x, w),
-                                   self.value(y, w), strict=False)  # fmt: skip
+                short = partial(_short, op == "or")
+                return self._apply(e, short, self.value(x, w), self.value(y, w))
             case Binary(op, x, y):
                 return self._apply(e, _OPERATORS[op], self.value(x, w), self.value(y, w))
             case Select(c, x, y):
-                return self._apply(e, _select, self.value(c, w), self.value(x, w),
-                                   self.value(y, w), strict=False)  # fmt: skip
+                return self._apply(e, _select, *(self.value(one, w) for one in (c, x, y)))
         raise NotCovered(f"expression {type(e).__name__}")
 
-    def _apply(
-        self, e: Expr, function: Callable[..., Any], *operands: Value, strict: bool = True
-    ) -> Value:
+    def _apply(self, e: Expr, function: Callable[..., Any], *operands: Value) -> Value:
         """An operation in each lane; its result wraps in the type of the expression."""
         kind = self._type(e)
+        strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
         if kind not in LIMITS:
             return None
 
         def one(*xs: Scalar) -> Scalar:
+            if any(isinstance(x, Chosen) for x in xs):
+                return chosen(*(one(*some) for some in zip(*map(_cases, xs), strict=True)))
             if any(isinstance(x, Token) for x in xs) or (strict and None in xs):
                 return None
             try:
@@ -195,21 +198,25 @@ class Operands:
         """Whether an operand may differ between the clusters of a class."""
         if not w.shadows:
             return False
+        names = self.names(operand)
+        return "" in names or not names.isdisjoint(w.differing)
+
+    def names(self, operand: object) -> frozenset[str]:
+        """The registers in an operand; "" and "lane": what tells clusters and lanes apart."""
         if id(operand) not in self._leaves:
             self._leaves[id(operand)] = frozenset(_leaves(operand)), operand
-        names = self._leaves[id(operand)][0]
-        return "" in names or not names.isdisjoint(w.differing)
+        return self._leaves[id(operand)][0]
 
     def assign(self, w: Any, var: Var, value: Value, lanes: Sequence[int]) -> None:
         """A register takes a value in some lanes, as far as its type holds it."""
-        fit = self._fits(var)
+        fit, old = self._fits(var), w.registers.get(var.name)
         value = [fit(x) for x in value] if isinstance(value, list) else fit(value)
-        if len(lanes) < LANES:
-            old = w.registers.get(var.name)
-            row = list(old) if isinstance(old, list) else [old] * LANES
-            for lane in lanes:
-                row[lane] = lane_of(value, lane)
-            value = row
+        if w.side:  # what one of them has now, each lane would have in its place
+            new = lane_of(value, lanes[0])
+            cases = [_cases(lane_of(old, i)) for i in range(LANES)]
+            value = [chosen(new, r) if w.side == "leader" else chosen(y, new) for y, r in cases]
+        elif len(lanes) < LANES:
+            value = [lane_of(value if i in lanes else old, i) for i in range(LANES)]
         if isinstance(value, list) and all(type(x) is int and x == value[0] for x in value):
             value = value[0]
         w.registers[var.name] = value
@@ -218,15 +225,14 @@ class Operands:
         kind, bits = var.dtype.kind, var.dtype.bits
 
         def fit(x: Scalar) -> Scalar:
+            if isinstance(x, Chosen):
+                return chosen(fit(x.leader), fit(x.rest))
             if isinstance(x, Token):
                 return x if var.name in self.mir.typing.tokens else None
             if x is None or kind == "float":
                 return None
-            if kind == "pred":
-                number = int(bool(x))
-            else:
-                number = x & ((1 << bits) - 1)
-                number -= (kind == "int" and number >> (bits - 1)) << bits
+            number = int(bool(x)) if kind == "pred" else x & ((1 << bits) - 1)
+            number -= (kind == "int" and number >> (bits - 1)) << bits
             return Drawn(number) if isinstance(x, Drawn) else number
 
         return fit
@@ -271,8 +277,7 @@ class Operands:
         t = view.tensor
         if isinstance(t, GlobalTensor) and (t.private or t.devices != 1):
             raise NotCovered("private or multimem memory")
-        found = []
-        own = view.space == "global"
+        found, own = [], view.space == "global"
         for group, values in self.alike(view.operands, w, lanes, "an address", own=own):
             place, first = self._begins(view, values, w)
             inside(view, values)
@@ -322,9 +327,7 @@ class Operands:
             found.append(Named(group, place, at, fields.offset))
         return found
 
-    def mbarrier(
-        self, mbar: Mbar, w: Warp, lanes: Sequence[int]
-    ) -> list[tuple[list[int], MbarrierAt]]:
+    def mbarrier(self, mbar: Mbar, w: Warp, lanes: Sequence[int]) -> list[AtMbarrier]:
         """By lanes that name the same, where an mbarrier is."""
         found = []
         for group, values in self.alike(mbar.operands, w, lanes, "which mbarrier"):
@@ -362,6 +365,11 @@ def aligned(t: AddressedTensor, address: int) -> None:
         raise Refuted("aligned", f"{t}: no multiple of {multiple}")
 
 
+def _cases(x: Scalar) -> tuple[Scalar, Scalar]:
+    """What a lane has if it is elected, and if not."""
+    return x if isinstance(x, Chosen) else (x, x)
+
+
 def _short(stop: bool, p: Scalar, q: Scalar) -> int | None:
     """``and`` and ``or``, which one operand may decide."""
     known = [bool(x) for x in (p, q) if x is not None]
@@ -385,10 +393,11 @@ def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:
 
 
 def _leaves(x: object) -> Iterator[str]:
-    """The registers in an operand; "" for what tells clusters apart."""
     match x:
         case Var(name):
             yield name
+        case Special("lane_id" | "thread_id"):
+            yield "lane"
         case Special(name):
             if name.startswith("cta_") or name == "cluster_id":
                 yield ""

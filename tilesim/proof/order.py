@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 import numpy as np
@@ -85,9 +87,9 @@ class Knowledge:
             np.maximum(self.rows[row], other.rows[row], out=self.rows[row])
             self.facts[row] |= other.facts[row]
 
-    def add(self, fact: int, rows: Iterable[int] | None = None) -> None:
-        """Adds a fact to some rows or all."""
-        for row in range(len(self.facts)) if rows is None else rows:
+    def add(self, fact: int, rows: Iterable[int]) -> None:
+        """Adds a fact to some rows."""
+        for row in rows:
             self.facts[row] |= fact
 
 
@@ -100,16 +102,11 @@ def merged(vectors: Sequence[Positions]) -> Positions:
     return found
 
 
-def component(past: Positions, column: int) -> int:
-    """A component of a past; one that it lacks is 0."""
-    return int(past[column]) if column < len(past) else 0
-
-
 class Order:
     """The pasts and the knowledge of all lanes of a cluster of ``ctas``."""
 
-    def __init__(self, lanes: int, ctas: int, *, halves: bool = False) -> None:
-        self.lanes, self.ctas = lanes, ctas
+    def __init__(self, lanes: int, ctas: int, *, halves: bool, ptx: bool) -> None:
+        self.lanes, self.ctas, self.ptx = lanes, ctas, ptx
         self.position = np.zeros(lanes, np.int32)
         self.past = np.zeros((lanes, lanes + _MORE), np.int32)
         count = len(Row) + (2 * ctas if halves else ctas)
@@ -117,6 +114,8 @@ class Order:
         self.facts = [[0] * count for _ in range(lanes)]
         #: rows about shared memory
         self.shared = [row for row in range(count) if row not in NOT_SHARED]
+        #: rows that are handed over. By the text it takes tcgen05 fences for tensor memory (U20)
+        self.handed = [row for row in range(count) if row != Row.TMEM or not ptx]
         self._columns = lanes
         self._facts = 0
         #: by lane, what relaxed operations hand over as they come behind a fence that releases
@@ -183,10 +182,11 @@ class Order:
     # ------------------------------------------------------------------ what is handed over
 
     def of(self, lanes: Lanes) -> Knowledge:
-        """What the lanes know together, their own accesses included."""
-        told = Knowledge(self.rows[lanes].max(0), list(self.facts[lanes[0]]))
-        for lane in lanes[1:]:
-            told.facts = [a | b for a, b in zip(told.facts, self.facts[lane], strict=True)]
+        """What the lanes hand over together, their own accesses included."""
+        told = self.nothing()
+        told.rows[self.handed] = self.rows[lanes].max(0)[self.handed]
+        for row in self.handed:
+            told.facts[row] = reduce(or_, (self.facts[lane][row] for lane in lanes))
         return told
 
     def learn(
@@ -196,10 +196,10 @@ class Order:
         for lane in lanes:
             Knowledge(self.rows[lane], self.facts[lane]).join(told, rows)
 
-    def learn_fact(self, lanes: Iterable[int], fact: int) -> None:
-        """Each of the lanes knows a fact, for accesses of every kind (B3: implicit fence)."""
+    def learn_fact(self, lanes: Iterable[int], fact: int, rows: Iterable[int]) -> None:
+        """Each of the lanes knows a fact, for accesses of some kinds (B3: implicit fence)."""
         for lane in lanes:
-            Knowledge(self.rows[lane], self.facts[lane]).add(fact)
+            Knowledge(self.rows[lane], self.facts[lane]).add(fact, rows)
 
     def released(self, lane: int, sem: str) -> Knowledge | None:
         """What an operation of this strength hands over (H3)."""
@@ -233,10 +233,8 @@ class Order:
         """A tcgen05.fence: what the lane knows of tensor memory is handed over by what it does next
         (``before``), or what has been handed to it so counts for what it does next (G22)."""
         if before:
-            known = self._fenced.setdefault(lane, self.nothing())
-            row, now = known.rows[Row.TMEM_FENCED], self.rows[lane, Row.TMEM]
-            np.maximum(row, now, out=row)
-            known.facts[Row.TMEM_FENCED] |= self.facts[lane][Row.TMEM]
+            self.cross(np.array([lane]), Row.TMEM, Row.TMEM_FENCED)
+            self.release_fence(lane, (Row.TMEM_FENCED,))
             return
         self.acquire_fence(lane, (Row.TMEM, Row.TMEM_FENCED))
         self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilesim.proof.order import Knowledge, Lanes, Positions, component, merged
+from tilesim.proof.order import Knowledge, Lanes, Positions, merged
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
 
@@ -44,15 +44,17 @@ class Credit:
 
 @dataclass(frozen=True)
 class PhaseOver:
-    """What a wait for a phase learns: the past of all its credits, and what they have released."""
+    """What a wait for a phase learns: the past of all its credits, and what they have released, to
+    waits of the narrowest scope first (U4)."""
 
     past: Positions
-    told: Knowledge
+    told: tuple[Knowledge, ...]
 
     def state(self, s: State) -> None:
         """Tells it."""
         s.vectors(self.past)
-        self.told.state(s)
+        for one in self.told:
+            one.state(s)
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,20 @@ def arrives_at_all(count: int) -> None:
 
 
 class Mbarrier:
-    """One life of an mbarrier, from `mbarrier.init` on."""
+    """One life of an mbarrier, from `mbarrier.init` on. ``ptx``: at that level."""
 
     def __init__(
-        self, name: str, column: int, count: int, init: tuple[int, int], told: Knowledge
-    ) -> None:
-        self.name, self.column, self.init = name, column, init
+        self, name: str, column: int, count: int, init: tuple[int, int], told: Knowledge, *,
+        ptx: bool,
+    ) -> None:  # fmt: skip
+        self.name, self.column, self.init, self.ptx = name, column, init, ptx
         self.expected = self.pending = count
         self.tx = self.phase = 0
         # of the open phase: bytes expected and completed; arrivals, with all that are lent to it
         self._bytes, self._arrivals = (0, 0), count
         self.over: dict[int, PhaseOver] = {}
-        self.released = told  # by credits of the open phase
+        #: by credits of the open phase: for waits of scope .cta, and of wider ones if these differ
+        self.released = tuple(Knowledge.like(told.rows) for _ in range(1 + ptx))
         self.operations: dict[int, int] = {}  # by lane, position of its last operation
         #: the phase of the last asynchronous credit, and of the last commit in the own CTA
         self.last_asynchronous = [-1, -1]
@@ -107,12 +111,13 @@ class Mbarrier:
                self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
         s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
         s.points(sorted(self.operations.items()))
-        self.released.state(s)
+        for told in self.released:
+            told.state(s)
         for n in (1, 2):
-            told = self.over.get(self.phase - n)
-            s.same(told is None)
-            if told is not None:
-                told.state(s)
+            over = self.over.get(self.phase - n)
+            s.same(over is None)
+            if over is not None:
+                over.state(s)
         s.same([self.phase - n for n in sorted(self._waits)])
         for n in sorted(self._waits):
             s.points(self._waits[n])
@@ -125,10 +130,11 @@ class Mbarrier:
 
     # ------------------------------------------------------------------ credits
 
-    def credit(self, lane: int, position: int, credit: Credit, *, drop: bool = False) -> bool:
-        """Counts. Returns whether the phase ends."""
+    def credit(self, lane: int, position: int, credit: Credit, *, drop: bool = False) -> None:
+        """Counts; the phase may end."""
         in_a_count(credit)
         self.no_early_credit(credit)
+        self.not_unobserved(credit)
         self.not_abandoned()
         if drop:
             self.expected -= credit.arrive
@@ -145,10 +151,8 @@ class Mbarrier:
         self.not_too_many()
         self.bytes_in_range()
         self.arrivals_in_range()
-        ends = self.pending == 0 and self.tx == 0 and bool(credit.arrive or credit.complete)
-        if ends:
+        if self.pending == 0 and self.tx == 0 and (credit.arrive or credit.complete):
             self._end_phase()
-        return ends
 
     @rule("A", "all credits of phase k - 1 are in the past of every credit of phase k")
     def no_early_credit(self, credit: Credit) -> None:
@@ -159,11 +163,18 @@ class Mbarrier:
 
     def _must_be_over(self, past: Positions, phase: int, credits: Sequence[Credit]) -> bool:
         """Whether all credits of a phase, which are given, are in a past."""
-        if phase < 0 or component(past, self.column) > phase:
+        if phase < 0 or (self.column < len(past) and past[self.column] > phase):
             return True
         return bool(credits) and all(
             credit.at is not None and past[credit.at[0]] >= credit.at[1] for credit in credits
         )
+
+    @rule("U1", "by the text, a wait has seen phase k - 1 complete before an arrival of phase k")
+    def not_unobserved(self, credit: Credit) -> None:
+        """Raises: Refuted: at the level ptx, none need have."""
+        seen = any(credit.past[i] >= n for i, n in self._waits.get(self.phase - 1, ()))
+        if self.ptx and self.phase and credit.arrive and not seen:
+            raise Refuted("U1", f"{self.name}: an arrival before a wait for phase {self.phase - 1}")
 
     @rule("A13", "a phase never has more arrivals than it expects")
     def not_too_many(self) -> None:
@@ -237,7 +248,7 @@ class Mbarrier:
         self.over[self.phase] = PhaseOver(past, self.released)
         self.over.pop(self.phase - 2, None)
         self._waits.pop(self.phase - 1, None)
-        self.released = Knowledge.like(self.released.rows)
+        self.released = tuple(Knowledge.like(told.rows) for told in self.released)
         self._before = [self._credits, self._before[0]]
         self._credits = []
         self.phase += 1
@@ -297,13 +308,14 @@ class NamedBarrier:
         self._warps: set[int] = set()
         self._threads: int | None = None
         self._votes = False
+        self._places: dict[bool, int] = {}
         self._joins: list[tuple[int, int]] = []
         self._before: list[tuple[int, int]] = []
         self._past: list[Positions] = []
 
     def state(self, s: State) -> None:
         """Tells all of it; of its rounds only matters for which one something waits."""
-        s.same(sorted(self._warps), self._threads, self._votes, len(self._past))
+        s.same(sorted(self._warps), self._threads, self._votes, len(self._past), {**self._places})
         self.told.state(s)
         s.points(self._joins)
         s.points(self._before)
@@ -341,6 +353,14 @@ class NamedBarrier:
             raise Refuted("E5", f"{self.name}: barrier.red and others in one round")
         self._votes = votes
 
+    @rule("U16", "by the text, the .aligned barriers of a round that wait are one in the code")
+    def at_one_place(self, number: int, *, waits: bool) -> None:
+        """Those that only arrive are one as well (E8).
+
+        Raises: Refuted: another instruction has joined the round so."""
+        if self._places.setdefault(waits, number) != number:
+            raise Refuted("U16", f"{self.name}: instruction {number} and another one in one round")
+
     @rule("E6", "a warp joins a round once")
     def joins_once(self, warp: int) -> None:
         """Raises: NotCovered: it joins twice, which `practice` accepts of some kernels (E6)."""
@@ -355,10 +375,10 @@ class NamedBarrier:
         need = len(alive | self._warps) if self._threads is None else self._threads // _WARP
         if len(self._warps) < need:
             return None
-        over = PhaseOver(merged(self._past), self.told)
+        over = PhaseOver(merged(self._past), (self.told,))
         self.told = Knowledge.like(self.told.rows)
         self._before, self._joins, self._past = self._joins, [], []
-        self._warps = set()
+        self._warps, self._places = set(), {}
         self.round += 1
         return over
 
@@ -400,7 +420,7 @@ class ClusterBarrier:
     def complete(self, alive: Lanes) -> None:
         """Ends the round if all lanes that have not exited have arrived (D5)."""
         if self._pasts and (self._arrived[alive] > self.round).all():
-            self.over = PhaseOver(merged(self._pasts), self._told)
+            self.over = PhaseOver(merged(self._pasts), (self._told,))
             self._told = Knowledge.like(self._told.rows)
             self._pasts = []
             self.round += 1

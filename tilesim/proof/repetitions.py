@@ -17,7 +17,7 @@ from typing import Any
 
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
-from tilesim.proof.operands import LANES, Differs, Value
+from tilesim.proof.operands import LANES, Chosen, Differs, Scalar, Value, chosen
 from tilesim.proof.phases import Token
 from tilesim.proof.rules import NotCovered, rule
 
@@ -76,8 +76,8 @@ def _goes_on(cluster: int, begins: Sequence[Any], ends: Sequence[Any]) -> None:
 
 def _typed(value: Value) -> object:
     """A value, and what it is; tokens are compared in the state."""
-    if isinstance(value, list):
-        return [_typed(x) for x in value]
+    if isinstance(value, list | Chosen):
+        return type(value), [_typed(x) for x in value]
     return type(value), None if isinstance(value, Token) else value
 
 
@@ -96,15 +96,27 @@ def _begins(was: dict[str, Value], now: dict[str, Value], times: int) -> list[di
     ]
 
 
-def _step(was: Value, now: Value) -> list[int]:
+def _step(was: Value, now: Value) -> list[Any]:
     """By how much a register has grown in each lane, if by a number."""
     if was == now:
         return []
     rows = [x if isinstance(x, list) else [x] * LANES for x in (was, now)]
-    return [q - p if type(p) is type(q) is int else 0 for p, q in zip(*rows, strict=True)]
+    return [_growth(p, q) for p, q in zip(*rows, strict=True)]
 
 
-def _plus(value: Value, step: Sequence[int], times: int) -> Value:
+def _growth(p: Scalar, q: Scalar) -> Any:
+    if isinstance(p, Chosen) and isinstance(q, Chosen):
+        return Chosen(_growth(p.leader, q.leader), _growth(p.rest, q.rest))
+    return q - p if type(p) is type(q) is int else 0
+
+
+def _plus(value: Value, step: Sequence[Any], times: int) -> Value:
     row = value if isinstance(value, list) else [value] * LANES
-    grown = [x + times * n if type(x) is int else x for x, n in zip(row, step, strict=True)]
+    grown = [_grown(x, n, times) for x, n in zip(row, step, strict=True)]
     return grown[0] if all(type(x) is int and x == grown[0] for x in grown) else grown
+
+
+def _grown(x: Scalar, n: Any, times: int) -> Scalar:
+    if isinstance(x, Chosen) and isinstance(n, Chosen):
+        return chosen(_grown(x.leader, n.leader, times), _grown(x.rest, n.rest, times))
+    return x + times * n if type(x) is int else x

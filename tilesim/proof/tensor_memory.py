@@ -98,10 +98,13 @@ class Pool:
         self.memory.written[span(first, columns)] = False
         return first
 
-    @rule("G8", "tcgen05.dealloc names an allocation that is live")
-    def free(self, first: int, columns: int) -> None:
-        """Raises: Refuted: it does not."""
-        if self.live.pop(first, (0,))[0] != columns:
+    @rule("G8", "tcgen05.dealloc names a live allocation, by the text one of its own warp")
+    def free(self, first: int, columns: int, warp: int | None) -> None:
+        """``warp``: at the level ptx, that which frees.
+
+        Raises: Refuted: it does not."""
+        known, at = self.live.pop(first, (0, (-1, 0)))
+        if known != columns or warp not in (None, at[0] // _QUARTER):
             raise Refuted("G8", f"tcgen05.dealloc of {columns} columns at {first}")
         self.allocated[span(first, columns)] = False
 
@@ -202,6 +205,7 @@ def places(
             found[-1][0].append(lane)
             continue
         start = start_of(at, layout, number, other)
+        lies_right(start[0] == at >> 16 or not v.ptx, *start)  # U21
         found.append(([lane], at, cells_at(*start, layout)))
     return found
 
@@ -220,37 +224,38 @@ def keeps(e: fx.UsesTmem, v: Operands, w: Warp, lane: int) -> bool:
 class Ordered:
     """Whether an access of tensor memory comes after an earlier one, by `order`."""
 
-    def __init__(self, order: Order, first_of: Any) -> None:
-        self.order, self.first_of = order, first_of
+    def __init__(self, order: Order) -> None:
+        self.order = order
 
     def __call__(self, y: Record, x: Record, _own: Any, _theirs: Any) -> bool:
         a, b = x.tmem, y.tmem
+        # an allocation is no asynchronous operation: memory is enough to hand it over
+        rows = [Row.TMEM, Row.GENERIC] if a.kind == "alloc" else [Row.TMEM]
         issued = all(
-            lane in a.lanes or self.order.rows[lane, Row.TMEM, a.lanes[0]] >= a.position
+            lane in a.lanes or self.order.rows[lane, rows, a.lanes[0]].max() >= a.position
             for lane in b.lanes
         )
         if a.kind == "alloc":
             return issued
-        if self._over(x, b, together=a.warp is b.warp and b.kind not in ISSUED_BY_ONE):
+        # by the text, tcgen05.fence is of its thread, and no lane's fence counts for its warp
+        by_warp = a.warp is b.warp and b.kind not in ISSUED_BY_ONE and not self.order.ptx
+        if self._over(x, b, together=by_warp):
             return True
         return issued and b.kind != "free" and self._in_issue_order(x, y)
 
     def _over(self, x: Record, b: TmemAccess, *, together: bool) -> bool:
         """Whether an earlier access is known to be over; ``together``: to any lane of the warp, as
         its lanes meet for the later one."""
-        first = self.first_of(b.warp)
-        asked = range(first, first + 32) if together else b.lanes
+        asked = range(b.warp.first, b.warp.first + 32) if together else b.lanes
         known = [bool(self.order.facts[i][Row.TMEM] & x.facts) for i in asked]
         return any(known) if together else all(known)
 
-    @staticmethod
     @rule("G19", "products, and copies and shifts beside them, execute in the order of their issue")
-    def _in_issue_order(x: Record, y: Record) -> bool:
+    def _in_issue_order(self, x: Record, y: Record) -> bool:
+        """By the text, what a product reads may not be overwritten in that order (U19)."""
         a, b = x.tmem, y.tmem
-        if a.kind == b.kind == "mma":
-            if x.write and y.write:
-                return a.form is not None and bool(a.form == b.form)
-            return not x.write
-        if (a.kind, b.kind) == ("mma", "cp"):
-            return not x.write
+        if a.kind == b.kind == "mma" and x.write and y.write:
+            return a.form is not None and bool(a.form == b.form)
+        if (a.kind, b.kind) in (("mma", "mma"), ("mma", "cp")):
+            return not x.write and not self.order.ptx
         return (a.kind, b.kind) in PIPELINED

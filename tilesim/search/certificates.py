@@ -14,7 +14,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.certificate import Certificate, Repetition, fingerprint, read
-from tilesim.proof.check import LEVELS, MOST_CLASSES
+from tilesim.proof.check import MOST_CLASSES
 from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.effects import execute
 from tilesim.proof.machine import MOST_SHADOWS, Machine
@@ -73,12 +73,11 @@ def certified(
     proof kernel says of it; ``until``: when to give up, in seconds of `time.monotonic`."""
     mir = machine_form(program)
     digest, given = fingerprint(mir), tuple(sorted(assumptions))
-    hints = proposed(mir, until) if strict in LEVELS else (None, None)
-    made = Certificate(mir.kernel.name, "", digest, strict, given, *hints)
+    made = Certificate(mir.kernel.name, "", digest, strict, given, *proposed(mir, strict, until))
     return made, kernel_recheck(made, mir, until=until)
 
 
-def proposed(mir: Mir, until: float | None = None) -> Proposal:
+def proposed(mir: Mir, strict: Strict = "practice", until: float | None = None) -> Proposal:
     """What `certify` may leave out, found by trying; None: there are too many classes of clusters,
     or they are not found by ``until``, in seconds of `time.monotonic`."""
     left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
@@ -90,7 +89,7 @@ def proposed(mir: Mir, until: float | None = None) -> Proposal:
         some = left
         while True:
             try:
-                left_out.append(repetitions_of(mir, some, until))
+                left_out.append(repetitions_of(Operands(mir, strict), some, until))
                 break
             except Differs as why:
                 others |= set(why.clusters)
@@ -107,14 +106,14 @@ def proposed(mir: Mir, until: float | None = None) -> Proposal:
 
 
 def repetitions_of(
-    mir: Mir, clusters: Sequence[int], until: float | None = None
+    v: Operands, clusters: Sequence[int], until: float | None = None
 ) -> tuple[Repetition, ...]:
     """What can be left out of the run of some clusters.
 
     Raises: Differs: one of them decides otherwise than the first one."""
     found: list[Repetition] = []
     try:
-        machine = Machine(Operands(mir), clusters, execute, until)
+        machine = Machine(v, clusters, execute, until)
         seen: dict[object, int] = {}
         tries = MOST_TRIES
         while any(w.alive for w in machine.warps):
