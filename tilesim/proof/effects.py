@@ -126,7 +126,7 @@ def _step(x: Execution) -> None:
         _whichever_is_elected(x, w)
         if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
             order.meet(g)
-            w.told.clear()
+            w.apart_by.clear()
 
 
 @rule("E12", "by the text, nothing depends on which lane is elected")
@@ -138,11 +138,11 @@ def _whichever_is_elected(x: Execution, w: Warp) -> None:
     effects = [e for e in x.effects if x.machine.ptx and not isinstance(e, fx.Defines)]
     kinds = {_of_thread(e) for e in effects} - {""}
     alike = all(_done_alike(x, e, w) for e in effects)
-    way = "elected" if w.side else "lanes"
+    by = "elected" if w.side else "lanes"
     if effects and (w.side or not alike or "lanes" in map(w.kinds.get, kinds)):
-        w.told.add(way)
-        apart = any(w.kinds.setdefault(kind, way) != way for kind in kinds)
-        if apart or len(w.told) > 1 or (w.side and not alike):
+        w.apart_by.add(by)
+        apart = any(w.kinds.setdefault(kind, by) != by for kind in kinds)
+        if apart or len(w.apart_by) > 1 or (w.side and not alike):
             raise NotCovered(f"{x.where}: what it does may depend on which lane is elected")
 
 
@@ -615,9 +615,9 @@ def _credit(
     m, i = x.machine, x.warp.first + lane
     life = m.mbarrier(at, x.warp, lane)
     reaches = not m.ptx or at[0] == x.warp.rank or scope != "cta"  # U4
-    if reaches and not later and (told := m.order.released(i, sem)) is not None:
+    if reaches and not later and (knowledge := m.order.released(i, sem)) is not None:
         for one in _learners(x, life, at):
-            one.join(told)
+            one.join(knowledge)
     position = int(m.order.position[i])
     where = None if later else (i, position)
     life.credit(i, position, Credit(where, m.order.past[i].copy(), **counts), drop=drop)
@@ -653,26 +653,27 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
         _credit(x, lane, at, lent=count)
     life = m.mbarrier(at, x.warp, lane)
     assert e.group is not None
-    commit, told = e.group == "tcgen05", _learners(x, life, at)
-    _ends_with(told, m.order.new_fact(), m.group(e.group, i).every, _told_of(x, e.group))
+    commit, learners = e.group == "tcgen05", _learners(x, life, at)
+    rows = _rows_handed_over(x, e.group)
+    _ends_with(learners, m.order.new_fact(), m.group(e.group, i).every, rows)
     if commit:  # it implies the fence
         m.order.tmem_fence(i, before=True)
-        for one in told:
+        for one in learners:
             one.join(m.order.of(np.array([i])), (Row.TMEM, Row.TMEM_FENCED))
     _credit(x, lane, at, later=True, arrive=count, lent=-1 if e.lent else 0,
             own_commit=commit and at[0] == x.warp.rank and not m.ptx)  # fmt: skip
 
 
-def _told_of(x: Execution, group: str) -> Sequence[int]:
-    """The rows in which the end of asynchronous operations is told to waits: by the text, what
+def _rows_handed_over(x: Execution, group: str) -> Sequence[int]:
+    """The rows in which the end of asynchronous operations is known to waits: by the text, what
     cp.async has copied through the generic proxy takes a fence to be read through another (U14)."""
     generic = (Row.GENERIC, Row.GENERIC_GLOBAL)
     return generic if x.machine.ptx and group == "cp.async" else x.machine.order.handed
 
 
-def _ends_with(told: Sequence[Knowledge], fact: int, some: Sequence[Issued], rows: Any) -> None:
+def _ends_with(learners: Sequence[Knowledge], fact: int, some: Sequence[Issued], rows: Any) -> None:
     """The open phase's end tells, of some rows, that these operations are over."""
-    for learner in told if some else ():
+    for learner in learners if some else ():
         learner.add(fact, rows)
     for one in some:
         one.record.ends_with(fact)
@@ -742,7 +743,7 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
         if over is not None:
             past = m.order.past[i, : len(over.past)]
             np.maximum(past, over.past, out=past)
-            m.order.observe(i, over.told[0 if e.scope == "cta" else -1], e.sem)
+            m.order.observe(i, over.knowledge[0 if e.scope == "cta" else -1], e.sem)
     return [lane for lane, _ in passing]
 
 
@@ -785,9 +786,9 @@ def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     if m.ptx and e.aligned:
         barrier.at_one_place(x.number, waits=e.waits)
     barrier.join(x.all, m.order.position[x.all], past, w.number, threads)
-    barrier.told.join(m.order.of(x.all))
+    barrier.knowledge.join(m.order.of(x.all))
     if e.waits:
-        w.told.clear()
+        w.apart_by.clear()
         w.blocked |= {i: Blocked(barrier, barrier.round) for i in x.lanes}
     m.complete_named(w.rank, barrier)
 
@@ -805,12 +806,12 @@ def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
         number = x.machine.cluster_barrier.wait(x.all)
         x.warp.blocked |= {i: Blocked(None, number) for i in x.lanes}
         return
-    told = x.machine.cluster_barrier.arrive(x.all, order.past[x.all[0]])
-    told.join(order.of(x.all), (Row.INIT,))  # D6: a fence of its own made them known
+    knowledge = x.machine.cluster_barrier.arrive(x.all, order.past[x.all[0]])
+    knowledge.join(order.of(x.all), (Row.INIT,))  # D6: a fence of its own made them known
     for i in x.all:
         known = order.released(int(i), e.sem)
         if known is not None:
-            told.join(known)
+            knowledge.join(known)
     x.machine.complete_cluster_barrier()
 
 
@@ -881,7 +882,7 @@ def _commits(x: Execution, e: fx.Commits) -> None:
 @executes(fx.WaitsGroup)
 def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
     # to the thread itself no fence is needed (G23), to others it is
-    rows = (Row.TMEM,) if e.group.startswith("tcgen05.") else _told_of(x, e.group)
+    rows = (Row.TMEM,) if e.group.startswith("tcgen05.") else _rows_handed_over(x, e.group)
     for i in x.all:
         group = x.machine.group(e.group, i)
         if e.group.startswith("tcgen05."):  # there are no groups: all that the warp has issued

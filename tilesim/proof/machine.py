@@ -134,11 +134,11 @@ class Warp:
         #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
         self.fenced = self.jumps_back = False
-        #: whether an election has told its first lane apart; which lanes execute then (`Chosen`)
+        #: whether an election has set its first lane apart; which lanes execute then (`Chosen`)
         self.apart, self.side = False, ""
-        #: how its lanes have been told apart in what they did since they last met: by an election
-        #: or otherwise; and in what they did with each kind of groups and fences (E12)
-        self.told, self.kinds = set[str](), dict[str, str]()
+        #: what has set its lanes apart in what they did since they last met: an election, or their
+        #: numbers; and the same of what they did with each kind of groups and fences (E12)
+        self.apart_by, self.kinds = set[str](), dict[str, str]()
         self._cta = coordinates(p, self.cluster, rank)
 
     @property
@@ -151,7 +151,7 @@ class Warp:
         m, first = self.machine, self.first - self.number % 4 * LANES
         now = m.group("wgmma", first).number
         s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles), self.apart,
-               self.side, sorted(self.told), sorted(self.kinds.items()))  # fmt: skip
+               self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
         for _, (touched, products) in sorted(self.tiles.items()):
             s.same(touched, sorted((n - now, repr(how)) for n, how in products))
         for i, (barrier, number) in sorted(self.blocked.items()):
@@ -402,7 +402,7 @@ class Machine:
             if instruction.what.syncs:
                 self.order.step(w.lanes(on))
                 self.order.meet(w.lanes(on))
-                w.told.clear()
+                w.apart_by.clear()
             for i in on:
                 w.at[i] = at + 1
             return True
@@ -475,7 +475,7 @@ class Machine:
         g = w.lanes(lanes)
         width = len(over.past)
         self.order.past[g, :width] = np.maximum(self.order.past[g, :width], over.past)
-        self.order.learn(g, over.told[0])
+        self.order.learn(g, over.knowledge[0])
         for i in lanes:
             del w.blocked[i]
 
@@ -584,11 +584,11 @@ class Machine:
         """Whether bytes of an access come after those of an earlier one: ``ordered`` of `Memory`.
 
         ``issuers``: of an asynchronous access, the lanes that have issued it."""
-        near, order = place[0] == "shared", self.order
-        generic = Row.GENERIC if near else Row.GENERIC_GLOBAL
+        shared, order = place[0] == "shared", self.order
+        generic = Row.GENERIC if shared else Row.GENERIC_GLOBAL
         rows: list[int] = [generic]
         if proxy != "generic":  # fences of .shared::cta are about the memory of their CTA
-            rows = [Row.ASYNC_SHARED, order.own(int(place[1]))] if near else [Row.ASYNC_GLOBAL]
+            rows = [Row.ASYNC_SHARED, order.own(int(place[1]))] if shared else [Row.ASYNC_GLOBAL]
 
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):

@@ -183,18 +183,18 @@ class Order:
 
     def of(self, lanes: Lanes) -> Knowledge:
         """What the lanes hand over together, their own accesses included."""
-        told = self.nothing()
-        told.rows[self.handed] = self.rows[lanes].max(0)[self.handed]
+        knowledge = self.nothing()
+        knowledge.rows[self.handed] = self.rows[lanes].max(0)[self.handed]
         for row in self.handed:
-            told.facts[row] = reduce(or_, (self.facts[lane][row] for lane in lanes))
-        return told
+            knowledge.facts[row] = reduce(or_, (self.facts[lane][row] for lane in lanes))
+        return knowledge
 
     def learn(
-        self, lanes: Iterable[int], told: Knowledge, rows: Iterable[int] | None = None
+        self, lanes: Iterable[int], knowledge: Knowledge, rows: Iterable[int] | None = None
     ) -> None:
-        """Each of the lanes knows what was told of some rows."""
+        """Each of the lanes knows that of some rows."""
         for lane in lanes:
-            Knowledge(self.rows[lane], self.facts[lane]).join(told, rows)
+            Knowledge(self.rows[lane], self.facts[lane]).join(knowledge, rows)
 
     def learn_fact(self, lanes: Iterable[int], fact: int, rows: Iterable[int]) -> None:
         """Each of the lanes knows a fact, for accesses of some kinds (B3: implicit fence)."""
@@ -207,12 +207,12 @@ class Order:
             return self.of(np.array([lane]))
         return self._fenced.get(lane)
 
-    def observe(self, lane: int, told: Knowledge, sem: str) -> None:
+    def observe(self, lane: int, knowledge: Knowledge, sem: str) -> None:
         """A lane observes what was released; a relaxed operation acquires with a later fence."""
         if sem == "relaxed":
-            self._observed.setdefault(lane, self.nothing()).join(told)
+            self._observed.setdefault(lane, self.nothing()).join(knowledge)
         else:
-            self.learn([lane], told)
+            self.learn([lane], knowledge)
 
     def known_in_time(self, lane: int) -> int:
         """The facts that a lane has learned, also by relaxed operations (B34)."""

@@ -48,12 +48,12 @@ class PhaseOver:
     waits of the narrowest scope first (U4)."""
 
     past: Positions
-    told: tuple[Knowledge, ...]
+    knowledge: tuple[Knowledge, ...]
 
     def state(self, s: State) -> None:
         """Tells it."""
         s.vectors(self.past)
-        for one in self.told:
+        for one in self.knowledge:
             one.state(s)
 
 
@@ -84,7 +84,7 @@ class Mbarrier:
     """One life of an mbarrier, from `mbarrier.init` on. ``ptx``: at that level."""
 
     def __init__(
-        self, name: str, column: int, count: int, init: tuple[int, int], told: Knowledge, *,
+        self, name: str, column: int, count: int, init: tuple[int, int], knowledge: Knowledge, *,
         ptx: bool,
     ) -> None:  # fmt: skip
         self.name, self.column, self.init, self.ptx = name, column, init, ptx
@@ -94,7 +94,7 @@ class Mbarrier:
         self._bytes, self._arrivals = (0, 0), count
         self.over: dict[int, PhaseOver] = {}
         #: by credits of the open phase: for waits of scope .cta, and of wider ones if these differ
-        self.released = tuple(Knowledge.like(told.rows) for _ in range(1 + ptx))
+        self.released = tuple(Knowledge.like(knowledge.rows) for _ in range(1 + ptx))
         self.operations: dict[int, int] = {}  # by lane, position of its last operation
         #: the phase of the last asynchronous credit, and of the last commit in the own CTA
         self.last_asynchronous = [-1, -1]
@@ -111,8 +111,8 @@ class Mbarrier:
                self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
         s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
         s.points(sorted(self.operations.items()))
-        for told in self.released:
-            told.state(s)
+        for knowledge in self.released:
+            knowledge.state(s)
         for n in (1, 2):
             over = self.over.get(self.phase - n)
             s.same(over is None)
@@ -248,7 +248,7 @@ class Mbarrier:
         self.over[self.phase] = PhaseOver(past, self.released)
         self.over.pop(self.phase - 2, None)
         self._waits.pop(self.phase - 1, None)
-        self.released = tuple(Knowledge.like(told.rows) for told in self.released)
+        self.released = tuple(Knowledge.like(knowledge.rows) for knowledge in self.released)
         self._before = [self._credits, self._before[0]]
         self._credits = []
         self.phase += 1
@@ -304,7 +304,7 @@ class NamedBarrier:
 
     def __init__(self, name: str, nothing: Knowledge) -> None:
         self.name, self.round = name, 0
-        self.told = nothing
+        self.knowledge = nothing
         self._warps: set[int] = set()
         self._threads: int | None = None
         self._votes = False
@@ -316,7 +316,7 @@ class NamedBarrier:
     def state(self, s: State) -> None:
         """Tells all of it; of its rounds only matters for which one something waits."""
         s.same(sorted(self._warps), self._threads, self._votes, len(self._past), {**self._places})
-        self.told.state(s)
+        self.knowledge.state(s)
         s.points(self._joins)
         s.points(self._before)
         for past in self._past:
@@ -375,8 +375,8 @@ class NamedBarrier:
         need = len(alive | self._warps) if self._threads is None else self._threads // _WARP
         if len(self._warps) < need:
             return None
-        over = PhaseOver(merged(self._past), (self.told,))
-        self.told = Knowledge.like(self.told.rows)
+        over = PhaseOver(merged(self._past), (self.knowledge,))
+        self.knowledge = Knowledge.like(self.knowledge.rows)
         self._before, self._joins, self._past = self._joins, [], []
         self._warps, self._places = set(), {}
         self.round += 1
@@ -391,7 +391,7 @@ class ClusterBarrier:
         self.round = 0
         #: what a wait for the last round learns
         self.over: PhaseOver | None = None
-        self._told = nothing
+        self._knowledge = nothing
         self._pasts: list[Positions] = []
         self._arrived = np.zeros(lanes, np.int32)  # rounds
         self._waited = np.zeros(lanes, np.int32)
@@ -400,7 +400,7 @@ class ClusterBarrier:
         """Tells all of it, rounds from the open one on."""
         s.same((self._arrived - self.round).tobytes(), (self._waited - self.round).tobytes(),
                len(self._pasts), self.over is None)  # fmt: skip
-        self._told.state(s)
+        self._knowledge.state(s)
         for past in self._pasts:
             s.vectors(past)
         if self.over is not None:
@@ -415,13 +415,13 @@ class ClusterBarrier:
             raise Refuted("D2", "barrier.cluster.arrive twice, or without a wait in between")
         self._pasts.append(past.copy())
         self._arrived[lanes] += 1
-        return self._told
+        return self._knowledge
 
     def complete(self, alive: Lanes) -> None:
         """Ends the round if all lanes that have not exited have arrived (D5)."""
         if self._pasts and (self._arrived[alive] > self.round).all():
-            self.over = PhaseOver(merged(self._pasts), (self._told,))
-            self._told = Knowledge.like(self._told.rows)
+            self.over = PhaseOver(merged(self._pasts), (self._knowledge,))
+            self._knowledge = Knowledge.like(self._knowledge.rows)
             self._pasts = []
             self.round += 1
 
