@@ -32,7 +32,7 @@ BUGS = ("bugs.transaction_bytes::guarded_expect", "bugs.shared_barriers::too_few
         "bugs.role_agreement::idle_cta")  # fmt: skip
 #: what is rechecked of the gallery here: warps of a launch and instructions of a cluster at most,
 #: the parts in which that is done, and how many rows are as small
-WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 96
+WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 80
 
 
 def of(corpus: str, names: Iterable[str]) -> tuple[Rows, Rows]:
