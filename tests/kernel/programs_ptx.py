@@ -16,6 +16,8 @@ from tilesim.ir.ops.bar import ElectSync
 
 __all__ = ["PAIRS"]
 
+_Scope = Literal["cta", "cluster"]
+
 
 def wrong_by_the_text(
     rule: str, *, breaks: str = "", not_covered: str = ""
@@ -93,66 +95,49 @@ def _pair(k: Builder) -> None:
     k.launch(warps=1, grid=2, cluster=2)
 
 
-@wrong_by_the_text("H6")
-def a_store_that_an_arrival_of_scope_cta_hands_to_a_peer(k: Builder, *, right: bool) -> None:
+def _stores_to_a_peer(
+    k: Builder, *, arrives: _Scope = "cluster", waits: _Scope = "cluster",
+    fences: Literal["before", "behind"] | None = None,
+) -> None:  # fmt: skip
+    """CTA 1 stores to CTA 0, which reads it, by an arrival and a wait of these scopes; with a fence
+    before the arrival, or behind the wait, that one is relaxed."""
     _pair(k)
     x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
     begin(k, (b, 1), zero=[x])
     k.cluster.sync()
     with cta(k, 1):
         k.mem.store(x.view().at(0)[0], 1)
-        k.mbarrier.arrive(b[0].at(0), scope="cluster" if right else "cta")
+        if fences == "before":
+            k.fence.memory("acq_rel", "cluster")
+        k.mbarrier.arrive(
+            b[0].at(0), sem="relaxed" if fences == "before" else "release", scope=arrives
+        )
     with cta(k, 0):
-        k.mbarrier.wait(b, 0, scope="cluster")
+        k.mbarrier.wait(b, 0, sem="relaxed" if fences == "behind" else "acquire", scope=waits)
+        if fences == "behind":
+            k.fence.memory("acq_rel", "cluster")
         k.mem.load(r, x[0])
     k.cluster.sync()
+
+
+@wrong_by_the_text("H6")
+def a_store_that_an_arrival_of_scope_cta_hands_to_a_peer(k: Builder, *, right: bool) -> None:
+    _stores_to_a_peer(k, arrives="cluster" if right else "cta")
 
 
 @wrong_by_the_text("H6")
 def a_store_of_a_peer_that_a_wait_of_scope_cta_takes(k: Builder, *, right: bool) -> None:
-    _pair(k)
-    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1), zero=[x])
-    k.cluster.sync()
-    with cta(k, 1):
-        k.mem.store(x.view().at(0)[0], 1)
-        k.mbarrier.arrive(b[0].at(0), scope="cluster")
-    with cta(k, 0):
-        k.mbarrier.wait(b, 0, scope="cluster" if right else "cta")
-        k.mem.load(r, x[0])
-    k.cluster.sync()
+    _stores_to_a_peer(k, waits="cluster" if right else "cta")
 
 
 @wrong_by_the_text("H6")
 def a_fence_before_an_arrival_of_scope_cta_at_a_peer(k: Builder, *, right: bool) -> None:
-    _pair(k)
-    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1), zero=[x])
-    k.cluster.sync()
-    with cta(k, 1):
-        k.mem.store(x.view().at(0)[0], 1)
-        k.fence.memory("acq_rel", "cluster")
-        k.mbarrier.arrive(b[0].at(0), sem="relaxed", scope="cluster" if right else "cta")
-    with cta(k, 0):
-        k.mbarrier.wait(b, 0, scope="cluster")
-        k.mem.load(r, x[0])
-    k.cluster.sync()
+    _stores_to_a_peer(k, arrives="cluster" if right else "cta", fences="before")
 
 
 @wrong_by_the_text("H6")
 def a_fence_behind_a_wait_of_scope_cta_for_a_peer(k: Builder, *, right: bool) -> None:
-    _pair(k)
-    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1), zero=[x])
-    k.cluster.sync()
-    with cta(k, 1):
-        k.mem.store(x.view().at(0)[0], 1)
-        k.mbarrier.arrive(b[0].at(0), scope="cluster")
-    with cta(k, 0):
-        k.mbarrier.wait(b, 0, sem="relaxed", scope="cluster" if right else "cta")
-        k.fence.memory("acq_rel", "cluster")
-        k.mem.load(r, x[0])
-    k.cluster.sync()
+    _stores_to_a_peer(k, waits="cluster" if right else "cta", fences="behind")
 
 
 @wrong_by_the_text("H6")

@@ -26,8 +26,8 @@ def with_rules(*rules: str) -> Row:
     return replace(FAILED, findings=tuple(Found(rule) for rule in rules))
 
 
-def claim(verdict: str, **fields: object) -> Row:
-    return replace(Row("a", "practice", verdict), **fields)  # type: ignore[arg-type]
+def claim(verdict: str, *, values: str = "", leans: tuple[str, ...] = ()) -> Row:
+    return Row("a", "practice", verdict, values, leans=leans)
 
 
 @pytest.mark.parametrize(
