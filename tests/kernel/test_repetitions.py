@@ -133,6 +133,37 @@ def test_what_decides_has_to_be_known_in_each_repetition() -> None:
     assert certify(doubling, classes, left_out).verdict != "certified"
 
 
+@ts.kernel(warps=1)
+def piles_up(k: Builder, *, completes: bool = True) -> None:
+    """Without ``completes`` each turn expects bytes in one phase, in which they pile up."""
+    bar, turns = k.mbarriers("bar", 1), k.mbarriers("turns", 1)
+    with k.one_thread():
+        k.mbarrier.init(bar[0], 1)
+        k.mbarrier.init(turns[0], 32)
+    k.sync_threads()
+    with k.loop(300) as i:
+        with k.one_thread():
+            if completes:
+                k.mbarrier.arrive_expect_tx(turns[0], 0)
+            else:
+                k.mbarrier.expect_tx(bar[0], 1 << 12)
+                k.mbarrier.arrive(turns[0])
+        with k.if_(k.lane_id.ne(0)):
+            k.mbarrier.arrive(turns[0])
+        k.mbarrier.wait(turns[0], i & 1)
+
+
+def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
+    right, wrong = lower(piles_up.build()), lower(piles_up.build(completes=False))
+    classes, left_out = proposed(right)
+    assert left_out is not None
+    assert left_out[0]
+    assert str(certify(right, classes, left_out)) == "certified"
+    assert certify(wrong).rule == "T"
+    said = certify(wrong, classes, left_out).what
+    assert said == "a repetition behind which the state is another one"
+
+
 #: members that decide nothing, are told by others, or never change
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
