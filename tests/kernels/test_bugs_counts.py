@@ -359,6 +359,12 @@ def test_b030_four_warps_expect_the_bytes_of_one_copy() -> None:
     notes(finding, "full[0] phase 0: 0 of 1 arrivals pending, 24576 bytes outstanding")
     notes(finding, "8192 bytes expected each by mbarrier.expect_tx of producer (warps 0-3)")
     assert sum(note.endswith(f":{expect}") for note in finding.notes) == 1
+    # the copies that are still to come are those of the next phase: they excuse nothing
+    guard = at(guarded_expect, "k.if_(one if fixed")
+    assert [(p.action, p.loc.line) for p in finding.culprits] == [
+        ("lets 4 warps in", guard),
+        ("is executed by 4 warps", expect),
+    ]
 
 
 def test_b031_kept_count_misses_its_second_arrival() -> None:

@@ -117,10 +117,11 @@ class _Balance:
         rule = self.case.finding.rule
         if self.want == self.have or (rule == "over-arrival" and not self.have):
             return True
+        completed = self.phases.get(self.on.phase, (0, 0))[1]
+        to_come = rule == "deadlock" and not completed and _still_to_come(self.case, self.on)
         if self._apart and self.expects and self._balances_before:
-            here = self.phases.get(self.on.phase, (0, 0))[1]
-            return rule != "deadlock" or (not here and _still_to_come(self.case, self.on))
-        return not self.have and rule == "deadlock" and _still_to_come(self.case, self.on)
+            return rule != "deadlock" or to_come
+        return not self.have and to_come
 
     @property
     def _balances_before(self) -> bool:
