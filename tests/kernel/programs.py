@@ -1502,6 +1502,176 @@ def warps_of_a_product_that_name_several_operands(k: Builder, *, right: bool) ->
 # ---------------------------------------------------------------------- tensor memory
 
 
+def columns_of_a_pair(k: Builder, *, warps: int = 1, waits: bool = True) -> Var:
+    """Warp 0 of each CTA of a pair allocates 32 columns, and every warp of both knows where."""
+    k.launch(warps=warps, grid=2, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    if waits:
+        k.cluster.sync()
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.alloc(slot, 32, cta_group=2)
+    k.cluster.sync()
+    k.mem.load(address, slot[0])
+    return address
+
+
+def frees_of_a_pair(k: Builder, address: Var) -> None:
+    """Warp 0 of each frees them when all warps of both are done."""
+    k.tcgen05.fence_before_thread_sync()
+    k.cluster.sync()
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)
+
+
+@wrong("G9", breaks="D8")
+def an_allocation_by_a_pair_of_which_one_need_not_have_started(k: Builder, *, right: bool) -> None:
+    address = columns_of_a_pair(k, waits=right)
+    frees_of_a_pair(k, address)
+
+
+@wrong("G9")
+def allocations_of_a_pair_that_differ(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    k.cluster.sync()
+    for rank in range(2):
+        with k.if_(k.cluster_rank.eq(rank)):
+            columns = 32 if right or rank else 64
+            k.tcgen05.alloc(slot, columns, cta_group=2)
+            k.cluster.sync()
+            k.mem.load(address, slot[0])
+            k.tcgen05.dealloc(address, columns, cta_group=2)
+
+
+@wrong("G9")
+def allocations_of_a_pair_by_two_warps_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, grid=2, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (2,)), k.var("address", dtype=u32)
+    k.cluster.sync()
+    for warp in range(2):
+        with k.role(f"W{warp}", warp):
+            k.tcgen05.alloc(slot[ds(warp, 1)], 32, cta_group=2)
+            k.mem.load(address, slot[warp])
+        if right:
+            k.sync_threads()
+    k.cluster.sync()
+    for warp in range(2):
+        with k.role(f"W{warp}", warp):
+            k.tcgen05.dealloc(address, 32, cta_group=2)
+        k.sync_threads()
+
+
+@wrong("G9", breaks="deadlock")
+def a_pair_of_which_one_frees_behind_a_barrier_and_the_other_before(
+    k: Builder, *, right: bool
+) -> None:
+    address = columns_of_a_pair(k)
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(0)):
+        k.cluster.sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)
+    with k.if_(k.cluster_rank.eq(1)):
+        if right:
+            k.cluster.sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)
+        if not right:
+            k.cluster.sync()
+
+
+@wrong("G9-exit")
+def a_permit_that_one_cta_of_a_pair_gives_up(k: Builder, *, right: bool) -> None:
+    address = columns_of_a_pair(k)
+    with k.if_(k.cluster_rank < (2 if right else 1)):
+        k.tcgen05.relinquish_alloc_permit(cta_group=2)
+    frees_of_a_pair(k, address)
+
+
+@wrong("G9", breaks="H6")
+def columns_that_the_first_cta_frees_without_knowing_of_the_other(
+    k: Builder, *, right: bool
+) -> None:
+    _uses_of_one_cta(k, user=1, known_to_both=right)
+
+
+@wrong("G9", breaks="H6")
+def columns_that_the_second_cta_frees_without_knowing_of_the_other(
+    k: Builder, *, right: bool
+) -> None:
+    _uses_of_one_cta(k, user=0, known_to_both=right)
+
+
+@wrong("G9", breaks="H6")
+def columns_of_which_only_the_other_cta_knows_that_their_use_is_over(
+    k: Builder, *, right: bool
+) -> None:
+    _uses_of_one_cta(k, user=1, known_to_both=right, others=True)
+
+
+def _uses_of_one_cta(k: Builder, *, user: int, known_to_both: bool, others: bool = False) -> None:
+    """Warp 1 of a CTA stores to tensor memory, and warp 0 of both CTAs, of that one, or of the
+    ``others`` frees when it is done."""
+    address = columns_of_a_pair(k, warps=2)
+    done, tile = k.mbarriers("done"), k.fragment("tile", f32, (32, 32))
+    with k.one_thread():
+        k.mbarrier.init(done, 32)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(user)), k.role("W1", 1):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)
+        k.tcgen05.wait_st()
+        k.tcgen05.fence_before_thread_sync()
+        for rank in range(2):
+            if known_to_both or (rank == user) != others:
+                k.mbarrier.arrive(done[0].at(rank), scope="cluster")
+    for rank in range(2):
+        if known_to_both or (rank == user) != others:
+            with k.if_(k.cluster_rank.eq(rank)), k.role("W0", 0):
+                k.mbarrier.wait(done, 0, scope="cluster")
+    with k.role("W0", 0):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)
+    k.cluster.sync()
+
+
+@wrong("B26")
+def a_copy_that_completes_on_an_mbarrier_of_another_pair(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=4, cluster=4, target="sm_100a")
+    d, g, b = words(k, "d", 32), global_words(k, "g", 32), k.mbarriers("b")
+    copied = k.tensor_map(g, (32,))
+    begin(k, (b, 1))
+    leader = 0 if right else 2
+    with cta(k, leader):
+        k.mbarrier.arrive_expect_tx(b, 128)
+    k.cluster.sync()
+    with cta(k, 1):
+        k.tma.load(copied, d, (0,), b[0].at(leader), cta_group=2)
+    with cta(k, leader):
+        k.mbarrier.wait(b, 0, scope="cluster")
+    k.cluster.sync()
+
+
+@wrong("B26", breaks="deadlock")
+def a_multicast_of_a_pair_that_the_other_one_waits_for(k: Builder, *, right: bool) -> None:
+    """In each pair, the CTA is told whose rank is as even as that of the named mbarrier (B27)."""
+    k.launch(warps=1, grid=4, cluster=4, target="sm_100a")
+    d, g, b = words(k, "d", 32), global_words(k, "g", 32), k.mbarriers("b")
+    copied = k.tensor_map(g, (32,))
+    begin(k, (b, 1))
+    k.cluster.sync()
+    for rank in (1, 3 if right else 2):
+        with cta(k, rank):
+            k.mbarrier.arrive_expect_tx(b, 128)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.tma.load(copied, d, (0,), b[0].at(1), cta_group=2, multicast=0b0101)
+    for rank in (1, 3 if right else 2):
+        with cta(k, rank):
+            k.mbarrier.wait(b, 0, scope="cluster")
+    k.cluster.sync()
+
+
 def allocates(k: Builder, columns: int, *, warps: int = 1) -> Var:
     """Warp 0 allocates columns, and every warp knows where."""
     k.launch(warps=warps, target="sm_100a")
@@ -1563,6 +1733,31 @@ def more_columns_than_there_are(k: Builder, *, right: bool) -> None:
         k.mem.load(then, slot[i])
         k.tcgen05.dealloc(then, 256)
     k.tcgen05.dealloc(address, 512 if right else 256)
+
+
+@wrong("G6", not_covered="may wait for other clusters")
+def columns_that_are_held_while_more_are_asked_for(k: Builder, *, right: bool) -> None:
+    """With another cluster on its SM that does the same, each may wait for the other one."""
+    k.launch(warps=1, grid=1 if right else 2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (2,)), [k.var(f"a{i}", dtype=u32) for i in range(2)]
+    for i in range(2):
+        k.tcgen05.alloc(slot[ds(i, 1)], 256)
+        k.mem.load(address[i], slot[i])
+    for i in range(2):
+        k.tcgen05.dealloc(address[i], 256)
+
+
+@wrong("G6", not_covered="may wait for other clusters")
+def columns_that_a_cluster_holds_while_its_other_cta_asks(k: Builder, *, right: bool) -> None:
+    """Right: two clusters on an SM, or more, find columns."""
+    k.launch(warps=16, grid=32, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    with k.role("W0", 0):
+        k.tcgen05.alloc(slot, 128 if right else 256)
+        k.mem.load(address, slot[0])
+    k.cluster.sync()
+    with k.role("W0", 0):
+        k.tcgen05.dealloc(address, 128 if right else 256)
 
 
 @wrong("G7")

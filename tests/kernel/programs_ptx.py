@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from tests.kernel.programs import PAIRS, Program, allocates, cta, frees, wrong
+from tests.kernel.programs import (
+    PAIRS,
+    Program,
+    allocates,
+    columns_of_a_pair,
+    cta,
+    frees,
+    frees_of_a_pair,
+    wrong,
+)
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, scaled, setup
 from tilesim import Builder, f32, pred, u8, u32
@@ -86,6 +95,22 @@ def a_commit_that_may_arrive_when_its_own_cta_has_ended(k: Builder, *, right: bo
         k.mbarrier.wait(b, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
+
+
+# ---------------------------------------------------------------------- pairs of CTAs (G9)
+
+
+@wrong_by_the_text("G9", breaks="deadlock")
+def a_permit_that_one_cta_of_a_pair_gives_up_before_a_barrier(k: Builder, *, right: bool) -> None:
+    address = columns_of_a_pair(k)
+    for rank in range(2):
+        with k.if_(k.cluster_rank.eq(rank)):
+            if rank and not right:
+                k.cluster.sync()
+            k.tcgen05.relinquish_alloc_permit(cta_group=2)
+            if right or not rank:
+                k.cluster.sync()
+    frees_of_a_pair(k, address)
 
 
 # ---------------------------------------------------------------------- scopes (U4)

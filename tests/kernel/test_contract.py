@@ -22,7 +22,7 @@ DEFINITIONS = frozenset(
     )
 )  # fmt: skip
 #: lines of code: no blank lines, comments, docstrings and imports
-MOST_CODE = 2_800
+MOST_CODE = 2_880
 #: lines of a function that enforces a rule
 MOST_OF_A_RULE = 30
 

@@ -38,7 +38,6 @@ LITMUS = {
     "tensor maps that are in memory": ("LB17",),
     "fences for tensor maps": ("LB30", "LB30-tiled", "LB17-acquired"),
     "launch control": ("LD11-before", "LD11", "LD11-two-ordered"),
-    "pairs of CTAs in tensor memory": ("LG15-barrier-first", "LG16-both"),
     "allocations of tensor memory that may wait": ("LG02-never",),
     "memory of several devices": ("LW10", "LW11", "LM09"),
     "memory that each thread has for itself": ("LW16",),

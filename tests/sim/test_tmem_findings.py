@@ -427,6 +427,48 @@ def test_a_permit_of_a_pair_is_given_up_when_both_ctas_have_started(strict: Any)
     proved(permit_alone, begin=True)
 
 
+def freed_by_a_pair(k: Builder, *, user: int, known: bool) -> None:
+    """Warp 1 of a CTA uses columns, and both CTAs free them when they know that it is done."""
+    k.launch(warps=2, grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    done, tile = k.mbarriers("done"), k.fragment("tile", f32, (32, 32))
+    with k.one_thread():
+        k.mbarrier.init(done, 32)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("W", 0):
+        k.tcgen05.alloc(slot, 32, cta_group=2)
+    k.cluster.sync()
+    k.mem.load(address, slot[0])
+    ends = (0, 1) if known else (user,)
+    with k.role("U", 1), k.if_(k.cluster_rank.eq(user)):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)
+        k.tcgen05.wait_st()
+        k.tcgen05.fence_before_thread_sync()
+        for rank in ends:
+            k.mbarrier.arrive(done[0].at(rank), scope="cluster")
+    with k.role("W", 0):
+        for rank in ends:
+            with k.if_(k.cluster_rank.eq(rank)):
+                k.mbarrier.wait(done, 0, scope="cluster")
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, 32, cta_group=2)
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("user", [0, 1])
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_each_cta_of_a_pair_frees_when_it_knows_that_both_are_done(user: int, strict: Any) -> None:
+    """Whichever comes first."""
+    report = failed(freed_by_a_pair, strict=strict, user=user, known=False)
+    assert sites(report, "tmem-lifetime") == {
+        ("W", "k.tcgen05.dealloc(address, 32, cta_group=2)"),
+        ("U", "k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)"),
+    }
+    proved(freed_by_a_pair, user=user, known=True)
+
+
 def beyond(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
     address = allocate(k, 64)

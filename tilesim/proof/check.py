@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
+from tilesim.ir.tmem import COLUMNS
 from tilesim.proof import effects
 from tilesim.proof.certificate import Certificate, Repetition, fingerprint
 from tilesim.proof.machine import Machine
@@ -28,6 +30,8 @@ Repetitions: TypeAlias = Sequence[Sequence[Repetition]]
 
 #: clusters that are executed
 MOST_CLASSES = 64
+#: of an SM: bytes of shared memory, those that a CTA takes beside its own, warps
+_OF_SM = 228 * 1024, 1024, 64
 
 
 def certify(
@@ -116,6 +120,8 @@ def at_the_end(m: Machine) -> None:
     for pool in m.pools:
         pool.at_exit()
         pool.quarters_named()
+    _no_cluster_in_the_way(m)
+    _both_relinquish(m)
     _registers(m)
 
 
@@ -131,6 +137,28 @@ def _peers_outlive(m: Machine, rank: int) -> None:
 def _nothing_under_way(m: Machine, rank: int) -> None:
     for record in m.under_way(rank):
         raise Refuted("B34", f"{record.where}: under way when CTA {rank} ends")
+
+
+@rule("G6", "no allocation waits for a cluster on the same SM that may wait for this one, too")
+def _no_cluster_in_the_way(m: Machine) -> None:
+    """Clusters on an SM share its columns. That of a CTA which allocates once waits for nothing
+    while it has them; otherwise all that there can be find columns, wherever others lie.
+
+    Raises: NotCovered: one may not."""
+    p, (nbytes, reserved, warps) = m.program, _OF_SM
+    clusters = min(p.ctas // m.size, nbytes // (p.smem_requested + reserved), warps // p.warps)
+    times = max((len(pool.every) for pool in m.pools), default=0)
+    most = max((e.columns for _, e in m.mir.all_of(fx.AllocatesTmem)), default=0)
+    if m.size * times > 1 and clusters > 1 and clusters * times * most > COLUMNS:
+        raise NotCovered("allocations of tensor memory that may wait for other clusters")
+
+
+@rule("G9-exit", "both CTAs of a pair give up the permit to allocate, or none does")
+def _both_relinquish(m: Machine) -> None:
+    pairs = any(e.pair for _, e in m.mir.all_of(fx.RelinquishesTmem))
+    for even, odd in zip(m.pools[::2], m.pools[1::2], strict=False):
+        if pairs and even.relinquished != odd.relinquished:
+            raise Refuted("G9-exit", "tcgen05.relinquish_alloc_permit of a pair in one CTA only")
 
 
 @rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA end with fits its pool")

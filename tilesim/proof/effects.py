@@ -7,6 +7,7 @@ one function per kind of effect; a kind without one is not covered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -109,6 +110,12 @@ def _all_are_here(x: Execution) -> bool:
                     return False
             case fx.GathersWarps() if not _gathers_warps(x):
                 return False
+            case fx.AllocatesTmem(pair=True) | fx.FreesTmem(pair=True) if not _meets_peer(x, e):
+                return False
+            case fx.RelinquishesTmem(pair=True):
+                x.machine.has_started(x.warp, x.lanes, x.warp.rank ^ 1)
+                if x.machine.ptx and not _meets_peer(x, e):
+                    return False
     return True
 
 
@@ -701,23 +708,43 @@ def _expects(x: Execution, e: fx.Expects) -> None:
 
 @executes(fx.Completes)
 def _completes(x: Execution, e: fx.Completes) -> None:
-    if e.bytes is None or e.pair:
-        raise NotCovered("a completion of unknown bytes, or of a pair")
+    if e.bytes is None:
+        raise NotCovered(f"{x.where}: a completion of unknown bytes")
     m, w = x.machine, x.warp
     nbytes = m.operands.decides(e.bytes, w)
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
-            for to in _multicast(x, e.multicast, at, lane):
+            for cta, to in _signals(x, e, at, lane):
                 life = m.mbarrier(to, w, lane)
                 # reads are over with any of the completions, writes with that of their CTA
                 mine = [i for i in x.issued if i.lane == lane
-                        and (not i.record.write or i.place == ("shared", to[0]))]  # fmt: skip
+                        and (not i.record.write or i.place == ("shared", cta))]  # fmt: skip
                 # of generic accesses, a proxy fence hands on that they are over (D13)
                 remote = x.effect(fx.RemoteStore) is not None
                 rows = (Row.GENERIC,) if remote else m.order.handed
                 _ends_with(_learners(x, life, to), m.order.new_fact(), mine, rows)
                 _credit(x, lane, to, later=e.asynchronous, scope=e.scope,
                         complete=need(lane_of(nbytes, lane), "bytes"))  # fmt: skip
+
+
+def _signals(
+    x: Execution, e: fx.Completes, at: MbarrierAt, lane: int
+) -> list[tuple[int, MbarrierAt]]:
+    """The CTAs that are written, each with the mbarrier on which that completes: in its pair, that
+    of the CTA of the same parity as the named one (B9, B27)."""
+    ctas = [rank for rank, _ in _multicast(x, e.multicast, at, lane)]
+    if not e.pair:
+        return [(cta, (cta, at[1])) for cta in ctas]
+    if e.multicast is None:
+        ctas = [int(i.place[1]) for i in x.issued if i.lane == lane and i.record.write]
+        _of_pair(x, ctas, at)
+    return [(cta, (cta & ~1 | at[0] & 1, at[1])) for cta in ctas]
+
+
+@rule("B26", "a copy completes on an mbarrier of the CTA that it writes, or of the other of a pair")
+def _of_pair(x: Execution, ctas: Sequence[int], at: MbarrierAt) -> None:
+    if any(cta ^ at[0] > 1 for cta in ctas):
+        raise Refuted("B26", f"{x.where}: into CTA {ctas}, with an mbarrier of CTA {at[0]}")
 
 
 def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
@@ -1034,36 +1061,60 @@ def _tmem_record(
     return record
 
 
-def _changes_pool(x: Execution, kind: str, first: int, columns: int) -> None:
-    """An allocation and its end conflict with all accesses of the columns, but take no time."""
-    memory = x.machine.pools[x.warp.rank].memory
-    record = _tmem_record(x, kind, tmem.span(first, columns), x.lanes, True)
+def _changes_pool(
+    x: Execution, kind: str, at: tuple[int, int], columns: int, **changes: Any
+) -> None:
+    """An allocation and its end conflict with all accesses of the columns, but take no time.
+    ``at``: a CTA and the first column; ``changes``: of the `TmemAccess`."""
+    memory, cells = x.machine.pools[at[0]].memory, tmem.span(at[1], columns)
+    record = _tmem_record(x, kind, cells, x.lanes, True)
+    record.tmem = replace(record.tmem, **changes)
     memory.access(record, tmem.Ordered(x.machine.order))
     memory.asynchronous.remove(record)
-    memory.written[tmem.span(first, columns)] = False
+    memory.written[cells] = False
+
+
+def _meets_peer(x: Execution, e: Any) -> bool:
+    """Whether the other CTA of the pair has come to the same (G9), as the first one may wait for
+    it. When columns are freed, both come after all uses of them in both."""
+    m, w = x.machine, x.warp
+    m.has_started(w, x.lanes, w.rank ^ 1)
+    own, peer = m.pools[w.rank], m.pools[w.rank ^ 1]
+    frees = isinstance(e, fx.FreesTmem)
+    first = _freed(x, e) if frees else 0
+    what = type(e).__name__, getattr(e, "columns", 0), first
+    if own.comes_second(peer, what, int(x.all[0]), m.order):
+        both = tuple(i + n for i, _ in (own.ended, peer.ended) for n in range(LANES))
+        for rank in (w.rank, w.rank ^ 1) if frees else ():
+            _changes_pool(x, "free", (rank, first), e.columns, lanes=both)
+    return own.goes_on()
 
 
 @executes(fx.AllocatesTmem)
 def _allocates(x: Execution, e: fx.AllocatesTmem) -> None:
-    if e.pair:
-        raise NotCovered("tcgen05.alloc of a pair")
-    i = int(x.all[0])
+    i, rank, pools = int(x.all[0]), x.warp.rank, x.machine.pools
     at = i, int(x.machine.order.position[i])
-    first = x.machine.pools[x.warp.rank].allocate(e.columns, at, x.machine.order)
-    _changes_pool(x, "alloc", first, e.columns)
+    first = pools[rank].allocate(e.columns, at, x.machine.order)
+    other = pools[rank ^ 1].ended if e.pair else None
+    _changes_pool(x, "alloc", (rank, first), e.columns, other=other)
     x.answers[id(e)] = Drawn(first)
 
 
 @executes(fx.FreesTmem)
 def _frees(x: Execution, e: fx.FreesTmem) -> None:
-    if e.pair:
-        raise NotCovered("tcgen05.dealloc of a pair")
+    first, rank = _freed(x, e), x.warp.rank
+    if not e.pair:
+        _changes_pool(x, "free", (rank, first), e.columns)
+    warp = int(x.all[0]) // LANES if x.machine.ptx else None
+    x.machine.pools[rank].free(first, e.columns, warp)
+
+
+def _freed(x: Execution, e: fx.FreesTmem) -> int:
+    """The first column that is freed."""
     first = lane_of(x.machine.operands.decides(e.address, x.warp), x.lanes[0])
     if not isinstance(first, int):
         raise NotCovered("data decides what tcgen05.dealloc frees")
-    _changes_pool(x, "free", int(first), e.columns)
-    warp = int(x.all[0]) // LANES if x.machine.ptx else None
-    x.machine.pools[x.warp.rank].free(int(first), e.columns, warp)
+    return int(first)
 
 
 @executes(fx.RelinquishesTmem)

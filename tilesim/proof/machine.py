@@ -567,16 +567,18 @@ class Machine:
         if not write:
             _written_before(memory, at, x.where)
 
-    @rule("D8", "a CTA has started before another one touches its shared memory")
     def touch(self, w: Warp, lanes: Sequence[int], rank: int) -> None:
-        """Lanes touch the memory of another CTA.
-
-        Raises: Refuted: nothing of that CTA need have happened."""
-        first = rank * self.in_cta
+        """Lanes touch the memory of another CTA."""
+        self.has_started(w, lanes, rank)
         for i in w.lanes(lanes):
-            if not self.order.past[i, first : first + self.in_cta].any():
-                raise Refuted("D8", f"CTA {rank} need not have started")
             self.touched[rank, int(i)] = int(self.order.position[i])
+
+    @rule("D8", "a CTA has started before another one touches its memory, or works with it")
+    def has_started(self, w: Warp, lanes: Sequence[int], rank: int) -> None:
+        """Raises: Refuted: nothing of that CTA need have happened."""
+        of_cta = slice(rank * self.in_cta, (rank + 1) * self.in_cta)
+        if not self.order.past[w.lanes(lanes), of_cta].any(1).all():
+            raise Refuted("D8", f"CTA {rank} need not have started")
 
     def _ordered(
         self, issuers: Lanes | None, proxy: str, place: Place, together: Lanes | None = None

@@ -35,18 +35,19 @@ _QUARTER = 32
 class TmemAccess:
     """How an access of tensor memory was issued: by which lanes of the cluster, of which warp, the
     first of them at which position. ``form``: of a product, what identifies products of one form
-    that accumulate in one place."""
+    that accumulate in one place. ``other``: of an allocation by a pair, that of the other CTA."""
 
     kind: str
     warp: Any
     lanes: tuple[int, ...]
     position: int
     form: Hashable = None
+    other: tuple[int, int] | None = None
 
     def state(self, s: State) -> None:
         """Tells it."""
         s.same(self.kind, self.warp.rank, self.warp.number, self.lanes, repr(self.form))
-        s.points([(self.lanes[0], self.position)])
+        s.points([(self.lanes[0], self.position), *([self.other] if self.other else [])])
 
 
 @dataclass
@@ -61,6 +62,11 @@ class Pool:
     relinquished: bool = False
     #: by instruction and warpgroup, the warps that are given an address in the first quarter
     quarters: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    #: of a pair: what a warp, by its first lane, has come to that both CTAs do, and whether the
+    #: other one has come to it, too; the lane and position at which the last such one is over
+    asked: tuple[Hashable, int] | None = None
+    met: bool = False
+    ended: tuple[int, int] = 0, 0
 
     @classmethod
     def of(cls, cta: int) -> Pool:
@@ -72,8 +78,9 @@ class Pool:
         """Tells all of it."""
         s.same(self.allocated.tobytes(), sorted(self.live), self.next, self.relinquished,
                [columns for columns, _ in self.every], sorted(self.quarters),
-               [sorted(warps) for _, warps in sorted(self.quarters.items())])  # fmt: skip
-        s.points(at for _, at in self.every)
+               [sorted(warps) for _, warps in sorted(self.quarters.items())], self.asked,
+               self.met)  # fmt: skip
+        s.points((*(at for _, at in self.every), self.ended))
         self.memory.state(s, ())
 
     @rule("G5", "allocations of tensor memory follow each other, and do not grow")
@@ -120,6 +127,28 @@ class Pool:
         """Raises: Refuted: one does, or may."""
         if not holds:
             raise Refuted("G7", "tcgen05.alloc may come after relinquish_alloc_permit")
+
+    @rule("G9", "the CTAs of a pair allocate and free alike, each in one order")
+    def comes_second(self, peer: Pool, what: Hashable, lane: int, order: Order) -> bool:
+        """Whether a warp, by its first lane, comes to what both CTAs do behind the other one.
+
+        Raises: Refuted: that does something else, or warps of this CTA come in no order."""
+        other, position = self.ended
+        if self.asked is None and order.past[lane, other] >= position:
+            self.asked = what, lane
+        theirs = None if self.met or peer.met else peer.asked
+        if self.asked != (what, lane) or (theirs is not None and theirs[0] != what):
+            raise Refuted("G9", f"{what} beside {self.asked} and, in the other CTA, {theirs}")
+        if theirs is not None:
+            self.met = peer.met = True
+            self.ended, peer.ended = ((i, int(order.position[i]) + 1) for i in (lane, theirs[1]))
+        return theirs is not None
+
+    def goes_on(self) -> bool:
+        """Whether both CTAs have come to it; then it is over in this one."""
+        met, self.met = self.met, False
+        self.asked = None if met else self.asked
+        return met
 
     @rule("G8-exit", "all columns are deallocated when the CTA ends")
     def at_exit(self) -> None:
@@ -231,14 +260,18 @@ class Ordered:
         a, b = x.tmem, y.tmem
         # an allocation is no asynchronous operation: memory is enough to hand it over
         rows = [Row.TMEM, Row.GENERIC] if a.kind == "alloc" else [Row.TMEM]
+        halves = [(a.lanes, a.position)]
+        if a.other is not None and b.kind != "free":  # it is one act of both CTAs (G9)
+            halves.append((tuple(range(a.other[0], a.other[0] + _QUARTER)), a.other[1]))
         issued = all(
-            lane in a.lanes or self.order.rows[lane, rows, a.lanes[0]].max() >= a.position
-            for lane in b.lanes
+            any(i in some or self.order.rows[i, rows, some[0]].max() >= n for some, n in halves)
+            for i in b.lanes
         )
         if a.kind == "alloc":
             return issued
         # by the text, tcgen05.fence is of its thread, and no lane's fence counts for its warp
         by_warp = a.warp is b.warp and b.kind not in ISSUED_BY_ONE and not self.order.ptx
+        by_warp &= len(b.lanes) <= _QUARTER  # of a pair, each of both warps knows
         if self._over(x, b, together=by_warp):
             return True
         return issued and b.kind != "free" and self._in_issue_order(x, y)

@@ -171,7 +171,7 @@ def _frees(c: Operands, op: Op, effect: fx.FreesTmem) -> Act:
             return None
         request = Request(w, op, uniform(address(w), w), columns)
         if not effect.pair:
-            _free(w.machine, request, pair=False)
+            _give_back(w.machine, request, _freed(w.machine, request, pair=False)[0])
             return None
         partner = _meet(w, request)
         if partner is None:
@@ -185,18 +185,18 @@ def _frees(c: Operands, op: Op, effect: fx.FreesTmem) -> Act:
 
 def _free_pair(machine: Machine, request: Request, partner: Request) -> None:
     """Frees both halves of a pair's allocation, which both CTAs have made by then (G9)."""
-    halves = [_free(machine, side, pair=True) for side in (request, partner)]
-    if None not in halves:
-        for side, allocation in zip((request, partner), halves, strict=True):
-            assert allocation is not None
+    sides = request, partner
+    halves = [_freed(machine, side, pair=True) for side in sides]
+    for side, (allocation, _) in zip(sides, halves, strict=True):
+        _give_back(machine, side, allocation)
+    if all(complete for _, complete in halves):
+        for side, (allocation, _) in zip(sides, halves, strict=True):
             _check_peer_has_allocated(side.warp, side.op, allocation)
 
 
-def _free(machine: Machine, request: Request, *, pair: bool) -> Allocation | None:
-    """Frees an allocation; every use of it, in a pair also the peer's, is over (G8, G9).
-
-    None if that is not so, and reported.
-    """
+def _freed(machine: Machine, request: Request, *, pair: bool) -> tuple[Allocation, bool]:
+    """The allocation that is freed, and whether every use of it, in a pair also the peer's, is over
+    (G8, G9); that it is not is reported."""
     warp, op, first, columns = request.warp, request.op, request.first, request.columns
     cta, order = machine.ctas[warp.cta.index], machine.tmem
     assert order is not None
@@ -210,6 +210,13 @@ def _free(machine: Machine, request: Request, *, pair: bool) -> Allocation | Non
         for other in peer.live:
             if (other.address, other.columns) == (first, columns):
                 complete &= order.free(peer, other, access)
+    return allocation, complete
+
+
+def _give_back(machine: Machine, request: Request, allocation: Allocation) -> None:
+    """Ends an allocation, for which others may wait."""
+    warp, op = request.warp, request.op
+    tmem = tmem_of(machine.ctas[warp.cta.index])
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
     warp.gather()
@@ -217,7 +224,6 @@ def _free(machine: Machine, request: Request, *, pair: bool) -> Allocation | Non
     waiters, tmem.pool.waiters = tmem.pool.waiters, []
     for waiter in waiters:
         machine.wake(waiter)
-    return allocation if complete else None
 
 
 def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> None:
