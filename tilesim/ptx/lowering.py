@@ -73,8 +73,6 @@ class Lowering:
         self._arguments: dict[str, dict[int, int]] = {}
         program = launched.program
         declared = (*program.tensors, *program.maps, *program.shared)
-        #: tiles whose registers have been read, or written, since they may have become others'
-        self.accessed: set[tuple[str, bool, bool]] = set()
         #: the variables each of which stands for the registers of a tile
         self.of_tiles: set[str] = set()
         self._names = {item.name for item in declared}
@@ -217,16 +215,10 @@ class Lowering:
         return self.fragments[name]
 
     def accesses(self, step: Step) -> Iterator[AccessTile]:
-        """Accesses to registers of the tiles of wgmma that come with an instruction.
-
-        Between two instructions of wgmma, and branches, one access to a tile stands for all that
-        follow it.
-        """
+        """Accesses to registers of the tiles of wgmma that come with an instruction."""
         moved = self.tiles.moves(step)
         for tile, write in self.tiles.accessed(step):
-            if tile in self.fragments and (tile, write, moved) not in self.accessed:
-                if step.guard is None:
-                    self.accessed.add((tile, write, moved))
+            if tile in self.fragments:
                 yield AccessTile(
                     fragment=self.fragments[tile], write=write, moved=moved,
                     variable=self._variable(tile, "b32").name, loc=self.loc,

@@ -9,7 +9,6 @@ from typing import Literal
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
-from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import flat
@@ -82,16 +81,6 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
         result=result, op="or", value=Const(0), kind="b32", mask=low.value(mask, 32), loc=low.loc
     )
     yield Data(opcode=step.opcode, results=(result,), sources=(), loc=low.loc)
-
-
-def wait(low: Lowering, step: Step) -> Iterator[Op]:
-    """A try_wait that is repeated until it succeeds."""
-    for op in spelled(low, step) or ():
-        assert isinstance(op, MbarrierTryWait)
-        yield MbarrierWait(
-            mbar=op.mbar, phase=op.phase, parity=op.parity, sem=op.sem, scope=op.scope, loc=op.loc
-        )
-        yield Assign(var=op.result, value=Const(1), loc=op.loc)
 
 
 def _high(low: Lowering, operand: Flat, width: int) -> int | None:
