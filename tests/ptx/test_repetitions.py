@@ -8,10 +8,10 @@ import pytest
 from tests.ptx.test_check import lines, program
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
+from tilesim.ir.sums import Sums
 from tilesim.ptx.launch import Contents, Pointer, Scalar
 from tilesim.sim.simulate import Simulation
 from tilesim.sim.steady.skip import Skipper
-from tilesim.sim.sums import Sums
 
 TURNS = 120
 #: two warps: each thread stores what it has read in the first half of shared memory, and reads what

@@ -98,6 +98,16 @@ class MeaninglessOperand(ValueError):
     """What an instruction has read has no meaning: ``args`` are what is wrong, and what to do."""
 
 
+class WrongParticipants(ValueError):
+    """Lanes that an instruction needs do not execute it: ``args`` are what is wrong, and what to
+    do."""
+
+
+class UnknownResult(Exception):
+    """What an instruction computes depends on what is not known: ``args`` are what that is, in
+    words, and where it is written."""
+
+
 #: methods of instructions that are asked many times, and always answer the same
 _ONCE = frozenset({"effects"})
 
@@ -204,6 +214,8 @@ class Op:
         Raises:
             NotImplementedError: the instruction computes none.
             MeaninglessOperand: there is no result for such operands.
+            WrongParticipants: lanes are missing that it needs.
+            UnknownResult: what it computes is not known.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
 
@@ -223,7 +235,7 @@ class Computation(Op):
     def compute_many(self, _value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         """The same for many warps at once; None if that has to be computed warp by warp.
 
-        Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.sim.sums.Sums`;
+        Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.ir.sums.Sums`;
         results are numbers that hold for all of them if all operands do, else arrays of the shape
         to which operands broadcast.
         """

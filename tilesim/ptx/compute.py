@@ -12,14 +12,20 @@ from numpy.typing import NDArray
 
 from tilesim.ir.effects import Defines, Effect, Gathers, Group
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.op import Computation, Inputs, Op, Symmetric
+from tilesim.ir.loc import UNKNOWN
+from tilesim.ir.op import (
+    Computation,
+    Inputs,
+    Op,
+    Symmetric,
+    UnknownResult,
+    WrongParticipants,
+)
 from tilesim.ir.quick import quick
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
 from tilesim.ptx.many import apply_many
-from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -252,8 +258,7 @@ class Exchange(Op):
         there = np.where(inside, there, own)
         wrong = np.flatnonzero(inputs.active & ~inputs.active[there])
         if len(wrong):
-            raise BarrierError(
-                "participation",
+            raise WrongParticipants(
                 f"shfl.sync: lane {wrong[0]} reads the value of lane {there[wrong[0]]}, which does "
                 "not execute it",
                 "execute it with all lanes that are read from, and name them in the mask",
@@ -279,7 +284,7 @@ class Assumes(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         bits = _array(unsigned(inputs.lanes(self.value)))[inputs.active]
         if (bits != np.uint64(self.expected)).any():
-            raise UnknownSteers(Unknown(f"{self.what} is not what the code around it says"))
+            raise UnknownResult(f"{self.what} is not what the code around it says", UNKNOWN)
         return (np.zeros(LANES, dtype=np.uint64),)
 
 

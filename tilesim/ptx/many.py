@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tilesim.ir.array_operators import ARRAY_BINARY
+from tilesim.ir.sums import Sums, combined
 from tilesim.ptx.arithmetic import Operation
 from tilesim.ptx.lanes import FAST, apply, cut
-from tilesim.sim.sums import Sums, combined
 
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
-from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
+from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
@@ -186,19 +186,14 @@ def _in_tiles(low: Lowering, ops: Iterable[_What]) -> Iterator[_What]:
     """What sets one of the registers for which a variable stands leaves the others as they are: of
     none of them is it known what it holds, but what that is made of."""
     for op in ops:
-        results = registers_set(op) if isinstance(op, Op) else ()
+        effects = op.effects() if isinstance(op, Op) else ()
+        results = [e.var for e in effects if isinstance(e, Defines)]
         tiled = tuple(var for var in results if var.name in low.of_tiles)
-        if not tiled or not isinstance(op, Op):
-            yield op
-        elif isinstance(op, Data):
+        if tiled and isinstance(op, Data):
             yield replace(op, partly=True)
-        elif only_computes(op):
-            sources = operand_expressions(op)
-            yield Data(
-                opcode=op.mnemonic, results=results, sources=sources, partly=True, loc=op.loc
-            )
-        else:
-            yield op
+            continue
+        yield op
+        if tiled and isinstance(op, Op):
             yield Data(opcode=op.mnemonic, results=tiled, sources=tiled, partly=True, loc=op.loc)
 
 

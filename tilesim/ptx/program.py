@@ -7,14 +7,18 @@ do the same in place of several, and without detours. None of this is trusted (d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tilesim.heap import patient
 from tilesim.ir.blocking import blocking
+from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
 from tilesim.ir.expr import Const
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Instruction, Mir
+from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
+from tilesim.ptx.compute import Data
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.liveness import entered
 from tilesim.ptx.nulls import without_null_tests
@@ -53,7 +57,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         found = waits.get(number)
         if found is not None:
             made = [] if number == found.back else [*_waiting(made)]
-        for instruction in made:
+        for instruction in _of_tiles(made):
             what = instruction.what
             if isinstance(what, AccessTile) and what.variable:
                 if what in accessed:
@@ -64,6 +68,25 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     together.end()
     mir = finished(low, together.code, starts)
     return joined(simple(blocking(without_null_tests(mir)), low.given))
+
+
+def _of_tiles(made: Sequence[Instruction]) -> Iterator[Instruction]:
+    """What sets a register of a tile and nothing else is one instruction that makes data."""
+    left = [*made]
+    for number, instruction in enumerate(made):
+        op = instruction.what
+        match left[number + 1 : number + 2]:
+            case [Instruction(what=Data(partly=True, results=results, sources=sources) as data)]:
+                whole = isinstance(op, Op) and not isinstance(op, Data) and only_computes(op)
+                if isinstance(op, Op) and whole and results == sources:
+                    merged = replace(
+                        data, results=registers_set(op), sources=operand_expressions(op)
+                    )
+                    left[number + 1] = replace(instruction, what=merged)
+                    continue
+            case _:
+                pass
+        yield left[number]
 
 
 def _waiting(made: Sequence[Instruction]) -> Iterator[Instruction]:

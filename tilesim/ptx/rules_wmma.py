@@ -15,12 +15,11 @@ from tilesim.ir.addresses import address_of
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Unsaid, View
-from tilesim.ir.op import Inputs, Op
+from tilesim.ir.op import Inputs, Op, UnknownResult
 from tilesim.ptx.compute import PerLane
 from tilesim.ptx.flat import Flat, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.syntax import WIDTH
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _SPACES = ("global", "shared", "shared::cta")
@@ -65,7 +64,7 @@ class WmmaStore(Op):
         return (Gathers(None, "E26", whole=True), Writes(self.matrix, held=Unsaid(self.form)))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        raise UnknownSteers(Unknown("where wmma.store puts what a lane has", loc=self.loc))
+        raise UnknownResult("where wmma.store puts what a lane has", self.loc)
 
 
 @rule("wmma.load")

@@ -28,12 +28,12 @@ from tilesim.ir.arithmetic import (
 from tilesim.ir.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.operators import BINARY, UNARY, integer
+from tilesim.ir.sums import Sums, combined
 from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
 from tilesim.sim.machine.machine import Code, Warp
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.sums import Sums, combined
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
+from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, compile_expr
 from tilesim.sim.grid.mirror import Mirror
 from tilesim.sim.grid.plan import Plan
@@ -20,7 +21,6 @@ from tilesim.sim.grid.varying import varies
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.sums import Sums
 
 
 class Alike:

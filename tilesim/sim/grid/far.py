@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.program import Program
+from tilesim.ir.sums import Sums
 from tilesim.sim.grid.plan import Far
 from tilesim.sim.grid.touches import Box
 from tilesim.sim.grid.values import Values
 from tilesim.sim.machine.region import merged
-from tilesim.sim.sums import Sums
 
 
 def surely_inside(program: Program, far: Far, addresses: Values) -> bool:

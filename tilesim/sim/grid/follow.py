@@ -20,6 +20,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
+from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.alike import Alike
 from tilesim.sim.grid.computed import computed
@@ -38,7 +39,6 @@ from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.rows import take_apart
-from tilesim.sim.sums import Sums
 
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
 _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilesim.ir.program import Program
+from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.touches import Mask
@@ -15,7 +16,6 @@ from tilesim.sim.grid.values import Values, differs
 from tilesim.sim.machine.facts import Operand
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.sums import Sums
 
 #: of more clusters what is in registers is kept as `Sums`
 SEVERAL = 1 << 8

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.ir.sums import Sums, combined
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.sums import Sums, combined
 
 #: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane; or `Sums`
 Values: TypeAlias = Any

@@ -15,6 +15,7 @@ from tilesim.ir.arithmetic import Typing
 from tilesim.ir.array_operators import ARRAY_BINARY
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ir.operators import BINARY
+from tilesim.ir.sums import Column, Sums, combined
 from tilesim.ir.types import s64
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.lanes import apply
@@ -22,7 +23,6 @@ from tilesim.ptx.launch import Pointer, Scalar
 from tilesim.ptx.many import apply_many
 from tilesim.sim.expression import compile_expr
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.sums import Column, Sums, combined
 
 LANES = np.arange(32, dtype=np.int64)
 NONE = np.zeros(1, dtype=np.int64)
