@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.ir.module_graph import modules
-from tests.kernel.test_contract import DEFINITIONS, code_lines
+from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, code_lines, of_plain
 from tests.verdicts.files import kept
 from tests.verdicts.row import LEVELS
 from tests.verdicts.tables import summary
@@ -41,6 +41,12 @@ def trusted() -> str:
         "the proof kernel, `tilesim/proof`": [m for m in known if m.startswith(_KERNEL)],
         "what instructions are, `tilesim/ir/ops`": [m for m in known if m.startswith(_OPS)],
         "operands, effects, types, programs, in `tilesim/ir`": sorted(DEFINITIONS),
+        "of PTX: the plain form, instruction by instruction, and the launch's description": sorted(
+            of_plain()
+        ),
+        "of PTX: spelling and encoding of instructions, static checks, in `tilesim/ir`": sorted(
+            PLAIN_DEFINITIONS
+        ),
     }
     rows = ["| part | modules | lines of code | lines |", "|---|---|---|---|"]
     for part, names in parts.items():

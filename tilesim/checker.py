@@ -54,6 +54,7 @@ def check(
     for_all: Given | None = None,
     params: Mapping[str, Any] | None = None,
     certificate: bool = False,
+    plain: Callable[[], Mir] | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -88,6 +89,8 @@ def check(
             proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
         certificate: of a proof, also make `Report.certificate`, and recheck it, within the time
             limit.
+        plain: of a program that passes have made of PTX, makes its plain form
+            (`tilesim.ptx.plain`), which is what is rechecked.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -126,7 +129,7 @@ def check(
         report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
     )
     if certificate and report.verdict == "proved" and report.for_all is None:
-        report = _certified(report, program, strict, timer)
+        report = _certified(report, program, plain, strict, timer)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -136,14 +139,20 @@ def check(
     return replace(report, repairs=found)
 
 
-def _certified(report: Report, program: Program | Mir, strict: Strict, timer: Timer) -> Report:
+def _certified(
+    report: Report, program: Program | Mir, plain: Callable[[], Mir] | None, strict: Strict,
+    timer: Timer,
+) -> Report:  # fmt: skip
     """A proof with its certificate, and what the proof kernel says of that. An interrupt leaves the
     proof without them."""
-    from tilesim.search.certificates import certified
+    from tilesim.search.certificates import certified, certified_plain
 
-    given = report.conditions
+    given, trusts = report.conditions, ""
     try:
-        made, answer = certified(program, strict, given, timer.until)
+        if plain is None or not isinstance(program, Mir):
+            made, answer = certified(program, strict, given, timer.until)
+        else:
+            made, answer, trusts = certified_plain(program, plain, strict, given, timer.until)
     except KeyboardInterrupt:
         answer = Answer("not covered", what=INTERRUPTED)
         return replace(report, reasons=(INTERRUPTED, *report.reasons), rechecked=answer)
@@ -152,7 +161,7 @@ def _certified(report: Report, program: Program | Mir, strict: Strict, timer: Ti
         covers = f"the timed schedule; strictness {strict}; not a proof"
         nothing = replace(report, verdict="bounded", covers=covers, leanings=())
         return replace(nothing, reasons=(why,), rechecked=answer)
-    return replace(report, certificate=made, rechecked=answer)
+    return replace(report, certificate=made, rechecked=answer, recheck_trusts=trusts)
 
 
 def prove_alone(

@@ -38,8 +38,9 @@ class Report(Shown):
     ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
     ``covers`` has words as well; ``for_all`` is what is said of all values of parameters, if that
     was asked: ``verdict`` is about one of them, ``overall`` about all. ``certificate`` is that of a
-    proof, if it was asked for, and ``rechecked`` what the proof kernel says of it. ``print`` shows
-    it as ``tilesim check`` does, a notebook as a page.
+    proof, if it was asked for, and ``rechecked`` what the proof kernel says of it; the recheck
+    trusts ``recheck_trusts`` as well as what any does (docs/trust.md). ``print`` shows it as
+    ``tilesim check`` does, a notebook as a page.
     """
 
     kernel: str
@@ -55,6 +56,7 @@ class Report(Shown):
     for_all: Claim | None = None
     certificate: Certificate | None = field(default=None, repr=False)
     rechecked: Answer | None = None
+    recheck_trusts: str = ""
 
     def __str__(self) -> str:
         return repr(self) if shown.maker is None else shown.maker().text(self)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import Function, Module
 from tilesim.witness import retrace
 
 HEAD = (
@@ -30,6 +32,7 @@ HEAD = (
     ".visible .entry k({params})\n{{\n.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %rd<40>; "
     ".reg .f32 %f<9>;\n"
 )
+Lowering: TypeAlias = Callable[[Module, Function, Launch], Mir]
 #: the line of the first line of a body
 FIRST = 8
 INIT = (
@@ -42,12 +45,12 @@ ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
 
 def program(
     body: str, *, warps: int = 1, grid: int = 1, params: tuple[str, ...] = (),
-    values: tuple[Parameter, ...] = (), cluster: int = 1,
+    values: tuple[Parameter, ...] = (), cluster: int = 1, by: Lowering = lower,
 ) -> Mir:  # fmt: skip
     text = f"{HEAD.format(params=', '.join(params))}{body}\nret;\n}}\n"
     module = read(text, "k.ptx")
     launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), (cluster, 1, 1), 4096, params=values)
-    return lower(module, module.entries[0], launch)
+    return by(module, module.entries[0], launch)
 
 
 def report(

@@ -112,6 +112,7 @@ class Examination:
                 for_all=self.for_all,
                 params=self._given(target) if self.for_all else None,
                 certificate=self.recheck,
+                plain=None if target.ptx is None else target.ptx.plain,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:

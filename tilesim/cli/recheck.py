@@ -14,12 +14,14 @@ from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, format_option, say, target_options, time_limit_option
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program
 from tilesim.loader import Given, Target, load_one, runs_only_tilesim
 from tilesim.proof.certificate import MOST_TEXT, Certificate, read
 from tilesim.proof.rules import Answer
 from tilesim.report.json import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED
-from tilesim.search.certificates import recheck
+from tilesim.search.certificates import form_of, recheck
 from tilesim.words import printable
 
 #: exit codes by what the kernel answers
@@ -45,32 +47,38 @@ def command(
     """
     found = _read(certificate)
     loaded = load_one(target or _named(certificate, found), given)
-    code = INTERRUPTED
+    code, trusts = INTERRUPTED, ""
     try:
-        answer = recheck(found, loaded.form(), time_limit=time_limit)
+        program: Program | Mir
+        if loaded.ptx is None:
+            program = loaded.form()
+        else:
+            program, trusts = form_of(found, loaded.ptx.mir, loaded.ptx.plain)
+        answer = recheck(found, program, time_limit=time_limit)
         code = CODES[answer.verdict]
     except KeyboardInterrupt:
         answer = Answer("not covered", what=INTERRUPTED_REASON)
     if output_format == "json":
         document = {
             "schema": SCHEMA, "kernel": loaded.id, "verdict": answer.verdict, "rule": answer.rule,
-            "what": answer.what, "strict": found.strict, "assumptions": list(found.assumptions),
+            "what": answer.what, "trusts": trusts, "strict": found.strict,
+            "assumptions": list(found.assumptions),
         }  # fmt: skip
         deliver(json.dumps(document, indent=2) + "\n", None)
     else:
-        say(_line(loaded, answer, found))
+        say(_line(loaded, answer, found, trusts))
     if code == INTERRUPTED:
         say(f"interrupted while rechecking {loaded.id}", err=True)
     ctx.exit(code)
 
 
-def _line(loaded: Target, answer: Answer, certificate: Certificate) -> str:
+def _line(loaded: Target, answer: Answer, certificate: Certificate, trusts: str) -> str:
     """What is said of a recheck, in one line."""
     said = [f"{loaded.id}: {answer}", f"strictness {certificate.strict}"]
     if certificate.assumptions:
         said.append(f"the check leaned on {', '.join(certificate.assumptions)}")
-    if loaded.ptx is not None:
-        said.append("how PTX is read is not rechecked")
+    if trusts:
+        said.append(f"trusts {trusts}")
     return printable("; ".join(said), "")
 
 

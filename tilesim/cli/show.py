@@ -22,6 +22,10 @@ from tilesim.report.json import SCHEMA
     help="As the machine runs it: numbered instructions, registers, jumps.",
 )  # fmt: skip
 @click.option(
+    "--plain", is_flag=True,
+    help="With --mir: of PTX, the plain form that a recheck executes, instruction by instruction.",
+)  # fmt: skip
+@click.option(
     "--locations", is_flag=True,
     help="Say at each line where it was written.",
 )  # fmt: skip
@@ -32,14 +36,17 @@ from tilesim.report.json import SCHEMA
 @format_option
 @target_options
 def command(
-    target: str, mir: bool, locations: bool, output: Path | None, output_format: str, given: Given
-) -> None:
+    target: str, mir: bool, plain: bool, locations: bool, output: Path | None,
+    output_format: str, given: Given,
+) -> None:  # fmt: skip
     """Print one kernel in the text form (.tile), or with --mir as the machine's program.
 
     Exit: 0, or 2 usage or input error.
     """
     found = load_one(target, given)
-    text = _machine(found, locations) if mir else _tile(found, locations)
+    if plain and (found.ptx is None or not mir):
+        raise UsageError("--plain is a form of PTX, and goes with --mir")
+    text = _machine(found, locations, plain=plain) if mir else _tile(found, locations)
     if output_format == "json":
         form = "mir" if mir else "tile"
         document = {"schema": SCHEMA, "kernel": found.id, "form": form, "text": text}
@@ -47,11 +54,11 @@ def command(
     deliver(text, output)
 
 
-def _machine(found: Target, locations: bool) -> str:
+def _machine(found: Target, locations: bool, *, plain: bool) -> str:
     from tilesim.ir.lower import lower
     from tilesim.ir.text.mir import to_text
 
-    program = found.form()
+    program = found.ptx.plain() if plain and found.ptx is not None else found.form()
     return to_text(lower(program) if isinstance(program, Program) else program, locations=locations)
 
 

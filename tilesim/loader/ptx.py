@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,9 +17,10 @@ from tilesim.ptx.description import loads_all
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Launch, Scalar
 from tilesim.ptx.names import short
+from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
-from tilesim.ptx.syntax import WIDTH, Module
+from tilesim.ptx.syntax import WIDTH, Function, Module
 from tilesim.words import did_you_mean
 
 SUFFIX = ".ptx"
@@ -51,11 +52,19 @@ class PtxKernel:
         """
         return self._lowered(module(self.place))
 
+    @patient()
+    def plain(self) -> Mir:
+        """The plain form, which the proof kernel rechecks (`tilesim.ptx.plain`); raises like
+        `mir`."""
+        return self._lowered(module(self.place), plain)
+
     def read_again(self, text: str) -> Mir:
         """The same of another text of the file; raises like `mir`."""
         return self._lowered(read(text, self.place))
 
-    def _lowered(self, found: Module) -> Mir:
+    def _lowered(
+        self, found: Module, lowering: Callable[[Module, Function, Launch], Mir] = lower
+    ) -> Mir:
         entries = {entry.name: entry for entry in found.entries}
         wanted = self.launch.entry
         if wanted not in entries:
@@ -64,7 +73,7 @@ class PtxKernel:
                 f"{', '.join(entries) or 'none'}"
             )
         try:
-            return lower(found, entries[wanted], self.launch)
+            return lowering(found, entries[wanted], self.launch)
         except LaunchError as error:
             raise LaunchError(f"{self.source}: {error}") from error
 

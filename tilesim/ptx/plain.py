@@ -160,7 +160,7 @@ def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
             yield Data(opcode="", results=results, sources=(), why=why, loc=low.loc)
 
 
-def _placed(instruction: Instruction, starts: list[int]) -> Instruction:
+def _placed(instruction: Instruction, starts: Sequence[int]) -> Instruction:
     """Targets are numbers of instructions of the kernel until all are lowered."""
     match instruction.what:
         case Branch(target=target) as branch:

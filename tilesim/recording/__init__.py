@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tilesim.checker import Report
@@ -16,6 +17,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, without_contents
 from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.report.ptx import covering, unsupported
@@ -164,7 +166,9 @@ def check_launched(launched: Launched, **options: Any) -> Report:
     module = read(launched.ptx, f"{name}.ptx")
     entry = next(e for e in module.entries if e.name == name)
     try:
-        report = check_program(lower(module, entry, launched.launch), **options)
+        program = lower(module, entry, launched.launch)
+        form = partial(plain, module, entry, launched.launch)
+        report = check_program(program, plain=form, **options)
     except Unsupported as error:
         report = unsupported(name, error)
     return covering(report, launched.launch)

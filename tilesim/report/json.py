@@ -62,7 +62,8 @@ def result_json(result: Result) -> dict[str, Any]:
             if report.repairs is not None:
                 entry["repairs"] = repairs_json(report.repairs)
             if report.rechecked is not None:
-                entry["rechecked"] = asdict(report.rechecked)
+                trusts = {"trusts": report.recheck_trusts}
+                entry["rechecked"] = asdict(report.rechecked) | trusts
         case Rejected(diagnostics=diagnostics):
             entry |= {
                 "target": result.target,

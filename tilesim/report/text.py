@@ -403,6 +403,8 @@ def _verdict(result: Checked, report: Report, style: Style, detail: _Detail) -> 
             yield from _leaning(leaning, result, style, detail)
     if report.rechecked is not None and report.rechecked.verdict != "certified":
         yield from _field("recheck", str(report.rechecked), style, indent=2)
+    elif report.recheck_trusts:
+        yield from _field("recheck", f"trusts {report.recheck_trusts}", style, indent=2)
     label = "because"
     for reason in report.reasons[: detail.notes]:
         yield from _field(label, reason, style, indent=2)

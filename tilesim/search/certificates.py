@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from datetime import timedelta
 from time import monotonic
 from typing import TypeAlias
 
+from tilesim.errors import InvalidProgram
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
@@ -31,6 +32,8 @@ MOST_TRIES = 6
 FIRST_TRY, FEWEST = 64, 4
 #: rounds before which none is looked for: short runs are executed faster
 SHORT = 8
+#: what is trusted where a plain form is not what was rechecked
+PASSES = "the passes behind the plain form of PTX"
 #: clusters that do the same, and of each class what is left out
 Proposal: TypeAlias = tuple[
     tuple[tuple[int, ...], ...] | None, tuple[tuple[Repetition, ...], ...] | None
@@ -75,6 +78,39 @@ def certified(
     digest, given = fingerprint(mir), tuple(sorted(assumptions))
     made = Certificate(mir.kernel.name, "", digest, strict, given, *proposed(mir, strict, until))
     return made, kernel_recheck(made, mir, until=until)
+
+
+def certified_plain(
+    program: Mir, plain: Callable[[], Mir], strict: Strict, assumptions: tuple[str, ...],
+    until: float | None,
+) -> tuple[Certificate, Answer, str]:  # fmt: skip
+    """As `certified`, of a kernel in PTX by its plain form, which ``plain`` makes; by ``program``,
+    what passes have made of that, if the kernel covers this only. Third, what is trusted besides
+    that is not trusted of a plain form; "": nothing."""
+    try:
+        made, answer = certified(plain(), strict, assumptions, until)
+    except InvalidProgram as wrong:
+        made, answer = None, Answer("not covered", what=str(wrong.diagnostics[0]))
+    if answer.verdict != "not covered" or (until is not None and monotonic() >= until):
+        assert made is not None
+        return made, answer, ""
+    other, again = certified(program, strict, assumptions, until)
+    if made is not None and again.verdict != "certified":
+        return made, answer, ""
+    return other, again, f"{PASSES}, as the plain form is not covered: {answer.what}"
+
+
+def form_of(
+    certificate: Certificate, program: Callable[[], Mir], plain: Callable[[], Mir]
+) -> tuple[Mir, str]:
+    """The form of a kernel in PTX of which a certificate is one, the plain one if it is of neither;
+    and what is trusted as `certified_plain` has it."""
+    form = plain()
+    if fingerprint(form) != certificate.fingerprint:
+        other = program()
+        if fingerprint(other) == certificate.fingerprint:
+            return other, PASSES
+    return form, ""
 
 
 def proposed(mir: Mir, strict: Strict = "practice", until: float | None = None) -> Proposal:

@@ -1,0 +1,94 @@
+"""The plain form of PTX: each instruction of the text by itself, in its order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ir.module_graph import modules
+from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, closure, of_plain
+from tests.ptx.test_check import ARRIVE, FIRST, INIT, SHARE, WAIT, program
+from tests.ptx.test_replicated import END
+from tests.ptx.test_replicated_products import ONCE, SCALED, body
+from tilesim.ir.mir import Branch, Mir
+from tilesim.ir.op import Op
+from tilesim.proof.check import certify
+from tilesim.ptx.launch import Pointer
+from tilesim.ptx.plain import plain
+from tilesim.ptx.program import lower
+
+#: passes, and what they are made of
+PASSES = frozenset(
+    f"tilesim.ptx.{name}"
+    for name in (
+        "forwarding", "listing", "nulls", "program", "quotients", "simple", "spinning", "together",
+    )
+)  # fmt: skip
+
+
+def names(mir: Mir) -> list[str]:
+    return [i.what.mnemonic if isinstance(i.what, Op) else type(i.what).__name__ for i in mir.code]
+
+
+def written(mir: Mir) -> list[int]:
+    """The lines of the instructions, counted from the first one of the body."""
+    return [i.what.loc.line - FIRST for i in mir.code]
+
+
+def test_it_imports_the_reader_and_definitions_only() -> None:
+    own = of_plain()
+    assert not own & PASSES
+    others = closure(own) - own - DEFINITIONS - PLAIN_DEFINITIONS
+    allowed = {"tilesim.errors", "tilesim.heap", "tilesim.words"}
+    assert not {m for m in others - allowed if not m.startswith("tilesim.ir.ops.")}
+
+
+def test_what_is_not_plain_is_named() -> None:
+    """A module of PTX is part of the plain form, a pass, or about descriptions of launches."""
+    about = closure({"tilesim.ptx.schema", "tilesim.ptx.template", "tilesim.ptx.emitted"})
+    every = {m for m in modules() if m.startswith("tilesim.ptx.")}
+    assert every == of_plain() | PASSES | {m for m in about if m.startswith("tilesim.ptx.")}
+
+
+def test_a_loop_that_polls_stays_one() -> None:
+    text = INIT + ARRIVE + WAIT
+    mir = program(text, by=plain)
+    poll = names(mir).index("mbarrier.try_wait")
+    back = mir.code[poll + 1].what
+    assert isinstance(back, Branch)
+    assert (back.target, back.sense) == (poll, False)
+    assert "mbarrier.wait" not in names(mir)
+    assert "mbarrier.wait" in names(program(text))
+
+
+def test_each_instruction_stands_where_it_is_written() -> None:
+    """Also what nobody reads, what computes a constant, and what goes behind the end."""
+    text = (
+        "mov.u32 %r1, 5;\nadd.u32 %r2, %r1, 1;\nmov.u32 %r3, %r2;\nsetp.eq.u32 %p1, %r3, 6;\n"
+        "selp.b32 %r4, 1, 0, %p1;\nsetp.ne.b32 %p2, %r4, 0;\n@%p2 bra E;\nbar.sync 0;\nE: ret;"
+    )
+    mir = program(text, by=plain)
+    assert written(mir) == [*range(9), 9]
+    (branch,) = [i.what for i in mir.code if isinstance(i.what, Branch)]
+    assert str(branch.cond) == "%p2"
+    assert branch.target == 8
+    assert len(program(text).code) < len(mir.code)
+
+
+def test_registers_of_a_tile_are_made_one_by_one() -> None:
+    """The passes make one instruction of what is done to each register of a tile."""
+    text = body(ONCE, SCALED.format(a="0f40000000", b="0f40000000")) + END
+    params = (".param .u64 x", ".param .u64 y")
+    values = (Pointer("x", 4096), Pointer("y", 4096))
+    each, merged = (
+        program(text, warps=8, params=params, values=values, by=way) for way in (plain, lower)
+    )
+    count = names(each).count("ptx.access_tile")
+    assert count > names(merged).count("ptx.access_tile")
+
+
+@pytest.mark.parametrize("barrier", ["", "bar.sync 0;"])
+def test_both_forms_are_certified_or_none(barrier: str) -> None:
+    text = SHARE.format(barrier=barrier)
+    answers = [certify(program(text, warps=2, by=way)) for way in (plain, lower)]
+    assert [a.verdict for a in answers] == ["certified" if barrier else "refuted"] * 2
+    assert {a.rule for a in answers} == {"" if barrier else "uninitialised"}
