@@ -27,6 +27,8 @@ L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;
 ret;
 }
 """
+#: one that is no PTX
+KERNEL = "tilesim.kernels.hopper.softmax::softmax"
 LAUNCH = {
     "schema": "tilesim.launch/1", "entry": "k", "grid": [1], "block": [32], "dynamic_shared": 64,
     "params": [{"kind": "pointer", "name": "a", "bytes": 64}],
@@ -102,6 +104,16 @@ def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
         code, text = run(*command, right)
         assert code == 2, command
         assert "is PTX" in text, command
+
+
+def test_the_plain_form_is_shown(tmp_path: Path) -> None:
+    right = files(tmp_path, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
+    (_, form), (code, text) = run("show", "--mir", right), run("show", "--mir", "--plain", right)
+    assert (code, text.startswith("mir 2\n")) == (0, True)
+    assert "mbarrier.wait" in form
+    assert "mbarrier.try_wait" in text
+    for wrong in (("show", "--plain", right), ("show", "--mir", "--plain", KERNEL)):
+        assert run(*wrong) == (2, "error: --plain is a form of PTX, and goes with --mir\n")
 
 
 def test_numbers_that_the_launch_passes_are_in_covers(tmp_path: Path) -> None:
