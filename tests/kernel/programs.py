@@ -31,7 +31,7 @@ from tilesim import (
     view_at,
 )
 from tilesim.ir.addressed import Space
-from tilesim.ir.expr import Const, Var, as_expr
+from tilesim.ir.expr import Const, Operand, Select, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Mir, Trap
@@ -1113,6 +1113,117 @@ def a_wait_that_may_look_when_the_next_phase_is_over(k: Builder, *, right: bool)
             k.mbarrier.arrive(go)
 
 
+@wrong("C1-peek", breaks="C1")
+def a_poll_that_may_find_the_phase_before_the_last_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, go, seen = k.mbarriers("b"), k.mbarriers("go"), k.var("seen", 0)
+    begin(k, (b, 1), (go, 1))
+    with thread(k, 1):
+        for phase in range(3):
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(go, phase & 1)
+    with thread(k, 0):
+        k.mbarrier.wait(b, 0)
+        if not right:
+            k.mbarrier.try_wait(seen, b, 0)
+        k.mbarrier.arrive(go)
+        k.mbarrier.wait(b, 1)
+        k.mbarrier.arrive(go)
+        if right:
+            k.mbarrier.try_wait(seen, b, 0)
+        with k.if_(seen.eq(0)):
+            k.mbarrier.wait(b, 0)
+        k.mbarrier.arrive(go)
+
+
+@wrong("C1-peek", not_covered="a poll of something else")
+def a_poll_of_another_mbarrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, other, seen = k.mbarriers("b"), k.mbarriers("other"), k.var("seen", 0)
+    begin(k, (b, 1), (other, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+        k.mbarrier.arrive(other)
+    with thread(k, 0):
+        k.mbarrier.try_wait(seen, b if right else other, 0)
+        with k.if_(seen.eq(0)):
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("C1-peek", not_covered="a poll of something else")
+def a_poll_that_acquires_nothing(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, seen = k.mbarriers("b"), k.var("seen", 0)
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        k.mbarrier.try_wait(seen, b, 0, sem="acquire" if right else "relaxed")
+        with k.if_(seen.eq(0)):
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("C1-peek", not_covered="a poll of something else")
+def a_poll_of_another_lane(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, seen, first = k.mbarriers("b"), k.var("seen", 0), k.var("first", 0)
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+    with k.if_(k.warp_id.eq(0)):
+        k.mbarrier.try_wait(seen, b, 0)
+        k.mem.shuffle(first, seen, k.lane_id if right else 0)
+        with k.if_(first.eq(0)):
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("C1-peek", not_covered="a poll of something else")
+def a_poll_of_the_life_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, seen = k.mbarriers("b"), k.var("seen", 0)
+    begin(k)
+    with thread(k, 0):
+        k.mbarrier.init(b, 1)
+        k.mbarrier.arrive(b)
+        k.mbarrier.try_wait(seen, b, 0)
+        if not right:
+            k.mbarrier.inval(b)
+            k.mbarrier.init(b, 1)
+            k.mbarrier.arrive(b)
+        with k.if_(seen.eq(0)):
+            k.mbarrier.wait(b, 0)
+
+
+@wrong("H6")
+def a_read_behind_a_poll_that_may_have_answered_no(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, word, x = k.mbarriers("b"), words(k, "word"), k.var("x")
+    seen = k.var("seen", 0)
+    begin(k, (b, 1), zero=[word])
+    with thread(k, 1):
+        k.mem.store(word[0], 1)
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        k.mbarrier.try_wait(seen, b, 0)
+        if right:
+            with k.while_(seen.eq(0)):
+                k.mbarrier.try_wait(seen, b, 0)
+        k.mem.load(x, word[0])
+
+
+@wrong("I")
+def a_poll_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, seen = k.mbarriers("b"), k.var("seen", 0)
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.try_wait(seen, b, 1)
+    if right:
+        k.sync_threads()
+    with thread(k, 0):
+        k.mbarrier.inval(b)
+
+
 @wrong("I")
 def an_arrival_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
@@ -2133,3 +2244,115 @@ def an_end_of_an_mbarrier_that_a_relaxed_arrival_tells_of(k: Builder, *, right: 
     with thread(k, 1):
         k.mbarrier.wait(b, 0)
         k.mbarrier.arrive(c, sem="release" if right else "relaxed")
+
+
+def copies_behind_an_end(k: Builder, *, acquires: bool, last: bool) -> None:
+    """A thread invalidates the mbarrier of another one's copy, for which it has waited, ``last`` or
+    before a phase without one."""
+    k.launch(warps=2)
+    b, x, g = k.mbarriers("b"), words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(x, g, b)
+    with thread(k, 0):
+        k.mbarrier.wait(b, 0, sem="acquire" if acquires else "relaxed")
+        if not last:
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(b, 1)
+        k.mbarrier.inval(b)
+
+
+@wrong("A6-order", not_covered="in time only")
+def an_end_of_an_mbarrier_behind_a_copy_of_which_nothing_is_acquired(
+    k: Builder, *, right: bool
+) -> None:
+    copies_behind_an_end(k, acquires=right, last=True)
+
+
+@wrong("A6-order", not_covered="in time only")
+def an_end_of_an_mbarrier_a_phase_behind_a_copy(k: Builder, *, right: bool) -> None:
+    copies_behind_an_end(k, acquires=True, last=right)
+
+
+def stores_of_lanes(k: Builder, *, numbers: tuple[Operand, Operand], met: bool = True) -> None:
+    """The lanes of two warps store to one word, in a class of two clusters, and one reads it."""
+    k.launch(warps=3, grid=2)
+    word, x = words(k, "word"), k.var("x")
+    with k.if_(k.warp_id < 2):
+        k.mem.store(word[0], Select(k.warp_id.eq(0), *map(as_expr, numbers)))
+        if met:
+            k.bar.sync(1, 96)
+    with k.if_(k.warp_id.eq(2)):
+        if met:
+            k.bar.sync(1, 96)
+        k.mem.load(x, word[0])
+
+
+@wrong("H23-equal", not_covered="may be of equal values")
+def a_store_of_another_number_by_another_warp(k: Builder, *, right: bool) -> None:
+    stores_of_lanes(k, numbers=(5, 5 if right else 6))
+
+
+@wrong("H23-equal", not_covered="lanes store to one place")
+def a_store_of_another_number_by_another_lane(k: Builder, *, right: bool) -> None:
+    stores_of_lanes(k, numbers=(5, 5 if right else k.lane_id))
+
+
+@wrong("H23-equal", not_covered="lanes store to one place", classes=([[0, 1]], [[0, 1]]))
+def a_store_of_another_number_by_a_lane_of_another_cluster(k: Builder, *, right: bool) -> None:
+    stores_of_lanes(k, numbers=(5, 5 if right else 5 + k.lane_id * k.cta_x))
+
+
+@wrong("H6")
+def a_read_beside_one_of_two_stores_of_one_number(k: Builder, *, right: bool) -> None:
+    """Behind the last one of the two, but not the first one."""
+    k.launch(warps=3)
+    word, x, b = words(k, "word"), k.var("x"), k.mbarriers("b")
+    begin(k, (b, 1))
+    with k.if_(k.warp_id < 2):
+        k.mem.store(word[0], 5)
+        if right:
+            k.bar.sync(1, 64)
+        with k.if_(k.warp_id.eq(1)), k.elected():
+            k.mbarrier.arrive(b)
+    with k.if_(k.warp_id.eq(2)):
+        k.mbarrier.wait(b, 0)
+        k.mem.load(x, word[0])
+
+
+@wrong("H6")
+def stores_of_one_number_by_two_instructions(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word = words(k, "word")
+    if right:
+        k.mem.store(word[0], 5)
+        return
+    with k.if_(k.warp_id.eq(0)):
+        k.mem.store(word[0], 5)
+    with k.if_(k.warp_id.eq(1)):
+        k.mem.store(word[0], 5)
+
+
+@wrong("H6")
+def a_store_of_another_number_before_one_of_two_stores(k: Builder, *, right: bool) -> None:
+    """The store of the other warp need not come after it."""
+    k.launch(warps=2)
+    word = words(k, "word")
+    with k.if_(k.warp_id.eq(0)):
+        k.mem.store(word[0], 1)
+    if right:
+        k.sync_threads()
+    k.mem.store(word[0], 5)
+
+
+@wrong("H6")
+def a_read_before_one_of_two_stores_of_one_number(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, x = words(k, "word"), k.var("x")
+    begin(k, zero=[word])
+    with k.if_(k.warp_id.eq(0)):
+        k.mem.load(x, word[0])
+    if right:
+        k.sync_threads()
+    k.mem.store(word[0], 5)

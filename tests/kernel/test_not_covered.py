@@ -17,7 +17,7 @@ import pytest
 import tilesim as ts
 from tests.litmus.notation import begin, global_words, thread
 from tests.litmus.sections import all_rows
-from tilesim import Builder, pred, s32, u32
+from tilesim import Builder, pred, s32, u32, u64
 from tilesim.checker import check
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
@@ -84,28 +84,61 @@ def answer(program: Program, *, covered: bool) -> Answer:
 
 
 def _asks(k: Builder, covered: bool, asks: str) -> None:
-    """A thread waits for its own arrival, or asks once."""
-    k.launch(warps=1)
+    """A thread asks whether another one has arrived, and stores, or waits, if it has not."""
+    k.launch(warps=2)
     full, done = k.mbarriers("full"), k.var("done", 0, pred)
+    word = global_words(k, "word")
     begin(k, (full, 1))
-    with thread(k, 0):
+    with thread(k, 1):
         k.mbarrier.arrive(full)
-        if covered:
-            k.mbarrier.wait(full, 0)
-        elif asks == "test":
+    with thread(k, 0):
+        if asks == "test":
             k.mbarrier.test_wait(done, full, 0)
         else:
             k.mbarrier.try_wait(done, full, 0)
+        with k.if_(done.eq(0)):
+            if covered:
+                k.mbarrier.wait(full, 0)
+            else:
+                k.mem.store(word[0], 1)
 
 
-@lacking("mbarriers that are polled")
-def a_test_that_is_not_repeated(k: Builder, covered: bool) -> None:
+@lacking("polls of mbarriers that decide more than whether to wait for the same")
+def a_test_that_decides(k: Builder, covered: bool) -> None:
     _asks(k, covered, "test")
 
 
-@lacking("mbarriers that are polled")
-def a_try_that_is_not_repeated(k: Builder, covered: bool) -> None:
+@lacking("polls of mbarriers that decide more than whether to wait for the same")
+def a_try_that_decides(k: Builder, covered: bool) -> None:
     _asks(k, covered, "try")
+
+
+@lacking("polls of mbarriers that decide more than whether to wait for the same")
+def a_wait_if_a_poll_has_answered_yes(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    full, done = k.mbarriers("full"), k.var("done", 0, pred)
+    begin(k, (full, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(full)
+    with thread(k, 0):
+        k.mbarrier.try_wait(done, full, 0)
+        with k.if_(done.eq(0) if covered else done.eq(1)):
+            k.mbarrier.wait(full, 0)
+
+
+@lacking("polls of mbarriers by tokens")
+def a_poll_by_a_token(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    full, done, token = k.mbarriers("full"), k.var("done", 0, pred), k.var("token", dtype=u64)
+    begin(k, (full, 2))
+    with thread(k, 1):
+        k.mbarrier.arrive(full)
+    with thread(k, 0):
+        k.mbarrier.arrive(full, token=token)
+        if covered:
+            k.mbarrier.wait(full, token=token)
+        else:
+            k.mbarrier.try_wait(done, full, token=token)
 
 
 @lacking("words that are waited for, locks, branches on data")
@@ -232,19 +265,21 @@ def every_second_row(k: Builder, covered: bool) -> None:
         k.bulk.wait_group(0)
 
 
-@lacking("stores of equal values to one place")
+@lacking("stores of equal data to one place")
 def lanes_that_store_one_value(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
-    out = global_words(k, "out", 32)
-    k.mem.store(out[k.lane_id if covered else 0], 1)
+    g, out, x = global_words(k, "g"), global_words(k, "out"), k.var("x")
+    k.mem.load(x, g[0])
+    k.mem.store(out[0], 1 if covered else x)
 
 
-@lacking("stores of equal values to one place")
+@lacking("stores of equal data to one place")
 def warps_that_store_one_value(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
-    out = global_words(k, "out", 2)
+    g, out, x = global_words(k, "g"), global_words(k, "out"), k.var("x")
     with k.elected():
-        k.mem.store(out[k.warp_id if covered else 0], 1)
+        k.mem.load(x, g[0])
+        k.mem.store(out[0], 1 if covered else x)
 
 
 @lacking("`ld.global.nc` of a tensor that the grid writes")

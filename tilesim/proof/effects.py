@@ -22,6 +22,7 @@ from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
+    Asked,
     Chosen,
     Drawn,
     MbarrierAt,
@@ -29,6 +30,8 @@ from tilesim.proof.operands import (
     Place,
     Scalar,
     Value,
+    answered,
+    asked,
     lane_of,
     need,
     seen,
@@ -36,6 +39,7 @@ from tilesim.proof.operands import (
 from tilesim.proof.order import Knowledge, Lanes, Row
 from tilesim.proof.phases import (
     Credit,
+    Look,
     Mbarrier,
     NamedBarrier,
     Token,
@@ -70,8 +74,10 @@ def execute(x: Execution) -> Sequence[int]:
     if not _all_are_here(x):
         return []
     waits = x.effect(fx.Waits)
-    if waits is not None:
+    if waits is not None and not waits.poll:
         return _wait(x, waits)
+    if x.unless and not all(isinstance(e, fx.Defines) for e in x.effects):
+        raise NotCovered(f"{x.where}: an mbarrier that is polled decides whether it is executed")
     _step(x)
     if x.warps:
         _by_warpgroup(x)
@@ -222,7 +228,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     each = w.each if apart or e.var.name in w.differing else (w,)
     results = [_defined(x, e, one if apart else w) for one in each]
     for one, result in zip(reversed(each), reversed(results), strict=True):
-        v.assign(one, e.var, result, x.lanes)
+        v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
     if e.value is None and not (e.chance or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]
@@ -233,6 +239,15 @@ def _defines(x: Execution, e: fx.Defines) -> None:
             s.registers.pop(e.var.name, None)
     else:
         w.differing.add(e.var.name)
+
+
+def _in_both_cases(x: Execution, e: fx.Defines, w: Any, value: Value) -> Value:
+    """What a register is where lanes execute the instruction if a poll has answered no."""
+    row, old = [lane_of(value, i) for i in range(LANES)], x.machine.operands.value(e.var, w)
+    for i, look in x.unless.items():
+        yes, no = answered(lane_of(old, i), look, yes=True), answered(row[i], look, yes=False)
+        row[i] = asked(look, yes, no)
+    return row if x.unless else value
 
 
 def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
@@ -396,9 +411,22 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         else:
             pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
     for place, some in pieces.items():
-        m.access(x, some, place, isinstance(e, fx.Writes), strong=_strong(e))
+        m.access(x, some, place, isinstance(e, fx.Writes), strong=_strong(e),
+                 number=_number(x, e, some))  # fmt: skip
     if isinstance(e, fx.Writes) and e.combine is None and e.sem == "weak":
         _leaves(x, e)
+
+
+def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> int | None:
+    """The number that each lane stores into an element of its own, in all clusters."""
+    value = e.value if isinstance(e, fx.Writes) and e.element is None else None
+    whole = e.view.dtype.kind in ("int", "uint") and all(len(at) == 1 for _, at in pieces)
+    if x.machine.ptx or _strong(e) or not whole or not isinstance(value, Expr):
+        return None
+    rows = [x.machine.operands.value(value, w) for w in x.warp.each]
+    found = {lane_of(row, i) for row in rows for i in x.lanes}
+    known = all(type(y) is int for y in found)
+    return found.pop() if known and len(found) == 1 else None  # type: ignore[return-value]
 
 
 @rule("H15", "what an access moves at once is one piece at a multiple of its size")
@@ -749,8 +777,6 @@ def _of_pair(x: Execution, ctas: Sequence[int], at: MbarrierAt) -> None:
 
 def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
     """The lanes whose wait passes have learned what it tells."""
-    if e.poll:
-        raise NotCovered("an mbarrier that is polled")
     m, w = x.machine, x.warp
     phases = m.operands.decides(e.phase, w)
     passing = []
@@ -764,14 +790,54 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
         m.order.step(w.lanes([lane for lane, _ in passing]))
         _whichever_is_elected(x, w)
     for lane, life in passing:
-        i = w.first + lane
-        life.no_early_pass(m.order.past[i])
-        over = life.waited(i, int(m.order.position[i]))
-        if over is not None:
-            past = m.order.past[i, : len(over.past)]
-            np.maximum(past, over.past, out=past)
-            m.order.observe(i, over.knowledge[0 if e.scope == "cta" else -1], e.sem)
+        if lane in x.unless:
+            life.spared(x.unless[lane], w.first + lane, _asks(e, lane_of(phases, lane)))
+        _passes(x, e, w.first + lane, life)
     return [lane for lane, _ in passing]
+
+
+def _passes(x: Execution, e: fx.Waits, i: int, life: Mbarrier) -> None:
+    """A lane has found the last phase over."""
+    order = x.machine.order
+    life.no_early_pass(order.past[i])
+    over = life.waited(i, int(order.position[i]), acquires=e.sem == "acquire")
+    if over is not None:
+        past = order.past[i, : len(over.past)]
+        np.maximum(past, over.past, out=past)
+        order.observe(i, over.knowledge[0 if e.scope == "cta" else -1], e.sem)
+
+
+def _asks(e: fx.Waits, phase: Scalar) -> tuple[object, ...]:
+    """All that a wait, or a poll, asks for."""
+    return phase, e.parity, e.sem, e.scope
+
+
+@executes(fx.Waits)
+def _polls(x: Execution, e: fx.Waits) -> None:
+    """A poll. That it answers yes is certain of test_wait if the phase must be over for all lanes
+    (A25), which makes a wait of it; otherwise schedules decide."""
+    m, w = x.machine, x.warp
+    phases = m.operands.decides(e.phase, w)
+    looks = []
+    for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
+        _own(at, w)
+        for lane in group:
+            phase = _phase(lane_of(phases, lane), parity=e.parity)
+            looks.append((lane, m.mbarrier(at, w, lane), phase, m.order.past[w.first + lane]))
+    over = [life.passes(phase, e.parity) and life.must_be_over(past)
+            for _, life, phase, past in looks]  # fmt: skip
+    answers: list[Scalar] = [None] * LANES
+    for lane, life, phase, past in looks:
+        i = w.first + lane
+        if all(over) and not e.suspends:
+            _passes(x, e, i, life)
+            answers[lane] = 1
+        elif isinstance(phase, Token):
+            raise NotCovered(f"{x.where}: an mbarrier that is polled by a token")
+        else:
+            life.operations[i] = int(m.order.position[i])
+            answers[lane] = Asked(Look(i, life, _asks(e, phase), past.copy()), 1, 0)
+    x.answers[id(e)] = answers
 
 
 @rule("A17", "a thread waits for an mbarrier of its own CTA")

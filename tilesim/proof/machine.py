@@ -23,6 +23,7 @@ from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
 from tilesim.proof.operands import (
     LANES,
+    Asked,
     Chosen,
     MbarrierAt,
     Operands,
@@ -32,7 +33,7 @@ from tilesim.proof.operands import (
     need,
 )
 from tilesim.proof.order import Lanes, Order, Positions, Row
-from tilesim.proof.phases import ClusterBarrier, Mbarrier, NamedBarrier, PhaseOver, Token
+from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool
@@ -147,7 +148,7 @@ class Warp:
         return (self, *self.shadows)
 
     def state(self, s: State) -> None:
-        """Tells all but registers, of which only tokens are told."""
+        """Tells all but registers, of which only tokens and polls are told."""
         m, first = self.machine, self.first - self.number % 4 * LANES
         now = m.group("wgmma", first).number
         s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles), self.apart,
@@ -163,6 +164,9 @@ class Warp:
                     if isinstance(one, Token):
                         s.same(name, i, n)
                         s.points([(one.life.column, one.phase + 1)])
+                    if isinstance(one, Asked):
+                        s.same(name, i, n, one.look.lane, one.look.life.column, one.look.asks)
+                        s.vectors(one.look.past)
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
@@ -189,7 +193,8 @@ class Warp:
 @dataclass
 class Execution:
     """One instruction while lanes of a warp execute it; ``issued``: its asynchronous accesses;
-    ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four."""
+    ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four;
+    ``unless``: by lane, the poll that has to have answered no for the lane to execute it."""
 
     machine: Machine
     warp: Warp
@@ -201,6 +206,7 @@ class Execution:
     issued: list[Issued] = field(default_factory=list)
     answers: dict[int, Value] = field(default_factory=dict)
     computed: dict[int, list[Value]] = field(default_factory=dict)
+    unless: dict[int, Look] = field(default_factory=dict)
 
     @property
     def effects(self) -> tuple[fx.Effect, ...]:
@@ -381,8 +387,9 @@ class Machine:
             return True
         instruction = self.mir.code[at]
         on = self.together(w, lanes)
+        unless: dict[int, Look] = {}
         if instruction.guard is not None:
-            guard = self._decided(w, instruction.guard, lanes, f"the guard of {at}")
+            guard = self._decided(w, instruction.guard, lanes, f"the guard of {at}", unless)
             on = self.together(w, [i for i in lanes if guard[i]])
             for i in set(lanes) - set(on):
                 w.at[i] = at + 1
@@ -392,10 +399,11 @@ class Machine:
         if isinstance(instruction.what, Op):
             op = instruction.what
             where = Where(at, op.mnemonic, w.rank, w.number)
-            through = self._executes(Execution(self, w, at, op, on, where))
+            through = self._executes(Execution(self, w, at, op, on, where, unless=unless))
             for i in through:
                 w.at[i] = at + 1
             return moved or bool(through)
+        need([Asked(look, 0, 1) for look in unless.values()], f"the guard of {at}")
         if isinstance(instruction.what, Join):
             if instruction.what.syncs and set(on) != w.alive:
                 return moved
@@ -418,13 +426,21 @@ class Machine:
         w.side = ("leader" if alone else "rest") if w.apart and lanes else ""
         return lanes
 
-    def _decided(self, w: Warp, e: Expr, lanes: Sequence[int], what: str) -> dict[int, Any]:
-        """What an expression is in lanes that it may part."""
+    def _decided(
+        self, w: Warp, e: Expr, lanes: Sequence[int], what: str,
+        unless: dict[int, Look] | None = None,
+    ) -> dict[int, Any]:  # fmt: skip
+        """What an expression is in lanes that it may part. ``unless`` gets, of lanes where it holds
+        if a poll has answered no, and only then, the poll."""
         value = self.operands.decides(e, w)
         row = {i: lane_of(value, i) for i in lanes}
         first = row[lanes[0]]
         if isinstance(first, Chosen) and len(row) == LANES and len(set(row.values())) == 1:
             w.apart, row = True, {i: first.rest if i else first.leader for i in lanes}
+        if unless is not None:
+            in_vain = {i: x for i, x in row.items() if isinstance(x, Asked) and x.no and not x.yes}
+            unless |= {i: x.look for i, x in in_vain.items()}
+            row |= dict.fromkeys(in_vain, 1)
         return {i: need(x, what) for i, x in row.items()}
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
@@ -510,7 +526,7 @@ class Machine:
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
         strong: Strong | None = None, holders: Sequence[int] | None = None,
-        together: Lanes | None = None,
+        together: Lanes | None = None, number: int | None = None,
     ) -> None:  # fmt: skip
         """One access by the generic proxy: of each piece, its lanes access all of its bytes, or,
         by element, those in the mask of ``holders``. ``together``: lanes that make one access,
@@ -530,7 +546,7 @@ class Machine:
         if place[0] == "shared":
             self._shared(x, lanes, int(place[1]), flat, write)
         position = self.order.position[lane]
-        record = Record(flat, write, "generic", strong, x.where, lane, position, instance)
+        record = Record(flat, write, "generic", strong, x.where, lane, position, instance, number)
         if write and holders is None:
             self._lanes_apart(record)
         memory.access(record, self._ordered(None, "generic", place, together))
@@ -551,8 +567,10 @@ class Machine:
         return record
 
     def _lanes_apart(self, y: Record) -> None:
-        """What lanes of one instruction store lies apart, or all of it is strong (H2, H6)."""
-        if len(np.unique(y.bytes)) == len(y.bytes) or (y.strong and self._morally_strong(y, y)):
+        """What lanes of one instruction store lies apart, or is one number, or all of it is strong
+        (H2, H6)."""
+        apart = y.number is not None or len(np.unique(y.bytes)) == len(y.bytes)
+        if apart or (y.strong and self._morally_strong(y, y)):
             return
         raise NotCovered(f"{y.where}: lanes store to one place, which may be equal values")
 
@@ -685,7 +703,8 @@ class Machine:
         """``commits``: of this CTA, too, which end with it.
 
         Raises: Refuted: an operation on it need not come before one of the lanes is here."""
-        for lane, position in life.operations.items():
+        issued = ((lane, position) for lane, (position, _) in life.issued.items())
+        for lane, position in (*life.operations.items(), *issued):
             if not (self.order.past[lanes, lane] >= position).any():
                 raise Refuted("I", f"{life.name}: an operation need not come before {what}")
         open_ = max(life.last_asynchronous[: 1 + commits])
@@ -694,13 +713,18 @@ class Machine:
 
     @rule("A6-order", "memory is handed over from each operation on an mbarrier to its end")
     def handed_over(self, life: Mbarrier, i: int) -> None:
-        """``i`` invalidates it, which is a write.
+        """``i`` invalidates it, which is a write. A wait that acquires comes behind all that the
+        phase counts, copies among it.
 
         Raises: NotCovered: an operation comes before in time, and nothing else is known."""
-        for lane, position in life.operations.items():
+        seen = self.order.rows[i, Row.GENERIC]
+        waited = any(seen[lane] >= position for lane, position in life.acquired)
+        copies = [(lane, position) for lane, (position, phase) in life.issued.items()
+                  if not (waited and phase == life.phase - 1)]  # fmt: skip
+        for lane, position in (*life.operations.items(), *copies):
             # in practice lanes of a warp may have met where memory is not ordered
             own = lane // LANES == i // LANES and not self.ptx
-            if not own and self.order.rows[i, Row.GENERIC, lane] < position:
+            if not own and seen[lane] < position:
                 raise NotCovered(f"{life.name}: its end comes after an operation in time only")
 
     def group(self, kind: str, i: int) -> Group:

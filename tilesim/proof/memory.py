@@ -45,17 +45,20 @@ class Where(NamedTuple):
 class Record:
     """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
     over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
-    in global memory."""
+    in global memory. ``number``: what each of its lanes stores, if that is one number; ``over``:
+    what such a store comes after, and later accesses are not compared with any more."""
 
     __slots__ = (
-        "_facts", "asynchronous", "bytes", "instance", "key", "lane", "position", "proxy", "strong",
-        "tmem", "where", "whole", "write",
+        "_facts", "asynchronous", "bytes", "instance", "key", "lane", "number", "over", "position",
+        "proxy", "strong", "tmem", "where", "whole", "write",
     )  # fmt: skip
 
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
+        number: int | None = None,
     ) -> None:  # fmt: skip
+        self.number, self.over = number, list[Record]()
         self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
         self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
         self.asynchronous = lane is None
@@ -79,9 +82,14 @@ class Record:
     def state(self, s: State) -> None:
         """Tells all but its bytes and lanes."""
         s.access(self)
-        s.same(self.where.number, self.write, self.proxy, self.strong, self.instance)
+        s.same(self.where.number, self.write, self.proxy, self.strong, self.instance, self.number)
         if self.tmem is not None:
             self.tmem.state(s)
+        s.same([x.bytes.tobytes() for x in self.over])
+        for x in self.over:
+            x.state(s)
+            if x.lane is not None:
+                s.numbers(x.lane, x.position)
 
     def without(self, hit: NDArray[np.bool_]) -> Record:
         """The same access of the other bytes."""
@@ -90,10 +98,17 @@ class Record:
         position = None if self.position is None else self.position[keep]
         rest = Record(
             self.bytes[keep], self.write, self.proxy, self.strong, self.where, lane, position,
-            self.instance,
+            self.instance, self.number,
         )  # fmt: skip
-        rest.whole, rest.tmem = self.whole, self.tmem
+        rest.whole, rest.tmem, rest.over = self.whole, self.tmem, self.over
         return rest
+
+    def covers(self, x: Record, at: Bytes, lanes: tuple[Lanes, Positions] | None) -> None:
+        """It stores one number, and is the last write of these bytes of an earlier access."""
+        if self.number is not None:
+            part = Record(at, x.write, x.proxy, x.strong, x.where, *(lanes or ()))
+            part.instance, part.whole = x.instance, x.whole if x.asynchronous else part
+            self.over.append(part)
 
 
 @rule("out-of-bounds", "an access lies inside of its memory")
@@ -138,14 +153,14 @@ class Memory:
         """One more access, after those so far."""
         self.in_bounds(y.bytes, y.where)
         vouched = self._against_others(y, ordered)
-        self._against_writes(y, ordered, vouched)
+        in_order = self._against_writes(y, ordered, vouched)
         if y.asynchronous:
             self.asynchronous.append(y)
         if self.ever is not None:
             self._across_clusters(y)
         # of several bytes at one place, which one stays is not known
         single = not y.write or len(self._distinct(y.bytes)) <= 1
-        if y.write and y.strong is None and single:
+        if y.write and y.strong is None and single and in_order:
             self._writes.append(y)
             self._last[y.bytes] = len(self._writes)
             if y.lane is not None and y.position is not None:
@@ -165,6 +180,21 @@ class Memory:
         if y.write and x.write and plain and y.where.number == x.where.number:
             raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
+
+    @rule("H23-equal", "in practice, stores of one number by one instruction need no order")
+    def _unordered(self, y: Record, x: Record, ordered: Ordered) -> None:
+        """Nothing orders two accesses that conflict. What comes later is compared with both.
+
+        Raises: Refuted, NotCovered: a race; the later store need not come after what the earlier
+        one comes after."""
+        alike = y.where.number == x.where.number and y.instance == x.instance
+        if not alike or y.number is None or y.number != x.number:
+            self._race(y, x)
+        for z in x.over:
+            for own in (self._matched(y, layer, z) for layer in self._distinct(y.bytes)):
+                here = own >= 0
+                if here.any() and not ordered(y, z, own[here], _lanes(z, here)):
+                    self._race(y, z)
 
     def _against_others(self, y: Record, ordered: Ordered) -> NDArray[np.bool_]:
         """Compares with what has touched the bytes since their last write. Returns which bytes need
@@ -187,9 +217,11 @@ class Memory:
                 elif x.asynchronous and not x.write:
                     vouched[own[here]] = True  # it came after that write, and y after its end
             if not known and (y.write or x.write):
-                self._race(y, x)
+                self._unordered(y, x, ordered)
             # what a write covers that comes after it need not be kept
             covered = known and y.write and y.strong is None
+            if covered and hit.any():
+                y.covers(x, x.bytes[hit], _lanes(x, hit))
             if not (covered and hit.all() and hit.size):
                 kept.append(x.without(hit) if covered and hit.any() else x)
         self._others = kept
@@ -214,7 +246,9 @@ class Memory:
         self._mark[y.bytes[part]] = 0
         return own
 
-    def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> None:
+    def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> bool:
+        """Compares with the last writes. Returns whether it comes after them."""
+        in_order = True
         last = self._last[y.bytes] - 1
         one = last.size and (last == last[0]).all()
         for number in last[:1] if one else np.unique(last):
@@ -224,8 +258,12 @@ class Memory:
             at = y.bytes[own]
             x = self._writes[number]
             theirs = None if x.asynchronous else (self._lane[at], self._position[at])
-            if not ordered(y, x, own, theirs):
-                self._race(y, x)
+            if ordered(y, x, own, theirs):
+                y.covers(x, at, theirs)
+            else:
+                self._unordered(y, x, ordered)
+                in_order = False
+        return in_order
 
     def _across_clusters(self, y: Record) -> None:
         assert self.ever is not None

@@ -29,10 +29,10 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.operators import BINARY, UNARY
 from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
-from tilesim.proof.phases import Token
+from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
-Scalar: TypeAlias = "int | Token | Chosen | None"
+Scalar: TypeAlias = "int | Token | Chosen | Asked | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
 #: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it)
 Place: TypeAlias = "tuple[str, int] | tuple[str, str, object]"
@@ -70,6 +70,27 @@ class Chosen(NamedTuple):
     rest: Scalar
 
 
+class Asked(NamedTuple):
+    """What a lane has if a poll of its mbarrier has answered yes, and if no."""
+
+    look: Look
+    yes: Scalar
+    no: Scalar
+
+
+def asked(look: Look, yes: Scalar, no: Scalar) -> Scalar:
+    """What a lane has in both cases; not known if that depends on something else as well."""
+    if type(yes) is type(no) and yes == no:
+        return yes
+    nested = isinstance(yes, Asked | Chosen) or isinstance(no, Asked | Chosen)
+    return None if nested else Asked(look, yes, no)
+
+
+def answered(x: Scalar, look: Look, *, yes: bool) -> Scalar:
+    """What a value is if a poll has answered so."""
+    return (x.yes if yes else x.no) if isinstance(x, Asked) and x.look is look else x
+
+
 def chosen(leader: Scalar, rest: Scalar) -> Scalar:
     """What a lane has in both cases."""
     return leader if type(leader) is type(rest) and leader == rest else Chosen(leader, rest)
@@ -96,7 +117,7 @@ def need(value: Value, what: str) -> Any:
 
     Raises: NotCovered: data, or the schedule, decides it."""
     unknown = {type(None): "data", Drawn: "the address of an allocation",
-               Chosen: "which lane is elected"}  # fmt: skip
+               Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
         if type(one) in unknown:
             raise NotCovered(f"{unknown[type(one)]} decides {what}")
@@ -159,6 +180,10 @@ class Operands:
         def one(*xs: Scalar) -> Scalar:
             if any(isinstance(x, Chosen) for x in xs):
                 return chosen(*(one(*some) for some in zip(*map(_cases, xs), strict=True)))
+            looks = [x.look for x in xs if isinstance(x, Asked)]
+            if looks:
+                both = (one(*(answered(x, looks[0], yes=y) for x in xs)) for y in (True, False))
+                return asked(looks[0], *both) if looks == looks[:1] * len(looks) else None
             if any(isinstance(x, Token) for x in xs) or (strict and None in xs):
                 return None
             try:
@@ -227,6 +252,8 @@ class Operands:
         def fit(x: Scalar) -> Scalar:
             if isinstance(x, Chosen):
                 return chosen(fit(x.leader), fit(x.rest))
+            if isinstance(x, Asked):
+                return asked(x.look, fit(x.yes), fit(x.no))
             if isinstance(x, Token):
                 return x if var.name in self.mir.typing.tokens else None
             if x is None or kind == "float":

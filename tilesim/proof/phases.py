@@ -65,6 +65,17 @@ class Token:
     phase: int
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A poll of an mbarrier by a lane, of which schedules decide what it answers: what it asks
+    (phase or token, whether that is a parity, sem, scope), and the past that it had."""
+
+    lane: int
+    life: Mbarrier
+    asks: tuple[object, ...]
+    past: Positions
+
+
 @rule("A3", "an operation counts from 0 to 2^20 - 1 arrivals and bytes")
 def in_a_count(credit: Credit) -> None:
     """Raises: Refuted: one of the numbers is outside."""
@@ -96,6 +107,10 @@ class Mbarrier:
         #: by credits of the open phase: for waits of scope .cta, and of wider ones if these differ
         self.released = tuple(Knowledge.like(knowledge.rows) for _ in range(1 + ptx))
         self.operations: dict[int, int] = {}  # by lane, position of its last operation
+        #: by lane, position and phase of its last asynchronous one
+        self.issued: dict[int, tuple[int, int]] = {}
+        #: waits for the last phase that acquire
+        self.acquired: list[tuple[int, int]] = []
         #: the phase of the last asynchronous credit, and of the last commit in the own CTA
         self.last_asynchronous = [-1, -1]
         self.dead = False
@@ -111,6 +126,9 @@ class Mbarrier:
                self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
         s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
         s.points(sorted(self.operations.items()))
+        s.points((lane, position) for lane, (position, _) in sorted(self.issued.items()))
+        s.points((self.column, phase + 1) for _, (_, phase) in sorted(self.issued.items()))
+        s.points(self.acquired)
         for knowledge in self.released:
             knowledge.state(s)
         for n in (1, 2):
@@ -143,7 +161,9 @@ class Mbarrier:
         self._credits.append(credit)
         if credit.at is None:
             self.last_asynchronous[credit.own_commit] = self.phase
-        self.operations[lane] = position
+            self.issued[lane] = position, self.phase
+        else:
+            self.operations[lane] = position
         self.pending += max(credit.lent, 0) - credit.arrive
         self.tx += credit.expect - credit.complete
         self._bytes = self._bytes[0] + credit.expect, self._bytes[1] + credit.complete
@@ -250,7 +270,7 @@ class Mbarrier:
         self._waits.pop(self.phase - 1, None)
         self.released = tuple(Knowledge.like(knowledge.rows) for knowledge in self.released)
         self._before = [self._credits, self._before[0]]
-        self._credits = []
+        self._credits, self.acquired = [], []
         self.phase += 1
         self.pending = self._arrivals = self.expected
         self._bytes = 0, 0
@@ -292,9 +312,26 @@ class Mbarrier:
         if not self._must_be_over(past, k - 1, self._before[1]):
             raise Refuted("C1", f"{self.name}: a wait for phase {k} may pass on phase {k - 2}")
 
-    def waited(self, lane: int, position: int) -> PhaseOver | None:
+    def must_be_over(self, past: Positions) -> bool:
+        """Whether all credits of the last phase are in a past, so that a look finds it over."""
+        return self._must_be_over(past, self.phase - 1, self._before[0])
+
+    @rule(
+        "C1-peek", "a poll that may spare a wait has asked the same, and was not too early either"
+    )
+    def spared(self, look: Look, lane: int, asks: tuple[object, ...]) -> None:
+        """For a wait that a lane makes if its poll has answered no. If it has answered yes, the
+        lane has learned at the poll what the wait would tell it: the wait only began earlier.
+
+        Raises: Refuted, NotCovered: another phase may have ended then, or was asked for."""
+        if (look.lane, look.life, look.asks) != (lane, self, asks):
+            raise NotCovered(f"{self.name}: a wait that is left out by a poll of something else")
+        self.no_early_pass(look.past)
+
+    def waited(self, lane: int, position: int, *, acquires: bool) -> PhaseOver | None:
         """A lane has passed a wait for the last phase. Returns what it learns."""
         self._waits.setdefault(self.phase - 1, []).append((lane, position))
+        self.acquired += [(lane, position)] * acquires
         self.operations[lane] = position
         return self.over.get(self.phase - 1)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
-from tilesim.proof.operands import LANES, Chosen, Differs, Scalar, Value, chosen
+from tilesim.proof.operands import LANES, Asked, Chosen, Differs, Scalar, Value, chosen
 from tilesim.proof.phases import Token
 from tilesim.proof.rules import NotCovered, rule
 
@@ -75,7 +75,9 @@ def _goes_on(cluster: int, begins: Sequence[Any], ends: Sequence[Any]) -> None:
 
 
 def _typed(value: Value) -> object:
-    """A value, and what it is; tokens are compared in the state."""
+    """A value, and what it is; tokens and polls are compared in the state."""
+    if isinstance(value, Asked):
+        return Asked, _typed(value.yes), _typed(value.no)
     if isinstance(value, list | Chosen):
         return type(value), [_typed(x) for x in value]
     return type(value), None if isinstance(value, Token) else value
