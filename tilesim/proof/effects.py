@@ -74,8 +74,12 @@ def execute(x: Execution) -> Sequence[int]:
     if not _all_are_here(x):
         return []
     waits = x.effect(fx.Waits)
-    if waits is not None and not waits.poll:
-        return _wait(x, waits)
+    if waits is not None and (not waits.poll or x.number in x.machine.spins):
+        x.lanes, x.answers[id(waits)] = [*_wait(x, waits)], 1
+        for e in x.effects if x.lanes else ():
+            if isinstance(e, fx.Defines):
+                _defines(x, e)
+        return x.lanes
     if x.unless and not all(isinstance(e, fx.Defines) for e in x.effects):
         raise NotCovered(f"{x.where}: an mbarrier that is polled decides whether it is executed")
     _step(x)

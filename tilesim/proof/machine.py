@@ -35,6 +35,7 @@ from tilesim.proof.operands import (
 from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.spins import spins
 from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool
 
@@ -301,6 +302,7 @@ class Machine:
         self.read_only = set(self.tensors) - _written(self.mir)
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
+        self.spins = spins(operands)
         self.steps, self.rounds, self.until = 0, 0, until
 
     # ------------------------------------------------------------------ the schedule

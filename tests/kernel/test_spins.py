@@ -1,0 +1,108 @@
+"""Loops that only poll an mbarrier are waits; those that do more are not covered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.litmus.sections import all_rows
+from tests.litmus.table import Rejected, Row
+from tests.ptx.test_check import ARRIVE, INIT, program
+from tilesim.ir.expr import Var
+from tilesim.ir.lower import lower
+from tilesim.ir.mir import Branch, Instruction, Mir
+from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
+from tilesim.ir.renumber import renumbered
+from tilesim.ir.types import pred
+from tilesim.proof.check import certify
+from tilesim.ptx.plain import plain
+
+POLL = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n"
+ROWS = [row for row in all_rows() if row.id[-1] in "147" and not isinstance(row.practice, Rejected)]
+
+#: loops, each behind an arrival; the poll answers in %p1, %r7 and %p3 are 0
+WAITS = {
+    "a branch back": f"L: {POLL}@!%p1 bra L;",
+    "a way out and a jump back": f"L: {POLL}@%p1 bra D;\nbra L;\nD: bar.warp.sync -1;",
+    "a test": f"L: {POLL.replace('try', 'test')}@!%p1 bra L;",
+    "an answer as a number": (
+        f"L: {POLL}selp.b32 %r5, 1, 0, %p1; setp.eq.s32 %p2, %r5, 0;\n@%p2 bra L;"
+    ),
+    "an address that each turn computes": (
+        "L: add.u32 %r6, %r1, 8; sub.u32 %r6, %r6, 8;\n"
+        f"{POLL.replace('[%r1]', '[%r6]')}@!%p1 bra L;"
+    ),
+    "what each turn computes behind the poll": f"L: {POLL}add.u32 %r6, %r7, 1;\n@!%p1 bra L;",
+    "a sleep": f"L: {POLL}nanosleep.u32 20;\n@!%p1 bra L;",
+    "a jump to a jump": f"L: {POLL}@!%p1 bra M;\nbra D;\nM: bra L;\nD: bar.warp.sync -1;",
+    "a jump to the head": f"@%p3 bra L;\nL: add.u32 %r6, %r1, 0;\n{POLL}@!%p1 bra L;",
+}
+#: the nearest of them that do more
+MORE = {
+    "a count before the poll": f"L: add.u32 %r7, %r7, 1;\n{POLL}@!%p1 bra L;",
+    "a count behind the poll": f"L: {POLL}add.u32 %r7, %r7, 1;\n@!%p1 bra L;",
+    "a register that only turns in vain set": (
+        f"L: {POLL}@%p1 bra D;\nmov.u32 %r7, 1;\nbra L;\nD: bar.warp.sync -1;"
+    ),
+    "a register that is set before the poll but in the first turn": (
+        f"bra M;\nL: mov.u32 %r7, 1;\nM: {POLL}@!%p1 bra L;"
+    ),
+    "a jump behind the head": f"@%p3 bra M;\nL: add.u32 %r6, %r7, 1;\nM: {POLL}@!%p1 bra L;",
+    "the answer before": f"L: selp.b32 %r7, 1, 0, %p1;\n{POLL}@!%p1 bra L;",
+    "a register of the turn before": (f"L: mov.u32 %r6, %r7;\n{POLL}mov.u32 %r7, 1;\n@!%p1 bra L;"),
+    "a store": f"L: {POLL}st.shared.u32 [%r1+16], 1;\n@!%p1 bra L;",
+    "an arrival": f"L: {POLL}{ARRIVE}@!%p1 bra L;",
+    "a load": f"L: {POLL}ld.shared.u32 %r6, [%r1+16];\n@!%p1 bra L;",
+    "another poll": f"L: {POLL}{POLL.replace('%p1', '%p2')}@!%p1 bra L;",
+    "a clock": f"L: {POLL}mov.u32 %r6, %clock;\n@!%p1 bra L;",
+    "a predicate before an instruction": f"L: {POLL}@%p3 mov.u32 %r6, 1;\n@!%p1 bra L;",
+    "a predicate before the poll": f"L: @%p4 {POLL}@!%p1 bra L;",
+    "a way out that other things decide": f"L: {POLL}or.pred %p2, %p1, %p3;\n@!%p2 bra L;",
+    "a barrier": f"L: {POLL}bar.warp.sync -1;\n@!%p1 bra L;",
+    "a poll": POLL,
+    "a loop while it answers yes": f"L: {POLL}@%p1 bra L;",
+}
+
+
+def answer(loop: str, arrive: str = ARRIVE) -> str:
+    start = "mov.u32 %r7, 0; setp.ne.u32 %p3, %r7, 0; setp.eq.u32 %p4, %r7, 0;\n"
+    return str(certify(program(f"{start}{INIT}{arrive}{loop}", by=plain)))
+
+
+@pytest.mark.parametrize("loop", WAITS.values(), ids=WAITS)
+def test_a_loop_that_only_polls_is_a_wait(loop: str) -> None:
+    assert answer(loop) == "certified"
+    assert answer(loop, arrive="").startswith("refuted: deadlock")
+
+
+@pytest.mark.parametrize("loop", MORE.values(), ids=MORE)
+def test_one_that_does_more_is_not_covered(loop: str) -> None:
+    assert answer(loop).startswith("not covered: ")
+    assert "poll" in answer(loop)
+
+
+def with_loops(mir: Mir) -> Mir:
+    """A loop of polls in place of each wait."""
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for number, instruction in enumerate(mir.code):
+        wait = instruction.what
+        if isinstance(wait, MbarrierWait) and instruction.guard is None:
+            result = Var(f"answer{number}", pred)
+            poll = MbarrierTryWait(
+                result=result, mbar=wait.mbar, phase=wait.phase, parity=wait.parity, sem=wait.sem,
+                scope=wait.scope, loc=wait.loc,
+            )  # fmt: skip
+            back = Branch(target=number, cond=result, sense=False)
+            instead[number] = (instruction.doing(poll), Instruction(back, None, instruction.role))
+    made = renumbered(mir, instead)
+    new = tuple(i.what.result for i in made.code if isinstance(i.what, MbarrierTryWait))
+    kernel = made.kernel
+    return replace(made, kernel=replace(kernel, variables=(*kernel.variables, *new)))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_loops_in_place_of_waits_change_no_answer(row: Row) -> None:
+    mir = lower(row.build())
+    one, other = certify(mir), certify(with_loops(mir))
+    assert (one.verdict, one.rule) == (other.verdict, other.rule)

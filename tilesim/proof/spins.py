@@ -1,0 +1,130 @@
+"""Loops that only poll an mbarrier: such a poll is a wait (A25).
+
+    again: try_wait p, [b], parity        A poll that answers no comes back to itself. On its way it
+           branch again, cond=not p       sets registers only, each turn to the same.
+
+So turns in vain change nothing, and how many there are decides nothing. The poll is executed as the
+wait that the loop is, and answers yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Base, Expr, walk
+from tilesim.ir.mir import Branch, Join
+from tilesim.ir.op import Op, operand_names, results_of
+from tilesim.ir.ops.scalar import Assign
+from tilesim.proof.operands import LANES, Operands, Value
+from tilesim.proof.rules import rule
+
+#: instructions of a turn
+_MOST = 64
+
+
+class _Known:
+    """A warp of whose registers is known only what follows from the answer."""
+
+    side = ""
+
+    def __init__(self, v: Operands) -> None:
+        self._v = v
+        self.registers: dict[str, Value] = {}
+
+    def special(self, _name: str) -> Value:
+        """Nothing."""
+        return None
+
+    def value(self, e: Expr | None) -> Value:
+        """What an expression is; None: other things than the answer decide it."""
+        if e is None or any(isinstance(part, Base) for part in walk(e)):
+            return None
+        return self._v.value(e, self)
+
+    def sets(self, number: int) -> None:
+        """An instruction is executed."""
+        what = self._v.mir.code[number].what
+        value = self.value(what.value) if isinstance(what, Assign) else None
+        for e in self._v.mir.effects[number]:
+            if isinstance(e, fx.Defines):
+                self._v.assign(self, e.var, value, range(LANES))
+
+
+@rule("A25", "a poll that comes back to itself if it answers no, and nothing else, is a wait")
+def spins(v: Operands) -> frozenset[int]:
+    """The polls that are waits, by their numbers."""
+    entered = [
+        t for i in v.mir.code for t in getattr(i.what, "targets", [getattr(i.what, "target", -1)])
+    ]
+    found = set()
+    for number, waits in v.mir.all_of(fx.Waits):
+        way = [*_in_vain(v, number)] if waits.poll else []
+        if way and way[-1] == number and _changes_nothing(v, number, way[:-1], entered):
+            found.add(number)
+    return frozenset(found)
+
+
+def _in_vain(v: Operands, poll: int) -> Iterator[int]:
+    """The way of a lane from a poll that answers no, the poll itself last if it comes there. It
+    ends where other things decide, or anything but registers changes."""
+    code, known = v.mir.code, _Known(v)
+    known.registers |= dict.fromkeys(_sets(v, poll), 0)
+    at = poll + 1
+    for _ in range(_MOST):
+        if at >= len(code) or code[at].guard is not None:
+            return
+        yield at
+        what = code[at].what
+        if at == poll:
+            return
+        at += 1
+        if isinstance(what, Branch):
+            taken = what.sense if what.cond is None else known.value(what.cond)
+            if not isinstance(taken, int):
+                return
+            at = what.target if bool(taken) == what.sense else at
+        elif isinstance(what, Op) and _only_sets(v, at - 1):
+            known.sets(at - 1)
+        elif not isinstance(what, Join) or what.syncs:
+            return
+
+
+def _changes_nothing(v: Operands, poll: int, way: Sequence[int], entered: Sequence[int]) -> bool:
+    """Whether a turn in vain leaves what it finds: what it sets stands right before the poll, where
+    all that come to the poll have executed it, or between the poll and the first branch, which all
+    execute behind it; and each turn sets it to the same."""
+    code = v.mir.code
+    head = poll
+    while head - 1 in way and not isinstance(code[head - 1].what, Branch):
+        head -= 1
+    first = next(n for n in way if isinstance(code[n].what, Branch))
+    turn = [*range(head, poll + 1), *range(poll + 1, first)]
+    elsewhere = [n for n in way if isinstance(code[n].what, Op) and n not in turn]
+    if elsewhere or any(head < target <= poll for target in entered):
+        return False
+    changed = {name for n in turn for name in _sets(v, n)}
+    fresh: set[str] = set()
+    for n in turn:
+        if _reads(v, n) & changed - fresh:
+            return False
+        fresh |= _sets(v, n)
+    return code[poll].guard is None
+
+
+def _only_sets(v: Operands, number: int) -> bool:
+    """Whether an instruction sets registers to what its operands say, and nothing else."""
+    return all(
+        isinstance(e, fx.Defines) and not (e.chance or e.elsewhere or e.unknown)
+        and (e.value is None or isinstance(e.value, Expr)) for e in v.mir.effects[number]
+    )  # fmt: skip
+
+
+def _sets(v: Operands, number: int) -> set[str]:
+    return {e.var.name for e in v.mir.effects[number] if isinstance(e, fx.Defines)}
+
+
+def _reads(v: Operands, number: int) -> set[str]:
+    op = v.mir.code[number].what
+    fields = set(operand_names(type(op))) - results_of(type(op)) if isinstance(op, Op) else ()
+    return {name for field in fields for name in v.names(getattr(op, field))}
