@@ -60,14 +60,14 @@ MORE = {
     "a predicate before the poll": f"L: @%p4 {POLL}@!%p1 bra L;",
     "a way out that other things decide": f"L: {POLL}or.pred %p2, %p1, %p3;\n@!%p2 bra L;",
     "a barrier": f"L: {POLL}bar.warp.sync -1;\n@!%p1 bra L;",
-    "a poll": POLL,
     "a loop while it answers yes": f"L: {POLL}@%p1 bra L;",
 }
 
 
 def answer(loop: str, arrive: str = ARRIVE) -> str:
     start = "mov.u32 %r7, 0; setp.ne.u32 %p3, %r7, 0; setp.eq.u32 %p4, %r7, 0;\n"
-    return str(certify(program(f"{start}{INIT}{arrive}{loop}", by=plain)))
+    word = "@%p0 st.shared.u32 [%r1+16], 1;\nbar.warp.sync -1;\n"
+    return str(certify(program(f"{start}{INIT}{word}{arrive}{loop}", by=plain)))
 
 
 @pytest.mark.parametrize("loop", WAITS.values(), ids=WAITS)
