@@ -15,7 +15,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Base, Expr, walk
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op, operand_names, results_of
-from tilesim.ir.ops.scalar import Assign
 from tilesim.proof.operands import LANES, Operands, Value
 from tilesim.proof.rules import rule
 
@@ -44,10 +43,9 @@ class _Known:
 
     def sets(self, number: int) -> None:
         """An instruction is executed."""
-        what = self._v.mir.code[number].what
-        value = self.value(what.value) if isinstance(what, Assign) else None
         for e in self._v.mir.effects[number]:
             if isinstance(e, fx.Defines):
+                value = self.value(e.value if isinstance(e.value, Expr) else None)
                 self._v.assign(self, e.var, value, range(LANES))
 
 
