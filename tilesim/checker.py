@@ -129,7 +129,7 @@ def check(
         report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
     )
     if certificate and report.verdict == "proved" and report.for_all is None:
-        report = _certified(report, program, plain, strict, timer)
+        report = _certified(report, program, plain, strict, timer, checked)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -141,7 +141,7 @@ def check(
 
 def _certified(
     report: Report, program: Program | Mir, plain: Callable[[], Mir] | None, strict: Strict,
-    timer: Timer,
+    timer: Timer, inputs: Mapping[str, NDArray[Any]],
 ) -> Report:  # fmt: skip
     """A proof with its certificate, and what the proof kernel says of that. An interrupt leaves the
     proof without them."""
@@ -150,9 +150,11 @@ def _certified(
     given, trusts = report.conditions, ""
     try:
         if plain is None or not isinstance(program, Mir):
-            made, answer = certified(program, strict, given, timer.until)
+            made, answer = certified(program, strict, given, timer.until, inputs)
         else:
-            made, answer, trusts = certified_plain(program, plain, strict, given, timer.until)
+            made, answer, trusts = certified_plain(
+                program, plain, strict, given, timer.until, inputs
+            )
     except KeyboardInterrupt:
         answer = Answer("not covered", what=INTERRUPTED)
         return replace(report, reasons=(INTERRUPTED, *report.reasons), rechecked=answer)

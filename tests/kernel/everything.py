@@ -15,7 +15,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -36,9 +36,8 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.kernels.outcome import inputs_of
 from tilesim.kernels.registry import cases
-from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import proposed
+from tilesim.search.certificates import certified
 
 #: arguments of a check that do not change what is asked: how long it looks, and where
 _SAME = frozenset({"budget", "schedules", "time_limit", "seed", "witness", "policy"})
@@ -77,6 +76,7 @@ class _Late(BaseException):
 def machine_program(check: Check) -> Mir | None:
     """What the check has run, in machine form; None: more than one launch, or another level."""
     asked = {name: value for name, value in check.arguments.items() if name not in _SAME}
+    asked.pop("inputs", None)
     if asked.pop("strict", "practice") != "practice" or asked:
         return None
     program: Any = check.program
@@ -99,7 +99,7 @@ def judged(path: Path, limit: float) -> Row | None:
         return None
     if mir is None:
         return None
-    answer, seconds = answered(mir, limit)
+    answer, seconds = answered(mir, limit, inputs=check.arguments.get("inputs"))
     result = check.result
     return Row(path.stem, mir.kernel.name, result.verdict, result.rules, answer, seconds)
 
@@ -112,16 +112,19 @@ def judged_case(number: int, limit: float, strict: Strict) -> Row | None:
         return None
     try:
         program = case.build()
-        report = checked(program, inputs=inputs_of(case), strict=strict)
+        inputs = inputs_of(case)
+        report = checked(program, inputs=inputs, strict=strict)
     except InvalidProgram:
         return None
-    answer, seconds = answered(lower(program), limit, strict)
+    answer, seconds = answered(lower(program), limit, strict, inputs)
     name = case.target.removeprefix("tilesim.kernels.")
     return Row(name, program.name, report.verdict, tuple(report.rules), answer, seconds)
 
 
-def answered(mir: Mir, limit: float, strict: Strict = "practice") -> tuple[Answer, float]:
-    """What the kernel says within so many seconds, and how many it took."""
+def answered(
+    mir: Mir, limit: float, strict: Strict = "practice", inputs: Mapping[str, Any] | None = None
+) -> tuple[Answer, float]:
+    """What the kernel says within so many seconds, with what tensors hold, and how many it took."""
 
     def late(*_: object) -> None:
         raise _Late
@@ -130,7 +133,7 @@ def answered(mir: Mir, limit: float, strict: Strict = "practice") -> tuple[Answe
     signal.setitimer(signal.ITIMER_REAL, limit)
     start = time.perf_counter()
     try:
-        answer = certify(mir, *proposed(mir, strict), strict=strict)
+        answer = certified(mir, strict, (), None, inputs)[1]
     except _Late:
         answer = Answer("not covered", what="time")
     except Exception as error:  # a crash is what is looked for

@@ -6,10 +6,12 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
+
+import numpy as np
 
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, scaled, setup
@@ -31,7 +33,7 @@ from tilesim import (
     view_at,
 )
 from tilesim.ir.addressed import Space
-from tilesim.ir.expr import Const, Operand, Select, Var, as_expr
+from tilesim.ir.expr import Const, Expr, Operand, Select, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Mir, Trap
@@ -59,7 +61,8 @@ class Pair:
     accesses are in order. ``not_covered``: of a rule that says what is not covered, a part of what
     is said. ``edit``: what makes the right program's machine form wrong, where no builder makes the
     wrong program. ``classes``: of clusters, of the wrong and of the right one. ``strict``: the
-    level, at `ptx` of a rule that the wrong one does not break at `practice`.
+    level, at `ptx` of a rule that the wrong one does not break at `practice`. ``inputs``: the
+    numbers, of 32 bits, that tensors hold.
     """
 
     rule: str
@@ -69,6 +72,7 @@ class Pair:
     edit: Callable[[Mir], Mir] | None = None
     classes: tuple[Classes | None, Classes | None] = (None, None)
     strict: Strict = "practice"
+    inputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def mir(self, *, right: bool) -> Mir:
         """The wrong or the right program, in machine form."""
@@ -79,7 +83,9 @@ class Pair:
 
     def answer(self, *, right: bool) -> Answer:
         """What the kernel says of it at the pair's level."""
-        return certify(self.mir(right=right), self.classes[right], strict=self.strict)
+        held = {name: np.array(n, np.int32).tobytes() for name, n in self.inputs.items()}
+        mir = self.mir(right=right)
+        return certify(mir, self.classes[right], strict=self.strict, inputs=held)
 
 
 PAIRS: list[Pair] = []
@@ -89,11 +95,14 @@ def wrong(
     rule: str, *, breaks: str = "", not_covered: str = "",
     edit: Callable[[Mir], Mir] | None = None,
     classes: tuple[Classes | None, Classes | None] = (None, None), strict: Strict = "practice",
+    inputs: Mapping[str, Sequence[int]] | None = None,
 ) -> Callable[[Program], Program]:  # fmt: skip
     """Decorator: the program breaks this rule unless it is right; see `Pair`."""
 
     def enter(program: Program) -> Program:
-        PAIRS.append(Pair(rule, program, breaks or rule, not_covered, edit, classes, strict))
+        PAIRS.append(
+            Pair(rule, program, breaks or rule, not_covered, edit, classes, strict, inputs or {})
+        )
         return program
 
     return enter
@@ -181,7 +190,7 @@ def a_branch_on_a_loaded_value(k: Builder, *, right: bool) -> None:
         k.sync_warp(1)
 
 
-@wrong("data", not_covered="the address of an allocation decides")
+@wrong("data", not_covered="an address decides")
 def a_branch_on_where_tensor_memory_lies(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, target="sm_100a")
     slot, r = k.shared("slot", u32, (1,)), k.var("r", dtype=u32)
@@ -190,6 +199,70 @@ def a_branch_on_where_tensor_memory_lies(k: Builder, *, right: bool) -> None:
     with k.if_((k.warp_id if right else r).eq(0)):
         k.sync_warp()
     k.tcgen05.dealloc(r, 32)
+
+
+@wrong("inputs", not_covered="data decides", inputs={"n": [1]})
+def a_trip_count_that_the_kernel_changes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    n, g, r = global_words(k, "n"), global_words(k, "g"), k.var("r")
+    with k.elected():
+        k.mem.store((g if right else n)[0], 2)
+        k.mem.load(r, n[0])
+        with k.loop(r):
+            k.fence.proxy_async()
+
+
+@wrong("inputs", not_covered="data decides", inputs={"n": [1]})
+def a_number_behind_what_is_given(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    n, r = global_words(k, "n", 2), k.var("r")
+    k.mem.load(r, n[0 if right else 1])
+    with k.if_(r.eq(0)):
+        k.sync_warp()
+
+
+@wrong("inputs", breaks="deadlock", inputs={"n": [3, -1]})
+def arrivals_that_a_tensor_counts(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    n, r, b = global_words(k, "n", 2), k.var("r"), k.mbarriers("b")
+    begin(k, (b, 3 if right else 4))
+    k.mem.load(r, n[0])
+    with k.elected(), k.loop(r):
+        k.mbarrier.arrive(b)
+    k.mem.load(r, n[1])
+    k.mbarrier.wait(b, r + 1)
+
+
+def on_an_address(condition: Callable[[Expr, Expr], Expr]) -> Program:
+    """A branch on an address, or on how far one in a tensor is from another one in it."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        g, h = global_words(k, "g", 4), global_words(k, "h")
+        p = k.var("p", address_of(g if right else h) + 8, u64)
+        with k.if_(condition(p, address_of(g))):
+            k.sync_warp()
+
+    program.__name__ = "a_branch_on_where_tensors_lie"
+    return program
+
+
+for decides in (
+    lambda p, g: p > g,
+    lambda p, g: (p - g).eq(8),
+    lambda p, g: p.ne(g + 4),
+    lambda p, g: (p - 4) >= g,
+):
+    wrong("address", breaks="data", not_covered="an address decides")(on_an_address(decides))
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_branch_on_bits_of_an_address(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g", 4)
+    p = k.var("p", address_of(g) + 8, u64)
+    with k.if_(((p - address_of(g) if right else p) & 256).eq(0)):
+        k.sync_warp()
 
 
 @wrong("data", not_covered="data decides")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -20,6 +21,7 @@ from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.lower import lower
+from tilesim.kernels.bugs.accepted_idioms import dynamic_loop
 from tilesim.kernels.hopper.softmax import softmax
 from tilesim.proof.certificate import Certificate, fingerprint, read
 from tilesim.proof.check import certify
@@ -65,7 +67,7 @@ def observed(k: ts.Builder) -> None:
 
 MIR = lower(tiles.build(odd=True))
 CLASSES, LEFT_OUT = proposed(MIR)
-CERTIFICATE = Certificate("tiles", "", fingerprint(MIR), "practice", (), CLASSES, LEFT_OUT)
+CERTIFICATE = Certificate("tiles", "", fingerprint(MIR), "practice", (), (), CLASSES, LEFT_OUT)
 
 
 def test_clusters_that_do_the_same_are_one_class() -> None:
@@ -117,9 +119,45 @@ def test_the_fingerprint_is_of_each_instruction() -> None:
 
 def test_it_is_rechecked_at_its_own_level() -> None:
     mir = lower(observed.build())
-    made = Certificate("observed", "", fingerprint(mir), "practice", (), None)
+    made = Certificate("observed", "", fingerprint(mir), "practice")
     assert str(ts.recheck(made, mir)) == "certified"
     assert ts.recheck(replace(made, strict="ptx"), mir).rule == "U1"
+
+
+def test_what_a_tensor_holds_is_part_of_it() -> None:
+    """A loop as long as a tensor says: a proof is of that length, whatever the file names."""
+    given = {"count": np.array([5], np.int32)}
+    report = check(dynamic_loop.build(), inputs=given, certificate=True)
+    made = report.certificate
+    assert report.said == "proved, leaning on contents"
+    assert report.rechecked == Answer("certified")
+    assert made is not None
+    assert made.inputs == (("count", b"\5\0\0\0"),)
+    assert read(made.text()) == made
+    unknown = ts.recheck(replace(made, inputs=()), dynamic_loop.build())
+    assert unknown.verdict == "not covered"
+    assert "data decides" in unknown.what
+    longer = replace(made, inputs=(("count", b"\x0b\0\0\0"),))
+    assert ts.recheck(longer, dynamic_loop.build()).rule == "inside"  # X has 8 rows
+
+
+@pytest.mark.parametrize("inputs", [[], {"count": 5}, {"count": "5g"}, {"count": "1"}, 7])
+def test_inputs_that_are_none_are_refused(inputs: object) -> None:
+    document = json.loads(CERTIFICATE.text()) | {"inputs": inputs}
+    with pytest.raises(UsageError, match="its inputs are no tensors"):
+        read(json.dumps(document))
+
+
+def test_a_recheck_names_the_tensors_whose_contents_it_takes(tmp_path: Path) -> None:
+    target = "tilesim.kernels.bugs.accepted_idioms::dynamic_loop"
+    file = str(tmp_path / "proof.json")
+    said = CliRunner().invoke(main, ["check", target, "--certificate", file])
+    assert said.exit_code == 0
+    assert ", rechecked" in said.output
+    again = CliRunner().invoke(main, ["recheck", file])
+    assert again.output.split("; ")[1:] == [
+        "strictness practice", "the check leaned on contents", "for these contents of count\n"
+    ]  # fmt: skip
 
 
 @given(st.randoms(use_true_random=False))
@@ -206,6 +244,7 @@ def test_a_recheck_says_what_the_check_leaned_on(tmp_path: Path) -> None:
     assert json.loads(document) == {
         "schema": 1, "kernel": TARGET, "verdict": "certified", "rule": "", "what": "",
         "trusts": "", "strict": "practice", "assumptions": list(leaning.assumptions),
+        "inputs": {},
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import pytest
 import tilesim as ts
 from tests.litmus.notation import begin, global_words, thread
 from tests.litmus.sections import all_rows
-from tilesim import Builder, pred, s32, u32, u64
+from tilesim import Builder, address_of, pred, s32, u32, u64
 from tilesim.checker import check
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
@@ -54,7 +54,7 @@ ELSEWHERE = {
     "at `ptx`, what may depend on which lane `elect.sync` chooses",
     "at `ptx`, an `elect.sync` of some lanes of a warp",
     "every value of a parameter",
-    "constant memory",
+    "stores to constant memory",
 }
 
 
@@ -101,6 +101,14 @@ def _asks(k: Builder, covered: bool, asks: str) -> None:
                 k.mbarrier.wait(full, 0)
             else:
                 k.mem.store(word[0], 1)
+
+
+@lacking("what the place of a tensor in global memory decides")
+def a_branch_on_an_address(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g", 4)
+    with k.if_((address_of(g[3]) - address_of(g) if covered else address_of(g)) > 8):
+        k.sync_warp()
 
 
 @lacking("polls of mbarriers that decide more than whether to wait for the same")
@@ -433,18 +441,21 @@ def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert certify(mir).what == "more than 40 executed instructions"
 
 
-def test_constant_memory() -> None:
+@pytest.mark.parametrize("written", [False, True])
+def test_constant_memory(written: bool) -> None:
     k = Builder("constant")
     k.launch(warps=1)
     g, x = global_words(k, "g"), k.var("x")
     with k.elected():
         k.mem.load(x, g[0])
+        if written:
+            k.mem.store(g[0], x)
     mir = lower(k.finish())
     assert str(certify(mir)) == "certified"
     constant = replace(mir.kernel, params=(replace(g, constant=True),))
     found = certify(replace(mir, kernel=constant))
-    assert found.verdict == "not covered"
-    assert table()["constant memory"] in found.what
+    assert found.verdict == ("not covered" if written else "certified")
+    assert (table()["stores to constant memory"] in found.what) == written
 
 
 @ts.kernel

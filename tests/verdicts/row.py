@@ -115,7 +115,7 @@ def judged(
         return tuple(rejected(name, error, level) for level in levels)
     except Exception as error:
         return tuple(Row(name, level, f"crash: {type(error).__name__}") for level in levels)
-    answers = rechecked(program, levels, steps)
+    answers = rechecked(program, levels, steps, given)
     rows = (row_of(name, report, level) for level, report in zip(levels, reports, strict=True))
     return tuple(replace(row, recheck=answers[row.level]) for row in rows)
 
@@ -137,14 +137,20 @@ def rejected(name: str, error: TilesimError, level: Strict) -> Row:
     return Row(name, level, "rejected", findings=tuple(dict.fromkeys(map(_refused, said))))
 
 
-def rechecked(program: Program | Mir, levels: Iterable[Strict], steps: int) -> dict[Strict, str]:
-    """What the proof kernel says of a program at some levels, of which no check has said anything.
+def rechecked(
+    program: Program | Mir,
+    levels: Iterable[Strict],
+    steps: int,
+    inputs: Mapping[str, Any] | None = None,
+) -> dict[Strict, str]:
+    """What the proof kernel says of a program at some levels, of which no check has said anything,
+    with what its tensors hold.
 
     Of each cluster at most ``steps`` instructions are executed.
     """
     try:
         with patch("tilesim.proof.machine.MOST_STEPS", steps):
-            return {level: said(certified(program, level, (), None)[1]) for level in levels}
+            return {level: said(certified(program, level, (), None, inputs)[1]) for level in levels}
     except TilesimError:
         return dict.fromkeys(levels, "")
     except Exception as error:

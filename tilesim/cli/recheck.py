@@ -63,6 +63,7 @@ def command(
             "schema": SCHEMA, "kernel": loaded.id, "verdict": answer.verdict, "rule": answer.rule,
             "what": answer.what, "trusts": trusts, "strict": found.strict,
             "assumptions": list(found.assumptions),
+            "inputs": {name: data.hex() for name, data in found.inputs},
         }  # fmt: skip
         deliver(json.dumps(document, indent=2) + "\n", None)
     else:
@@ -79,6 +80,8 @@ def _line(loaded: Target, answer: Answer, certificate: Certificate, trusts: str)
         said.append(f"the check leaned on {', '.join(certificate.assumptions)}")
     if trusts:
         said.append(f"trusts {trusts}")
+    if certificate.inputs:
+        said.append(f"for these contents of {', '.join(n for n, _ in certificate.inputs)}")
     return printable("; ".join(said), "")
 
 

@@ -28,7 +28,7 @@ MOST_NAME = 1 << 14
 MOST_CLUSTERS = 1 << 20
 _LEVELS = ("practice", "ptx")
 _KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
-                   "assumptions", "classes", "repetitions"})  # fmt: skip
+                   "assumptions", "inputs", "classes", "repetitions"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,15 @@ class Certificate:
     """A proof to be rechecked.
 
     ``kernel``: the program's name; ``target``: what a command line calls it, for messages only;
-    ``classes``: clusters that do the same, or None; ``repetitions``: of each class, or of each
-    cluster, or None."""
+    ``inputs``: tensors, and the bytes that the proof takes them to hold; ``classes``: clusters that
+    do the same, or None; ``repetitions``: of each class, or of each cluster, or None."""
 
     kernel: str
     target: str
     fingerprint: str
     strict: Strict
     assumptions: tuple[str, ...] = ()
+    inputs: tuple[tuple[str, bytes], ...] = ()
     classes: tuple[tuple[int, ...], ...] | None = None
     repetitions: tuple[tuple[Repetition, ...], ...] | None = None
 
@@ -63,7 +64,8 @@ class Certificate:
         document = {
             "tilesim-certificate": VERSION, "kernel": self.kernel, "target": self.target,
             "fingerprint": self.fingerprint, "strict": self.strict,
-            "assumptions": sorted(self.assumptions), "classes": classes,
+            "assumptions": sorted(self.assumptions),
+            "inputs": {name: data.hex() for name, data in sorted(self.inputs)}, "classes": classes,
             "repetitions": None if self.repetitions is None else [
                 [[r.round, r.period, r.times] for r in some] for some in self.repetitions
             ],
@@ -147,7 +149,15 @@ def read(text: str) -> Certificate:
     strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
     known = None if classes is None else _classes(classes)
     repeated = None if document["repetitions"] is None else _repetitions(document["repetitions"])
-    return Certificate(kernel, target, digest, strict, tuple(given), known, repeated)
+    inputs = _inputs(document["inputs"])
+    return Certificate(kernel, target, digest, strict, tuple(given), inputs, known, repeated)
+
+
+def _inputs(document: Any) -> tuple[tuple[str, bytes], ...]:
+    try:
+        return tuple((name, bytes.fromhex(data)) for name, data in sorted(document.items()))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError("no certificate: its inputs are no tensors with their bytes") from error
 
 
 def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...]:

@@ -7,7 +7,7 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -37,6 +37,7 @@ _OF_SM = 228 * 1024, 1024, 64
 def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
     strict: Strict = "practice", until: float | None = None,
+    inputs: Mapping[str, bytes] | None = None,
 ) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -48,9 +49,10 @@ def certify(
         strict: ``ptx``: by the text; ``practice``: also by what shipping code relies on.
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
+        inputs: The bytes that tensors are said to begin with: the answer is about these.
     """
     try:
-        _launch(Operands(mir, strict), classes, repetitions, until)
+        _launch(Operands(mir, strict, inputs), classes, repetitions, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -71,13 +73,13 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
     return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
-                   until=until)  # fmt: skip
+                   until=until, inputs=dict(certificate.inputs))  # fmt: skip
 
 
 def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | None) -> None:
     """One cluster of each class, executed, but for what repetitions leave out."""
-    if any(tensor.dependent or tensor.constant for tensor in v.program.tensors):
-        raise NotCovered("tensors of an earlier grid, or constant ones")
+    if any(tensor.dependent for tensor in v.program.tensors):
+        raise NotCovered("tensors of an earlier grid")
     clusters = v.program.ctas // v.program.cluster_size
     if classes is None:
         _not_too_many(clusters)
@@ -87,6 +89,8 @@ def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | 
     seen: dict[str, Memory] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until)
+        if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
+            raise NotCovered("constant memory at which some instruction may write")
         for one in repetitions:
             leave_out(machine, one)
         machine.run()

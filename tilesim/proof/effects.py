@@ -32,6 +32,7 @@ from tilesim.proof.operands import (
     Value,
     answered,
     asked,
+    cut,
     lane_of,
     need,
     seen,
@@ -344,17 +345,18 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
 
 
 def _load(x: Execution, view: View, w: Any) -> Value:
-    """The integer that a plain load finds, where one store has left it."""
+    """The integer that a plain load finds, where one store has left it, or nothing writes."""
     reads = x.effect(fx.Reads)
     plain = reads is not None and reads.sem == "weak" and x.effect(fx.Writes) is None
     if not plain or view.dtype.kind == "float":
         return None
     found: list[Scalar] = [None] * LANES
     for group, place, at, _ in x.machine.operands.view(view, w, x.lanes):
-        if place[0] == "shared":
-            known = x.machine.memory(place).integer(int(at[0, 0]), at.size)
-            for i in group:
-                found[i] = None if known is None else _as_loaded(known, view)
+        first, m = int(at[0, 0]), x.machine
+        known = (m.memory(place).integer(first, at.size) if place[0] == "shared"
+                 else m.given(str(place[1]), first, at.size))  # fmt: skip
+        for i in group:
+            found[i] = None if known is None else _as_loaded(known, view)
     return found
 
 
@@ -605,15 +607,13 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
         one = left.pop() if len(left) == 1 else None
         if isinstance(one, int):
             stored = one & ((1 << e.view.dtype.bits) - 1)
-            stored = Drawn(stored) if isinstance(one, Drawn) else stored
-            x.machine.memory(place).holds(int(at[0, 0]), at.size, stored)
+            x.machine.memory(place).holds(int(at[0, 0]), at.size, cut(one, stored))
 
 
 def _as_loaded(bits: int, view: View) -> int:
     """The number that a load of the view's type finds."""
     negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
-    number = bits - (1 << view.dtype.bits) if negative else bits
-    return Drawn(number) if isinstance(bits, Drawn) else number
+    return cut(bits, bits - (1 << view.dtype.bits) if negative else bits)
 
 
 # ---------------------------------------------------------------------- mbarriers

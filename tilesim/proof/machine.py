@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addresses import begins_with
 from tilesim.ir.distribution import by_lane
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor
@@ -23,6 +24,7 @@ from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
 from tilesim.proof.operands import (
     LANES,
+    Address,
     Asked,
     Chosen,
     MbarrierAt,
@@ -46,6 +48,7 @@ MOST_SHADOWS = 1 << 16
 #: executed instructions, counted by warp
 MOST_STEPS = 3_000_000
 _SCOPES = ("cta", "cluster", "gpu", "sys")
+_POINTER = 8  # bytes
 
 
 class Blocked(NamedTuple):
@@ -300,6 +303,8 @@ class Machine:
         self.touched: dict[tuple[int, int], int] = {}
         self.register_changes: list[Any] = []
         self.read_only = set(self.tensors) - _written(self.mir)
+        known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
+        self._begins = {name: known[name] for name in self.read_only}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins = spins(operands)
@@ -524,6 +529,17 @@ class Machine:
         if name not in self.globals:
             self.globals[name] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
         return self.globals[name]
+
+    @rule("inputs", "what a tensor holds is known only if no instruction of the launch writes it")
+    def given(self, name: str, first: int, size: int) -> int | None:
+        """The integer that so many bytes of a tensor hold; None: it is not known."""
+        found = self._begins.get(name, b"")[first : first + size]
+        pointers = self.tensors[name].pointers
+        crossed = [p for p in pointers if first - _POINTER < p.at < first + size]
+        if len(found) < size or any(p.at != first or size != _POINTER for p in crossed):
+            return None
+        number = int.from_bytes(found, "little")
+        return Address(number, crossed[0].to) if crossed else number
 
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,

@@ -10,7 +10,7 @@ that is executed; what decides anything has to be the same in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -53,6 +53,8 @@ class Named(NamedTuple):
 #: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
 Warp: TypeAlias = Any
 LANES = 32
+#: what an address may decide
+AN_ADDRESS = "an address"
 #: bytes that an operand names
 MOST_BYTES = 1 << 20
 #: where generic addresses of shared memory end, and those of global memory begin
@@ -61,6 +63,26 @@ _GLOBAL = 1 << 40
 
 class Drawn(int):
     """An integer that another schedule may give another value: an address in tensor memory."""
+
+
+class Address(Drawn):
+    """An integer that another launch gives another value: so many bytes from where ``base`` lies in
+    global memory. It names a place, and its distance from others of the same base is known."""
+
+    base: str
+
+    def __new__(cls, number: int, base: str = "") -> Address:
+        """``base``: a tensor or a tensor map."""
+        made = super().__new__(cls, number)
+        made.base = base
+        return made
+
+
+def cut(x: int, number: int) -> int:
+    """What a conversion leaves of a number: an address is one as long as it is whole."""
+    if isinstance(x, Drawn):
+        return x if number == x else Drawn(number)
+    return number
 
 
 class Chosen(NamedTuple):
@@ -106,6 +128,13 @@ class Differs(NotCovered):
         self.clusters = [c for c, repetition in others if repetition == self.repetition]
 
 
+def uniform(row: list[Scalar]) -> Value:
+    """The number that all lanes have, if they have one."""
+    kind = type(row[0])
+    same = kind in (int, Address) and all(type(x) is kind and x == row[0] for x in row)
+    return row[0] if same else row
+
+
 def lane_of(value: Value, lane: int) -> Scalar:
     """A value in one lane."""
     return value[lane] if isinstance(value, list) else value
@@ -116,10 +145,10 @@ def need(value: Value, what: str) -> Any:
     """A value that decides something.
 
     Raises: NotCovered: data, or the schedule, decides it."""
-    unknown = {type(None): "data", Drawn: "the address of an allocation",
+    unknown = {type(None): "data", Drawn: "an address", Address: "an address",
                Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
-        if type(one) in unknown:
+        if type(one) in unknown and (type(one) is not Address or what != AN_ADDRESS):
             raise NotCovered(f"{unknown[type(one)]} decides {what}")
     return value
 
@@ -134,11 +163,15 @@ def seen(value: Value, w: Warp) -> Value:
 
 
 class Operands:
-    """Evaluates the operands of one launch at a level."""
+    """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold."""
 
-    def __init__(self, mir: Mir, strict: Strict = "practice") -> None:
+    def __init__(
+        self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None
+    ) -> None:
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
+        self.inputs = inputs or {}
         self.bases = bases(self.program)
+        self._far = {t.name for t in self.program.tensors} | {m.name for m in self.program.maps}
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
 
@@ -158,6 +191,8 @@ class Operands:
                 return seen(w.special(name), w)
             case Base(name, space):
                 at = self.bases[name]
+                if name in self._far:
+                    return Address(at, name)
                 return (w.rank << RANK_SHIFT) + at if space == "shared" else at
             case Unary(op, x):
                 return self._apply(e, UNARY[op], self.value(x, w))
@@ -193,7 +228,7 @@ class Operands:
             if result is None:
                 return None
             number = wrap(int(result), kind)
-            return Drawn(number) if any(isinstance(x, Drawn) for x in xs) else number
+            return _from_bases(e, xs, number) if any(isinstance(x, Drawn) for x in xs) else number
 
         if not any(isinstance(x, list) for x in operands):
             return one(*operands)  # type: ignore[arg-type]
@@ -242,9 +277,7 @@ class Operands:
             value = [chosen(new, r) if w.side == "leader" else chosen(y, new) for y, r in cases]
         elif len(lanes) < LANES:
             value = [lane_of(value if i in lanes else old, i) for i in range(LANES)]
-        if isinstance(value, list) and all(type(x) is int and x == value[0] for x in value):
-            value = value[0]
-        w.registers[var.name] = value
+        w.registers[var.name] = uniform(value) if isinstance(value, list) else value
 
     def _fits(self, var: Var) -> Callable[[Scalar], Scalar]:
         kind, bits = var.dtype.kind, var.dtype.bits
@@ -260,7 +293,7 @@ class Operands:
                 return None
             number = int(bool(x)) if kind == "pred" else x & ((1 << bits) - 1)
             number -= (kind == "int" and number >> (bits - 1)) << bits
-            return Drawn(number) if isinstance(x, Drawn) else number
+            return cut(x, number)
 
         return fit
 
@@ -305,7 +338,7 @@ class Operands:
         if isinstance(t, GlobalTensor) and (t.private or t.devices != 1):
             raise NotCovered("private or multimem memory")
         found, own = [], view.space == "global"
-        for group, values in self.alike(view.operands, w, lanes, "an address", own=own):
+        for group, values in self.alike(view.operands, w, lanes, AN_ADDRESS, own=own):
             place, first = self._begins(view, values, w)
             inside(view, values)
             first += sum(o * s for o, s in zip(values, t.byte_strides, strict=False))
@@ -411,6 +444,25 @@ def _left(a: Any, b: Any) -> Any:
 
 
 _OPERATORS = BINARY | {"<<": _left}
+
+
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
+
+
+@rule("address", "of where tensors lie in global memory, no more is known than distances in one")
+def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
+    """What comes of operands of which some differ between launches or schedules."""
+    of = [x.base for x in xs if isinstance(x, Address)]
+    match e:
+        case Select() if not isinstance(xs[0], Drawn):
+            picked = xs[1] if xs[0] else xs[2]
+            return cut(picked, number) if isinstance(picked, int) else number
+        case Binary("+" | "-" as op) if [type(x) for x in xs] in _SHIFTS[op]:
+            return Address(number, of[0])
+        case Binary(op) if (op == "-" or op in _COMPARISONS) and len(of) == 2 and of[0] == of[1]:
+            return number
+    return Drawn(number)
 
 
 def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:

@@ -17,7 +17,17 @@ from typing import Any
 
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
-from tilesim.proof.operands import LANES, Asked, Chosen, Differs, Scalar, Value, chosen
+from tilesim.proof.operands import (
+    LANES,
+    Address,
+    Asked,
+    Chosen,
+    Differs,
+    Scalar,
+    Value,
+    chosen,
+    uniform,
+)
 from tilesim.proof.phases import Token
 from tilesim.proof.rules import NotCovered, rule
 
@@ -109,16 +119,17 @@ def _step(was: Value, now: Value) -> list[Any]:
 def _growth(p: Scalar, q: Scalar) -> Any:
     if isinstance(p, Chosen) and isinstance(q, Chosen):
         return Chosen(_growth(p.leader, q.leader), _growth(p.rest, q.rest))
-    return q - p if type(p) is type(q) is int else 0
+    return q - p if isinstance(p, int) and isinstance(q, int) and type(p) is type(q) else 0
 
 
 def _plus(value: Value, step: Sequence[Any], times: int) -> Value:
     row = value if isinstance(value, list) else [value] * LANES
-    grown = [_grown(x, n, times) for x, n in zip(row, step, strict=True)]
-    return grown[0] if all(type(x) is int and x == grown[0] for x in grown) else grown
+    return uniform([_grown(x, n, times) for x, n in zip(row, step, strict=True)])
 
 
 def _grown(x: Scalar, n: Any, times: int) -> Scalar:
     if isinstance(x, Chosen) and isinstance(n, Chosen):
         return chosen(_grown(x.leader, n.leader, times), _grown(x.rest, n.rest, times))
+    if isinstance(x, Address):
+        return Address(x + times * n, x.base)
     return x + times * n if type(x) is int else x

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from datetime import timedelta
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from tilesim.errors import InvalidProgram
+from tilesim.ir.dataflow import flow_of
+from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
@@ -70,31 +74,35 @@ def recheck(
 
 
 def certified(
-    program: Program | Mir, strict: Strict, assumptions: tuple[str, ...], until: float | None
-) -> tuple[Certificate, Answer]:
-    """The certificate of a program that is proved at a level, under named assumptions, and what the
-    proof kernel says of it; ``until``: when to give up, in seconds of `time.monotonic`."""
+    program: Program | Mir, strict: Strict, assumptions: tuple[str, ...], until: float | None,
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+) -> tuple[Certificate, Answer]:  # fmt: skip
+    """The certificate of a program that is proved at a level, under named assumptions and with what
+    tensors hold, and what the proof kernel says of it; ``until``: when to give up, in seconds of
+    `time.monotonic`."""
     mir = machine_form(program)
-    digest, given = fingerprint(mir), tuple(sorted(assumptions))
-    made = Certificate(mir.kernel.name, "", digest, strict, given, *proposed(mir, strict, until))
+    named, digest, given = mir.kernel.name, fingerprint(mir), tuple(sorted(assumptions))
+    held = steering(mir, inputs or {})
+    found = proposed(mir, strict, until, dict(held))
+    made = Certificate(named, "", digest, strict, given, held, *found)
     return made, kernel_recheck(made, mir, until=until)
 
 
 def certified_plain(
     program: Mir, plain: Callable[[], Mir], strict: Strict, assumptions: tuple[str, ...],
-    until: float | None,
+    until: float | None, inputs: Mapping[str, NDArray[Any]],
 ) -> tuple[Certificate, Answer, str]:  # fmt: skip
     """As `certified`, of a kernel in PTX by its plain form, which ``plain`` makes; by ``program``,
     what passes have made of that, if the kernel covers this only. Third, what is trusted besides
     that is not trusted of a plain form; "": nothing."""
     try:
-        made, answer = certified(plain(), strict, assumptions, until)
+        made, answer = certified(plain(), strict, assumptions, until, inputs)
     except InvalidProgram as wrong:
         made, answer = None, Answer("not covered", what=str(wrong.diagnostics[0]))
     if answer.verdict != "not covered" or (until is not None and monotonic() >= until):
         assert made is not None
         return made, answer, ""
-    other, again = certified(program, strict, assumptions, until)
+    other, again = certified(program, strict, assumptions, until, inputs)
     if made is not None and again.verdict != "certified":
         return made, answer, ""
     return other, again, f"{PASSES}, as the plain form is not covered: {answer.what}"
@@ -113,9 +121,20 @@ def form_of(
     return form, ""
 
 
-def proposed(mir: Mir, strict: Strict = "practice", until: float | None = None) -> Proposal:
+def steering(mir: Mir, inputs: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, bytes], ...]:
+    """The inputs that decide what a program does: tensors and the bytes they hold."""
+    named = flow_of(graph_of(mir)).steering_inputs
+    laid_out = {t.name for t in mir.kernel.tensors if t.strides is None}
+    return tuple((n, inputs[n].tobytes()) for n in named if n in inputs and n in laid_out)
+
+
+def proposed(
+    mir: Mir, strict: Strict = "practice", until: float | None = None,
+    inputs: Mapping[str, bytes] | None = None,
+) -> Proposal:  # fmt: skip
     """What `certify` may leave out, found by trying; None: there are too many classes of clusters,
-    or they are not found by ``until``, in seconds of `time.monotonic`."""
+    or they are not found by ``until``, in seconds of `time.monotonic`. ``inputs``: what tensors
+    hold."""
     left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
     classes: list[tuple[int, ...]] = []
     left_out: list[tuple[Repetition, ...]] = []
@@ -125,7 +144,7 @@ def proposed(mir: Mir, strict: Strict = "practice", until: float | None = None) 
         some = left
         while True:
             try:
-                left_out.append(repetitions_of(Operands(mir, strict), some, until))
+                left_out.append(repetitions_of(Operands(mir, strict, inputs), some, until))
                 break
             except Differs as why:
                 others |= set(why.clusters)
