@@ -18,9 +18,9 @@ from pathlib import Path
 import click
 import numpy as np
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.ir.program import Program
-from tilesim.ir.types import numpy_dtype
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.sim.simulate import Simulation, simulate
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import click
 
+from tilesim.arith.types import f32
 from tilesim.checker import Report, check
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import select
 from tilesim.ir.program import Program, Verdict
-from tilesim.ir.types import f32
 from tilesim.kernels.hopper import matmul_v7
 
 ROWS, COLUMNS = 16, 32

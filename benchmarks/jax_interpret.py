@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 
+from tilesim.arith.types import bf16, numpy_dtype
 from tilesim.checker import check
-from tilesim.ir.types import bf16, numpy_dtype
 from tilesim.kernels.hopper.matmul_v5 import matmul
 from tilesim.sim.simulate import simulate
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from time import process_time
 from typing import Literal
 
+from tilesim.arith.types import u32
 from tilesim.checker import check
 from tilesim.export import to_promela
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import Kernel, kernel
 from tilesim.ir.program import Program
-from tilesim.ir.types import u32
 from tilesim.sim.explore import Limits, explore
 from tilesim.sim.simulate import Simulation
 

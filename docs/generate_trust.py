@@ -21,7 +21,7 @@ PAGE = Path(__file__).with_name("trust.md")
 BEGIN, END = "<!-- generated: {} -->\n", "<!-- end: {} -->\n"
 #: the corpora of the gallery
 GALLERY = ("gallery", "bugs")
-_KERNEL, _OPS = "tilesim.proof.", "tilesim.ir.ops."
+_KERNEL, _OPS, _ARITH = "tilesim.proof.", "tilesim.ir.ops.", "tilesim.arith."
 
 
 def page(text: str) -> str:
@@ -40,11 +40,12 @@ def trusted() -> str:
     parts = {
         "the proof kernel, `tilesim/proof`": [m for m in known if m.startswith(_KERNEL)],
         "what instructions are, `tilesim/ir/ops`": [m for m in known if m.startswith(_OPS)],
-        "operands, effects, types, programs, in `tilesim/ir`": sorted(DEFINITIONS),
+        "operands, effects, programs, in `tilesim/ir`": sorted(DEFINITIONS),
+        "types and arithmetic, `tilesim/arith`": [m for m in known if m.startswith(_ARITH)],
         "of PTX: the plain form, instruction by instruction, and the launch's description": sorted(
             of_plain()
         ),
-        "of PTX: spelling and encoding of instructions, static checks, in `tilesim/ir`": sorted(
+        "of PTX: encoding of instructions, static checks, in `tilesim/ir`": sorted(
             PLAIN_DEFINITIONS
         ),
     }

@@ -1,42 +1,43 @@
 """tilesim: does this kernel's synchronisation work, on every schedule?
 
 The DSL (`kernel`, `Builder`, expressions, dtypes) is re-exported here; `check` and `simulate` run
-a program. Nothing here imports CUDA.
+a program. Each name loads its module when it is first asked for: importing a part of tilesim loads
+what that part needs. Nothing here imports CUDA.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
 from tilesim.ir import shown as _shown
-from tilesim.ir.addresses import address_of, mbar_at, view_at
-from tilesim.ir.builder import Builder
-from tilesim.ir.expr import all_of, any_of, maximum, minimum, select
-from tilesim.ir.kernel import Kernel, kernel
-from tilesim.ir.memory import ds
-from tilesim.ir.program import Program
-from tilesim.ir.types import (
-    bf16,
-    e4m3,
-    e5m2,
-    f16,
-    f32,
-    f64,
-    pred,
-    s8,
-    s16,
-    s32,
-    s64,
-    tf32,
-    u8,
-    u16,
-    u32,
-    u64,
-)
 from tilesim.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from tilesim.arith.types import (
+        bf16,
+        e4m3,
+        e5m2,
+        f16,
+        f32,
+        f64,
+        pred,
+        s8,
+        s16,
+        s32,
+        s64,
+        tf32,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
     from tilesim.checker import Report, check, replay
+    from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
+    from tilesim.ir.addresses import address_of, mbar_at, view_at
+    from tilesim.ir.builder import Builder
+    from tilesim.ir.expr import all_of, any_of, maximum, minimum, select
+    from tilesim.ir.kernel import Kernel, kernel
+    from tilesim.ir.memory import ds
+    from tilesim.ir.program import Program
     from tilesim.report.rules import explain
     from tilesim.search.certificates import recheck
     from tilesim.sim.simulate import Run, simulate
@@ -49,18 +50,28 @@ __all__ = [
     "u64", "u8", "view_at",
 ]  # fmt: skip
 
-_LAZY = {
-    "check": "tilesim.checker", "Report": "tilesim.checker", "replay": "tilesim.checker",
-    "simulate": "tilesim.sim.simulate", "Run": "tilesim.sim.simulate",
-    "explain": "tilesim.report.rules", "recheck": "tilesim.search.certificates",
-}  # fmt: skip
+_NAMES = {
+    "tilesim.arith.types": "bf16 e4m3 e5m2 f16 f32 f64 pred s8 s16 s32 s64 tf32 u8 u16 u32 u64",
+    "tilesim.checker": "Report check replay",
+    "tilesim.errors": "InvalidProgram ParseError TargetError TilesimError UsageError",
+    "tilesim.ir.addresses": "address_of mbar_at view_at",
+    "tilesim.ir.builder": "Builder",
+    "tilesim.ir.expr": "all_of any_of maximum minimum select",
+    "tilesim.ir.kernel": "Kernel kernel",
+    "tilesim.ir.memory": "ds",
+    "tilesim.ir.program": "Program",
+    "tilesim.report.rules": "explain",
+    "tilesim.search.certificates": "recheck",
+    "tilesim.sim.simulate": "Run simulate",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the simulator on first use, so that building kernels stays light."""
-    if name not in _LAZY:
+    """Loads what is asked for."""
+    if name not in _HOMES:
         raise AttributeError(f"module 'tilesim' has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
+    value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -55,7 +55,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "PTX passes": (
         "ptx/forwarding.py", "ptx/together.py", "ptx/simple.py", "ptx/constants.py",
         "ptx/quotients.py", "ptx/liveness.py", "ptx/inlining.py", "ptx/flat.py", "ptx/tiles.py",
-        "ptx/nulls.py", "ptx/many.py", "ptx/lanes.py", "ptx/listing.py", "ir/predicated.py",
+        "ptx/nulls.py", "ptx/listing.py", "ir/predicated.py", "arith/bit_vectors.py",
+        "arith/opcodes.py", "arith/integers.py",
     ),
 }  # fmt: skip
 #: of the right programs, of which there are more, one of so many is looked at

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.fuzz import FAULTS, Mutant, mutants
 from tilesim.ir.program import Program
-from tilesim.ir.types import numpy_dtype
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.bugs import barrier_storage, cluster_arrivals
 from tilesim.kernels.hopper import matmul_v3

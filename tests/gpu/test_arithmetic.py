@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tilesim import Builder, Program, f32, s32, s64, select, u8, u32, u64
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.facts import emitted_typing
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
@@ -22,7 +23,6 @@ from tilesim.ir.arithmetic import CType, Typing, integer_limits
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import instructions
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.simulate import simulate
 
 COMPILER = shutil.which("g++")

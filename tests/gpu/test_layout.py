@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tilesim.arith.types import f32
 from tilesim.gpu.emit.tile import _column, _row_in_warp
 from tilesim.ir.distribution import Held, Layout, layout_of
 from tilesim.ir.memory import Fragment
-from tilesim.ir.types import f32
 
 
 def value(formula: str, **names: int) -> int:

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tilesim import Builder, f32, f64, s32, u32
+from tilesim.arith.types import DType
 from tilesim.gpu.crosscheck import Crosscheck, Options
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.expr import Var
-from tilesim.ir.types import DType
 
 from . import needs
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilesim import Builder, Program, UsageError, f32, s32
+from tilesim.arith.types import bf16
 from tilesim.gpu import crosscheck as crosscheck_module
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.crosscheck import Crosscheck, Options, difference, random_inputs
@@ -16,7 +17,6 @@ from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.source import Source
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.watchdog import Executor, pack, unpack
-from tilesim.ir.types import bf16
 from tilesim.kernels.hopper.copy import tensor, vector
 from tilesim.kernels.hopper.softmax import softmax
 from tilesim.kernels.nvfuser.printed import only, printed

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import hypothesis.strategies as st
 
+from tilesim.arith.types import DTYPES, DType, bf16, f32, pred, u8, u32
 from tilesim.ir.expr import (
     SPECIALS,
     Binary,
@@ -34,7 +35,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.text.forms import Choice, Either, Fixed, Form, Inline, Leaf, Many, operands
-from tilesim.ir.types import DTYPES, DType, bf16, f32, pred, u8, u32
 
 # names that look like words of the text form must not be mistaken for them
 VARIABLES = (Var("i"), Var("p", pred), Var("min", u32), Var("release"), Var("warp_id"), Var("none"))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tilesim.arith.types import bf16, f32, s32
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.builder import Builder
@@ -21,7 +22,6 @@ from tilesim.ir.ops.scalar import Store
 from tilesim.ir.ops.tma import TmaLoad
 from tilesim.ir.program import If, instructions, walk
 from tilesim.ir.target import TARGETS, Target
-from tilesim.ir.types import bf16, f32, s32
 from tilesim.lib.opening import open_cluster
 from tilesim.sim.simulate import simulate
 
@@ -235,7 +235,7 @@ def transferred(path: Path | None, where: tuple[slice, ...], dtype: Any) -> NDAr
 
 def run_input(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
     """``values`` as the tensor of this type holds them."""
-    from tilesim.ir.types import numpy_dtype
+    from tilesim.arith.types import numpy_dtype
 
     return values.astype(numpy_dtype(dtype)).astype(np.float64)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilesim.arith.types import s32
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.dataflow import Dataflow
@@ -15,7 +16,6 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.program import Program
-from tilesim.ir.types import s32
 
 #: takes X to a word of shared memory
 Carry = Callable[[Builder, GlobalTensor, SharedTensor, Var], None]

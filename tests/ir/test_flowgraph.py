@@ -7,13 +7,13 @@ import random
 import pytest
 
 from tilesim import Builder
+from tilesim.arith.types import s32
 from tilesim.ir.expr import Const, Special, Var
 from tilesim.ir.flowgraph import FlowGraph, known, representatives
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.types import s32
 
 X, COND = Var("x", s32), Var("c", s32)
 

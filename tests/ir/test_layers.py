@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,9 @@ from .module_graph import circle, graph, imports, modules
 
 #: from the bottom up, by the start of a module's name; the longest one that fits counts
 LAYERS = (
-    (
-        "tilesim.errors", "tilesim.files", "tilesim.heap", "tilesim.ir", "tilesim.timer",
-        "tilesim.version", "tilesim.words",
-    ),
+    ("tilesim.files", "tilesim.heap", "tilesim.version", "tilesim.words"),
+    ("tilesim.arith",),
+    ("tilesim.errors", "tilesim.ir", "tilesim.timer"),
     (
         "tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.proof",
         "tilesim.sim",
@@ -54,16 +56,16 @@ LOCAL = {
     ("tilesim.ir.ops.mma_sync", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.mma_sync", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",
-    ("tilesim.ir.ops.tcgen05_mma", "tilesim.ir.tensor_cores"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.tcgen05_mma", "tilesim.arith.tensor_cores"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tcgen05_data", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tile", "numpy"): "building kernels needs no NumPy",
-    ("tilesim.ir.ops.tile", "tilesim.ir.tile_math"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.tile", "tilesim.arith.tile_math"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.vector", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.warp", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.wgmma", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.tensormaps", "numpy"): "building kernels needs no NumPy",
-    ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
-    ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.arith.types", "ml_dtypes"): "building kernels needs no NumPy",
+    ("tilesim.arith.types", "numpy"): "building kernels needs no NumPy",
     ("tilesim.loader.text", "tilesim.ir"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.bare"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.text"): "most programs are Python",
@@ -114,6 +116,37 @@ def test_the_emitter_knows_nothing_of_the_simulator(edges: dict[str, set[str]]) 
     for module in edges:
         if module.startswith("tilesim.gpu.emit"):
             assert not [m for m in edges[module] if m.startswith("tilesim.sim")], module
+
+
+def test_modules_that_are_imported_exist() -> None:
+    root = Path(__file__).parents[2]
+    used = re.compile(r"^ *(?:from|import) (tilesim[\w.]*)", re.MULTILINE)
+    paths = [path for name in ("tilesim", "tests", "docs") for path in root.glob(f"{name}/**/*.py")]
+    found = {(path, module) for path in paths for module in used.findall(path.read_text())}
+    assert not {(path, module) for path, module in found if module not in MODULES}
+
+
+#: loads all definitions of instructions, and prints which modules of tilesim that takes
+LOADS = """
+import pkgutil, sys
+from importlib import import_module
+import tilesim.ir.ops as ops
+for module in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
+    import_module(module.name)
+print(*(name for name in sys.modules if f"{name}.".startswith("tilesim.")))
+"""
+#: lines of these modules
+MOST_OF_DEFINITIONS = 12_200
+
+
+def test_definitions_of_instructions_load_types_and_programs_only() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADS], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {name for name in MODULES if name.startswith("tilesim.ir.ops")} <= loaded
+    below = ("tilesim.arith.", "tilesim.errors.", "tilesim.ir.", "tilesim.version.")
+    assert not {name for name in loaded - {FACADE} if not f"{name}.".startswith(below)}
+    lines = sum(len(MODULES[name].read_text().splitlines()) for name in loaded)
+    assert lines <= MOST_OF_DEFINITIONS
 
 
 def test_imports_in_functions_have_a_reason() -> None:

@@ -10,17 +10,16 @@ import pytest
 
 from tests.ptx import test_grids
 from tests.ptx.test_check import report
+from tilesim.arith.array_operators import ARRAY_BINARY
+from tilesim.arith.bit_vectors import apply, apply_many
+from tilesim.arith.opcodes import operation
+from tilesim.arith.operators import BINARY
+from tilesim.arith.sums import Column, Sums, combined
+from tilesim.arith.types import s64
 from tilesim.checker import Report
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.array_operators import ARRAY_BINARY
 from tilesim.ir.expr import Binary, Const, Var
-from tilesim.ir.operators import BINARY
-from tilesim.ir.sums import Column, Sums, combined
-from tilesim.ir.types import s64
-from tilesim.ptx.arithmetic import operation
-from tilesim.ptx.lanes import apply
 from tilesim.ptx.launch import Pointer, Scalar
-from tilesim.ptx.many import apply_many
 from tilesim.sim.expression import compile_expr
 from tilesim.sim.machine.machine import Warp
 

@@ -9,12 +9,12 @@ import pytest
 from tests.litmus.sections import all_rows
 from tests.litmus.table import Rejected, Row
 from tests.ptx.test_check import ARRIVE, INIT, program
+from tilesim.arith.types import pred
 from tilesim.ir.expr import Var
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.renumber import renumbered
-from tilesim.ir.types import pred
 from tilesim.proof.check import certify
 from tilesim.ptx.plain import plain
 

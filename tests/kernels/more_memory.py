@@ -6,9 +6,9 @@ Each has a parameter that says what is wrong with it; the default is right.
 from __future__ import annotations
 
 from tilesim import Builder, kernel
+from tilesim.arith.types import bf16, f32, s32
 from tilesim.ir.expr import Operand
 from tilesim.ir.memory import GlobalTensor, SharedTensor
-from tilesim.ir.types import bf16, f32, s32
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib.opening import open_cluster
 from tilesim.lib.pipeline import Pipeline

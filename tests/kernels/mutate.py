@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, rewrite
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.simulate import Policy
 
 Arrays = dict[str, NDArray[Any]]

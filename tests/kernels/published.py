@@ -6,7 +6,7 @@ Where they were reported is in `tests.kernels.test_published`.
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel, minimum, select
-from tilesim.ir.types import f32, s32, u32
+from tilesim.arith.types import f32, s32, u32
 from tilesim.lib.opening import open_cluster, open_cta
 
 LANES = 32

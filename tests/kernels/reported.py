@@ -7,7 +7,7 @@ be named first.
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel
-from tilesim.ir.types import bf16, f32, s32, u32
+from tilesim.arith.types import bf16, f32, s32, u32
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib.opening import open_cluster, open_cta
 from tilesim.lib.pipeline import Pipeline, Slot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesim import Builder, kernel
-from tilesim.ir.types import f32, u32
+from tilesim.arith.types import f32, u32
 from tilesim.lib.opening import open_cluster
 from tilesim.lib.tensor_memory import TensorMemory
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim import Builder, ds, kernel, select
-from tilesim.ir.types import bf16, f32, s32
+from tilesim.arith.types import bf16, f32, s32
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib.opening import open_cluster, open_cta
 from tilesim.lib.pipeline import Pipeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel
-from tilesim.ir.types import f32, s32
+from tilesim.arith.types import f32, s32
 from tilesim.lib.opening import open_cluster, open_cta
 from tilesim.lib.pipeline import Pipeline
 

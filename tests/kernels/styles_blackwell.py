@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel
-from tilesim.ir.types import bf16, f32, u32
+from tilesim.arith.types import bf16, f32, u32
 from tilesim.lib.opening import open_cta
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.tensor_memory import TensorMemory

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.consan import FAULTS, HARMLESS, matmul
+from tilesim.arith.types import bf16, numpy_dtype
 from tilesim.checker import check
-from tilesim.ir.types import bf16, numpy_dtype
 from tilesim.sim.simulate import simulate
 
 #: rules of the findings, and roles that take part

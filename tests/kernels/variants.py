@@ -6,7 +6,7 @@ What is marked with ``@`` and a fault's name is the line that a report is to nam
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel, u8
-from tilesim.ir.types import bf16, f32, s32
+from tilesim.arith.types import bf16, f32, s32
 from tilesim.lib.opening import open_cluster, open_cta
 
 ROWS, COLUMNS, GROUP = 16, 64, 128

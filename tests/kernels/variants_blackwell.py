@@ -6,7 +6,7 @@ What is marked with ``@`` and a fault's name is the line that a report is to nam
 from __future__ import annotations
 
 from tilesim import Builder, ds, kernel
-from tilesim.ir.types import bf16, f32, s32, u32
+from tilesim.arith.types import bf16, f32, s32, u32
 
 M, N, DEPTH = 128, 32, 16
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim import Builder, f16, f32, u16, u32, u64
-from tilesim.ir.types import DType
+from tilesim.arith.types import DType
 
 from .notation import begin, thread
 from .table import completes, defect, fails, row

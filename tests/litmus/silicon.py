@@ -26,6 +26,7 @@ from tests.litmus.sections import all_rows
 from tests.litmus.table import Completes, Rejected, Row
 from tests.litmus.test_litmus import inputs_of
 from tilesim import Program
+from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.errors import TilesimError
 from tilesim.gpu.compile import compile_cubin, versions
@@ -36,7 +37,6 @@ from tilesim.gpu.watchdog import Executor
 from tilesim.ir.dataflow import tensors_written
 from tilesim.ir.ops.hints import ReadClock
 from tilesim.ir.program import instructions
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.simulate import simulate
 
 Arrays = dict[str, NDArray[Any]]

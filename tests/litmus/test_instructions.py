@@ -14,6 +14,7 @@ from contextlib import suppress
 import pytest
 
 from tilesim import InvalidProgram
+from tilesim.ir import ops
 from tilesim.ir.lower import lower
 from tilesim.ir.op import OPS
 from tilesim.ir.program import instructions
@@ -21,7 +22,7 @@ from tilesim.ir.program import instructions
 from .sections import all_rows
 from .table import STRICTNESS, Completes, Row
 
-OWN = sorted(m for m, cls in OPS.items() if cls.__module__.startswith("tilesim.ir."))
+OWN = sorted(m for m, cls in OPS.items() if cls.__module__.split(".")[-1] in ops.__all__)
 
 
 @pytest.fixture(scope="module")

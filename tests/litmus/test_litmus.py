@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tilesim import InvalidProgram, Program
+from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.ir.program import Strict
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
 

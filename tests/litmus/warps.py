@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim import Builder, bf16, f16, f32, f64, pred, s32, u32, u64
+from tilesim.arith.types import DType
 from tilesim.ir.memory import ds
-from tilesim.ir.types import DType
 
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tilesim.arith.types import f32
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
@@ -15,7 +16,6 @@ from tilesim.ir.memory import SharedTensor
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.passes import fuse_expect_arrive
 from tilesim.ir.program import Program, Stmt, rewrite
-from tilesim.ir.types import f32
 from tilesim.kernels.hopper import matmul_v1, matmul_v3, matmul_v6
 
 from .evidence import count

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tilesim.arith.types import f32, u32
 from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.passes.overlap import LANE, tmem_overlap
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import f32, u32
 
 BASE, OTHER, STAGE = Var("base", u32), Var("other", u32), Var("stage", u32)
 #: the lanes of the executing warp, as the DSL writes them

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
+from tilesim.arith.types import f32
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import Kernel, kernel
 from tilesim.ir.ops.fence import FenceProxyAsync
 from tilesim.ir.passes import inject_proxy_fence
 from tilesim.ir.program import Program, Role, instructions
-from tilesim.ir.types import f32
 from tilesim.kernels.blackwell import matmul_v5 as stealing
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import multi_role, synchronous_producer

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tilesim.arith.types import f32, u32
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import Fragment, Mbarriers
@@ -16,7 +17,6 @@ from tilesim.ir.passes import inject_tcgen05_fence
 from tilesim.ir.program import For, If, Program, Role, instructions, walk
 from tilesim.ir.target import TARGETS
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import f32, u32
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
 

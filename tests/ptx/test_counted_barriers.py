@@ -13,10 +13,10 @@ from tests.kernels.evidence import at, sites
 from tests.ptx.campaign import back
 from tests.ptx.test_check import lines, report
 from tilesim import Builder
+from tilesim.arith.types import u32
 from tilesim.checker import Report
 from tilesim.gpu.emit import emit
 from tilesim.ir.program import Strict
-from tilesim.ir.types import u32
 from tilesim.ptx.launch import Contents, Pointer, Scalar
 
 STRICT = get_args(Strict)

@@ -16,8 +16,8 @@ from tilesim.ir.arithmetic import Typing
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Compute
 from tilesim.ptx import simple
-from tilesim.ptx.compute import Compute
 from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read

@@ -11,12 +11,12 @@ import pytest
 from tests.gpu import needs
 from tests.kernels.mutate import without
 from tests.ptx import campaign
+from tilesim.arith.types import f16, s16
 from tilesim.checker import check
 from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.emit import emit
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
-from tilesim.ir.types import f16, s16
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
 from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Contents, Map, Pointer

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tilesim.arith.types import u32
 from tilesim.cli import main
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Expr, Var, binary
-from tilesim.ir.types import u32
 from tilesim.ptx.quotients import as_quotient
 
 ALL_BITS = (1 << 64) - 1

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.ptx.test_check import lines, program
+from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
-from tilesim.ir.sums import Sums
 from tilesim.ptx.launch import Contents, Pointer, Scalar
 from tilesim.sim.simulate import Simulation
 from tilesim.sim.steady.skip import Skipper

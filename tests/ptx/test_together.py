@@ -9,7 +9,7 @@ import pytest
 from tests.ptx.test_check import lines, program
 from tests.ptx.test_replicated_products import MINE, MORE, ONCE, OURS, body, multiplied
 from tilesim.ir.mir import Instruction, Mir
-from tilesim.ptx.compute import Data
+from tilesim.ir.ops.compute import Data
 from tilesim.ptx.launch import Pointer
 from tilesim.ptx.together import Together
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim import Builder, Program
+from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.simulate import simulate
 
 Arrays = dict[str, NDArray[Any]]

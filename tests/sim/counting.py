@@ -11,11 +11,11 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from tilesim import Builder
+from tilesim.arith.types import s32
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.ops.scalar import AtomicSem
 from tilesim.ir.program import Program
-from tilesim.ir.types import s32
 
 
 @dataclass(frozen=True)

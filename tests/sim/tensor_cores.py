@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim import Builder, Program, f32, u32
+from tilesim.arith.types import DType
 from tilesim.checker import check
 from tilesim.ir.expr import Operand, Var
 from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
-from tilesim.ir.types import DType
 from tilesim.sim.simulate import simulate
 
 RNG = np.random.default_rng(7)

@@ -11,9 +11,9 @@ from tests.gpu import needs
 from tests.kernels.evidence import at, found, sites
 from tests.ptx.campaign import back
 from tilesim import Builder
+from tilesim.arith.types import f32
 from tilesim.gpu.emit import emit
 from tilesim.ir.program import Strict
-from tilesim.ir.types import f32
 
 STRICT = get_args(Strict)
 

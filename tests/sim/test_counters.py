@@ -15,12 +15,12 @@ import tilesim as ts
 from tests.sim.ablation import jointly
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
+from tilesim.arith.types import DType, s32, u32
 from tilesim.ir.expr import Binary
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import AtomicSem
 from tilesim.ir.program import Program, Role, While, walk
-from tilesim.ir.types import DType, s32, u32
 from tilesim.sim import spin
 from tilesim.sim.execute import counting
 from tilesim.sim.machine import counter

@@ -16,9 +16,9 @@ import pytest
 from tests.sim.counting import Model, sample, translate
 from tests.sim.test_counters import ABLATIONS
 from tilesim import Builder, all_of, any_of, kernel
+from tilesim.arith.types import DType, s32, u32
 from tilesim.checker import Report, check
 from tilesim.ir.expr import Expr, unary
-from tilesim.ir.types import DType, s32, u32
 
 SOURCE = Path(__file__).read_text().splitlines()
 

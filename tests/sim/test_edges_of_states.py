@@ -15,9 +15,9 @@ import pytest
 
 from tests.sim.test_edges_of_repetitions import timed
 from tilesim import Builder, Program, bf16, f16, f32, select
+from tilesim.arith.types import pred, s32
 from tilesim.checker import check
 from tilesim.ir.expr import Var
-from tilesim.ir.types import pred, s32
 from tilesim.sim.steady.skip import Skipper
 
 #: turns, one up to which turns are left out, and one from which on nothing is done: what is left

@@ -10,8 +10,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
+from tilesim.arith.types import u32
 from tilesim.ir.program import Strict
-from tilesim.ir.types import u32
 
 from .sites import sites
 from .tensor_cores import allocate, barrier, build, copied, fill, free

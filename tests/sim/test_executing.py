@@ -11,14 +11,13 @@ from hypothesis import given, settings
 import tilesim as ts
 from tests.ptx.test_check import program as ptx
 from tilesim import Builder, Program, any_of, simulate
+from tilesim.arith.integers import COMPARE
+from tilesim.arith.types import WIDTH, DType
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import Store
-from tilesim.ir.types import DType
-from tilesim.ptx.integers import COMPARE
 from tilesim.ptx.launch import Pointer, Scalar
-from tilesim.ptx.syntax import WIDTH
 
 WARPS = 6
 LANES = 32

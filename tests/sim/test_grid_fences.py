@@ -8,7 +8,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
-from tilesim.ir.types import f32, s32
+from tilesim.arith.types import f32, s32
 
 Missing = Literal["", "store fence", "barrier", "load fence"]
 THREADS = 128

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tilesim import check
+from tilesim.arith.types import u32
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
-from tilesim.ir.types import u32
 from tilesim.sim.grid import overlap
 
 CTAS, ROWS, WIDTH = 100, 8, 64

@@ -6,9 +6,9 @@ import pytest
 
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel
+from tilesim.arith.types import bf16, f32
 from tilesim.checker import check
 from tilesim.ir.program import Strict
-from tilesim.ir.types import bf16, f32
 from tilesim.lib.opening import open_cta
 from tilesim.sim.explore import Limits, explore
 from tilesim.sim.simulate import Simulation

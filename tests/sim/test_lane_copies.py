@@ -7,8 +7,8 @@ import pytest
 import tilesim as ts
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, ds
+from tilesim.arith.types import u32
 from tilesim.ir.program import Strict
-from tilesim.ir.types import u32
 
 
 @ts.kernel(warps=2)

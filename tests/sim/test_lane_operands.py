@@ -9,8 +9,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
+from tilesim.arith.types import bf16, f32, s32, u8, u32
 from tilesim.ir.expr import Operand
-from tilesim.ir.types import bf16, f32, s32, u8, u32
 
 #: writes a kernel that uses the value, which is 0 in lane 0, as an operand
 Body = Callable[[Builder, Operand], None]

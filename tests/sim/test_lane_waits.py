@@ -6,7 +6,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
-from tilesim.ir.types import u32
+from tilesim.arith.types import u32
 
 
 def _begin(k: Builder, counts: tuple[int, ...]) -> ts.Mbarriers:

@@ -7,8 +7,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, Program, UsageError, bf16, check, f16, f32, u32
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.gpu.launch import require_one_device
-from tilesim.ir.types import DType, numpy_dtype
 
 
 def _waits(least: int) -> Program:

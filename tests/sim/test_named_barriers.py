@@ -6,7 +6,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
-from tilesim.ir.types import f32
+from tilesim.arith.types import f32
 
 ROWS = 128
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tilesim as ts
-from tilesim.ir.types import s32
+from tilesim.arith.types import s32
 from tilesim.lib.opening import open_cta
 
 

@@ -7,7 +7,7 @@ import pytest
 import tilesim as ts
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, Program, check
-from tilesim.ir.types import s32
+from tilesim.arith.types import s32
 
 
 @ts.kernel(warps=2)

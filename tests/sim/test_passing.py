@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from tilesim.arith.operators import BINARY, UNARY
+from tilesim.arith.types import DType, s8, s16, u8, u16
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, binary, unary
-from tilesim.ir.operators import BINARY, UNARY
-from tilesim.ir.types import DType, s8, s16, u8, u16
 from tilesim.sim.passing import NoWait, Passing, next_run
 
 VALUE, OTHER = "value", Var("other", u8)

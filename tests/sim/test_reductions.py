@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilesim import Builder, Program, f32, s32
+from tilesim.arith.types import DType
 from tilesim.checker import check
 from tilesim.ir.ops.scalar import AtomicOp
-from tilesim.ir.types import DType
 from tilesim.sim.simulate import simulate
 
 

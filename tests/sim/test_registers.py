@@ -14,11 +14,11 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, f32, s8, s16, s32, s64, u8, u16, u32, u64
+from tilesim.arith.types import DType, pred
 from tilesim.errors import InvalidProgram
 from tilesim.ir.expr import Expr
 from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
-from tilesim.ir.types import DType, pred
 from tilesim.sim.simulate import Simulation
 
 

@@ -10,9 +10,9 @@ import tilesim as ts
 from tests.kernels.evidence import at, found, sites
 from tests.kernels.mutate import line
 from tilesim import Builder
+from tilesim.arith.types import u32
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.program import Strict
-from tilesim.ir.types import u32
 
 Sem = Literal["acquire", "relaxed"]
 Reader = Literal["loader", "other"]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilesim.arith.types import DType, pred, s32, s64, u16, u32, u64
 from tilesim.heap import patient
 from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.expr import (
@@ -26,7 +27,6 @@ from tilesim.ir.expr import (
     Var,
 )
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.types import DType, pred, s32, s64, u16, u32, u64
 from tilesim.sim import rows
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import compile_expr, fit_register, merged

@@ -9,9 +9,9 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, s32
+from tilesim.arith.types import DType
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.program import Program
-from tilesim.ir.types import DType
 
 Mode = Literal["idx", "up", "down", "bfly"]
 

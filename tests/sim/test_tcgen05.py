@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tilesim import Builder, bf16, e4m3, f16, f32, s8, s32, tf32, u8
+from tilesim.arith.tensor_cores import E2M1
+from tilesim.arith.types import DType
 from tilesim.checker import Report, check
 from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.ops.tcgen05_shapes import Kind
-from tilesim.ir.tensor_cores import E2M1
-from tilesim.ir.types import DType
 from tilesim.sim.simulate import simulate
 
 from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small

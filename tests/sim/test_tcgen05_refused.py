@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, tf32, u8, u32
+from tilesim.arith.types import DType
 from tilesim.checker import check
 from tilesim.ir.memory import SharedTensor
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import DType
 
 from .tensor_cores import allocate, build
 

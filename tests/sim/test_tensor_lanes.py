@@ -12,11 +12,11 @@ from tests.gpu import needs
 from tests.kernels.evidence import at, sites
 from tests.ptx.campaign import back
 from tilesim import Builder
+from tilesim.arith.types import bf16, f32, u32
 from tilesim.gpu.emit import emit
 from tilesim.ir.expr import Operand
 from tilesim.ir.memory import View
 from tilesim.ir.program import Strict
-from tilesim.ir.types import bf16, f32, u32
 
 ROWS, COLUMNS, DEPTH = 128, 32, 16
 STRICT = get_args(Strict)

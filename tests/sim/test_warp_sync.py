@@ -7,8 +7,8 @@ import pytest
 import tilesim as ts
 from tests.kernels.evidence import at, sites
 from tilesim import Builder
+from tilesim.arith.types import s32
 from tilesim.ir.program import Strict
-from tilesim.ir.types import s32
 
 Who = str
 

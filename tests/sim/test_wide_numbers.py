@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tilesim.ir import types
+from tilesim.arith import types
+from tilesim.arith.operators import BINARY
 from tilesim.ir.arithmetic import LIMITS, Typing, binary_type, variable_type, wrap
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Var
-from tilesim.ir.operators import BINARY
 from tilesim.sim.expression import compile_expr, fit_register, plain
 from tilesim.sim.machine.lanes import FULL
 

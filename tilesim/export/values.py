@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tilesim.arith.operators import BINARY, COMPARE, UNARY, Scalar
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.flowgraph import LANES
-from tilesim.ir.operators import BINARY, UNARY, Scalar
 
 #: the range of a Promela ``int``
 INT = (-(1 << 31), (1 << 31) - 1)
@@ -195,12 +195,11 @@ def _binary(op: str, a: Value, b: Value) -> Value:
 
 
 _SYMBOL = {"and": "&&", "or": "||"}
-_LOGIC = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or"})
 
 
 def _runtime(op: str, a: Runtime, b: Runtime) -> Value:
     mask = a.lanes & b.lanes
-    if op in _LOGIC:
+    if op in COMPARE:
         return Runtime(f"({a.text} {_SYMBOL.get(op, op)} {b.text})", (0, 1), mask)
     if op in ("min", "max"):
         sign = "<" if op == "min" else ">"

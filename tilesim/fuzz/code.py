@@ -11,6 +11,7 @@ from math import isfinite
 from operator import attrgetter
 from typing import Any
 
+from tilesim.arith.types import DType, s32
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import (
@@ -39,7 +40,6 @@ from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.tcgen05 import Tcgen05Wait
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import DType, s32
 
 #: mnemonics whose method is not simply named like them
 _METHODS: dict[str, str] = {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType
 from tilesim.errors import UsageError
 from tilesim.gpu.compile import Binary, compile_cubin, package
 from tilesim.gpu.driver import Gpu
@@ -23,7 +24,6 @@ from tilesim.gpu.emit.source import Param
 from tilesim.ir.expr import ScalarParam
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.program import Program
-from tilesim.ir.types import DType
 
 #: bulk copies need 16-byte aligned global addresses (SEMANTICS B6, B16)
 _ALIGN = 16

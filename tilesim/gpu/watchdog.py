@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tilesim
+from tilesim.arith.types import numpy_dtype
 from tilesim.errors import UsageError
 from tilesim.gpu.compile import Binary
 from tilesim.gpu.driver import DeviceInfo
@@ -35,7 +36,6 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Role, Stmt, children
-from tilesim.ir.types import numpy_dtype
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from tilesim.arith.types import DType
 from tilesim.ir import layout
 from tilesim.ir.expr import Expr
 from tilesim.ir.quick import quick
-from tilesim.ir.types import DType
 
 #: how the names of parts of shared memory that are told apart begin (`tilesim.ir.near`)
 PART = ".shared+"

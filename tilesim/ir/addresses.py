@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tilesim.arith.types import DType
 from tilesim.errors import reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, Space
@@ -19,7 +20,6 @@ from tilesim.ir.memory import (
     View,
 )
 from tilesim.ir.program import Program
-from tilesim.ir.types import DType
 
 #: an address into shared memory is ``rank << RANK_SHIFT | offset``
 RANK_SHIFT = 24

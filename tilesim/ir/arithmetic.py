@@ -12,15 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from tilesim.arith.operators import COMPARE, Scalar, integer
+from tilesim.arith.types import DType
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.kept import Keeper
-from tilesim.ir.operators import Scalar, integer
-from tilesim.ir.types import DType
 
 CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
 
-#: operators whose result is a truth value
-COMPARE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or"})
 INT_MIN, INT_MAX, UINT_MAX = -(1 << 31), (1 << 31) - 1, (1 << 32) - 1
 #: least and greatest value of the integer types
 LIMITS: Mapping[CType, tuple[int, int]] = {

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from math import gcd
 from typing import NamedTuple, TypeAlias
 
+from tilesim.arith.operators import RELATIONS
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT, WINDOW
 from tilesim.ir.effects import Defines
@@ -186,7 +187,7 @@ class _Operands:
             return _times(a, factor if op == "*" else 1 << factor)
         if factor is not None and op == "&":
             return _masked(a, factor)
-        if op in ("==", "!=", "<", "<=", ">", ">="):
+        if op in RELATIONS:
             return frozenset((_Spot("", 1, 0, 0, 1),))
         if a is None or b is None or any(s.base for s in (*a, *b)):
             return None

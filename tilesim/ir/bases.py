@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.addresses import addressed_in
-from tilesim.ir.arithmetic import COMPARE, Typing
+from tilesim.ir.arithmetic import Typing
 from tilesim.ir.base_forms import (
     KNOWN,
     NONE,

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.arith.types import DType
 from tilesim.ir.arithmetic import INT_MIN, UINT_MAX
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.fractional import fraction
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.packing import coordinate_problems, in_global, in_shared
-from tilesim.ir.types import DType
 
 LoadMode = Literal["tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"]
 StoreMode = Literal["tile", "tile::scatter4", "im2col_no_offs"]

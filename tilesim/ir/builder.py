@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any, Literal
 
+from tilesim.arith.types import pred, s32
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import dsl
 from tilesim.ir.dsl.generated import BuilderMethods
@@ -47,7 +48,6 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Shared, Stmt, While
 from tilesim.ir.region import Region, region
 from tilesim.ir.turns import Turns
-from tilesim.ir.types import pred, s32
 from tilesim.ir.uncalled import uncalled
 
 #: the alignment that a swizzle asks for

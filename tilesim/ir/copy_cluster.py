@@ -24,12 +24,12 @@ from tilesim.ir.loc import caller
 from tilesim.ir.memory import Mbar, SharedTensor, TensorMap, View
 
 if TYPE_CHECKING:
+    from tilesim.arith.types import DType
     from tilesim.ir.dsl.compute import MemoryOps
     from tilesim.ir.dsl.copies import BulkOps, TmaOps
     from tilesim.ir.dsl.mbarrier import MbarrierOps
     from tilesim.ir.op import Op
     from tilesim.ir.program import Program
-    from tilesim.ir.types import DType
 
 #: ``tensor``: one TMA load; ``bulk``: one bulk copy; ``rows``: one bulk copy per contiguous row;
 #: ``elements``: generic remote stores

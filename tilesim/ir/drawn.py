@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
+from tilesim.arith.operators import BINARY, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.dataflow import (
@@ -27,7 +28,6 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
-from tilesim.ir.operators import BINARY, integer
 from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.vector import LoadVector, StoreVector

@@ -16,10 +16,10 @@ from math import gcd, isfinite
 from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
+from tilesim.arith.operators import FOLDED, UNARY, Scalar, integer
+from tilesim.arith.types import DType, s32
 from tilesim.ir.kept import Keeper, kept
-from tilesim.ir.operators import FOLDED, UNARY, Scalar, integer
 from tilesim.ir.quick import quick
-from tilesim.ir.types import DType, s32
 
 UnaryOp = Literal["-", "~", "not"]
 BinaryOp = Literal[

@@ -11,14 +11,13 @@ from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 
-from tilesim.ir.arithmetic import COMPARE
+from tilesim.arith.operators import BINARY, COMPARE, UNARY
 from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
-from tilesim.ir.operators import BINARY, UNARY
 
 
 @dataclass(frozen=True)

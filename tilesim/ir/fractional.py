@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.arith.operators import COMPARE
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Var
-
-#: these give 0 or 1
-_PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "and", "or")
 
 
 def fraction(expr: Expr) -> Const | None:
@@ -18,7 +16,7 @@ def fraction(expr: Expr) -> Const | None:
             found += [one] if isinstance(one.value, float) and one.value % 1 else []
         elif isinstance(one, Var | ScalarParam) and one.dtype.kind == "float":
             return None
-        elif not (isinstance(one, Binary) and one.op in _PREDICATES):
+        elif not (isinstance(one, Binary) and one.op in COMPARE):
             parts = [part for part in vars(one).values() if isinstance(part, Expr)]
             todo += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))  # one that is shared is not of a reasonable size yet

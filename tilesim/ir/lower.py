@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tilesim.arith.operators import integer
+from tilesim.arith.types import s32
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.elements import apart
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
@@ -15,14 +17,12 @@ from tilesim.ir.lanes import Lanes
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
-from tilesim.ir.operators import integer
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
 from tilesim.ir.registers import assigned, outliving_counters, typing_of
 from tilesim.ir.renumber import renumbered
 from tilesim.ir.splitting import parts_of
-from tilesim.ir.types import s32
 from tilesim.ir.waits import second_wait, spin_wait
 
 _WARP = Special("warp_id")

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
+from tilesim.arith.types import PACKINGS, DType
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -15,7 +16,6 @@ from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
 from tilesim.ir.quick import quick
 from tilesim.ir.subscripts import Dyn, Subscript, element, expand, resolve
-from tilesim.ir.types import PACKINGS, DType
 
 
 def ds(start: Operand, size: int) -> Dyn:

@@ -12,6 +12,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    Literal,
     Protocol,
     Self,
     TypeVar,
@@ -95,12 +96,18 @@ class Inputs(Protocol):
 
 
 class MeaninglessOperand(ValueError):
-    """What an instruction has read has no meaning: ``args`` are what is wrong, and what to do."""
+    """Operands have no meaning, or lanes that are needed are missing: the ``rule`` that says so,
+    what is wrong, and what to do."""
 
+    __match_args__ = ("rule", "message", "fix")
 
-class WrongParticipants(ValueError):
-    """Lanes that an instruction needs do not execute it: ``args`` are what is wrong, and what to
-    do."""
+    def __init__(
+        self, rule: Literal["out-of-bounds", "participation"], message: str, fix: str
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+        self.fix = fix
 
 
 class UnknownResult(Exception):
@@ -213,8 +220,7 @@ class Op:
 
         Raises:
             NotImplementedError: the instruction computes none.
-            MeaninglessOperand: there is no result for such operands.
-            WrongParticipants: lanes are missing that it needs.
+            MeaninglessOperand: there is no result for such operands, or for these lanes.
             UnknownResult: what it computes is not known.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
@@ -235,7 +241,7 @@ class Computation(Op):
     def compute_many(self, _value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         """The same for many warps at once; None if that has to be computed warp by warp.
 
-        Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.ir.sums.Sums`;
+        Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.arith.sums.Sums`;
         results are numbers that hold for all of them if all operands do, else arrays of the shape
         to which operands broadcast.
         """

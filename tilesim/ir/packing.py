@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tilesim.arith.types import CHUNK, PACKINGS, Direction, DType, Packing, u8
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.memory import TensorMap
-from tilesim.ir.types import CHUNK, PACKINGS, Direction, DType, Packing, u8
 
 #: elements in a row of a box, and what a first coordinate is a multiple of, of padded types
 _ROW = 128

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tilesim.arith.types import DType
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType
 
 _SLOT = re.compile(
     r"\{([.,]?)(\w+)(?:\.(space|type|element|vec))?(?::(\w+(?:\*\w*)?))?(?:=([\w:|*]+))?(!?)\}"

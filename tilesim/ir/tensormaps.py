@@ -12,10 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from tilesim.ir.boxes import MapFields, fields_of
-from tilesim.ir.memory import TensorMap, View
-from tilesim.ir.packing import direction_problems, packed_problems
-from tilesim.ir.types import (
+from tilesim.arith.types import (
     PACKINGS,
     Direction,
     DType,
@@ -31,6 +28,9 @@ from tilesim.ir.types import (
     u32,
     u64,
 )
+from tilesim.ir.boxes import MapFields, fields_of
+from tilesim.ir.memory import TensorMap, View
+from tilesim.ir.packing import direction_problems, packed_problems
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.arithmetic import LIMITS, integer_limits
-from tilesim.ir.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.effects import Defines, Shuffles
 from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, constant

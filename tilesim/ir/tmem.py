@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from tilesim.arith.types import DType
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import LABEL, caller
 from tilesim.ir.subscripts import Subscript, expand, resolve
-from tilesim.ir.types import DType
 
 #: lanes and columns of a CTA's tensor memory (G3)
 LANES, COLUMNS = 128, 512

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesim.ir.types import bf16, numpy_dtype
+from tilesim.arith.types import bf16, numpy_dtype
 from tilesim.kernels.hopper.operands import Arrays
 
 #: head dimension

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.arith.types import u32
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.region import region
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import u32
 from tilesim.lib.opening import Barriers, initialise
 
 #: findings name the kernel's lines, not the ones in this file

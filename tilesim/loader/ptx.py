@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tilesim.arith.types import WIDTH
 from tilesim.errors import TargetError
 from tilesim.heap import patient
 from tilesim.ir.mir import Mir
@@ -20,7 +21,7 @@ from tilesim.ptx.names import short
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
-from tilesim.ptx.syntax import WIDTH, Function, Module
+from tilesim.ptx.syntax import Function, Module
 from tilesim.words import did_you_mean
 
 SUFFIX = ".ptx"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.errors import TargetError, UsageError
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
-from tilesim.ir.types import numpy_dtype
 from tilesim.loader.ptx import PtxKernel
 from tilesim.loader.user_code import user_code
 

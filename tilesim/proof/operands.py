@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tilesim.arith.operators import BINARY, UNARY
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
@@ -26,7 +27,6 @@ from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Spec
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
-from tilesim.ir.operators import BINARY, UNARY
 from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token

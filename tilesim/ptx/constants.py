@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import cast
 
+from tilesim.arith.opcodes import operation
+from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.kept import kept
-from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Special, Step, Symbol
-from tilesim.ptx.syntax import WIDTH, Integer
+from tilesim.ptx.syntax import Integer
 
 #: opcodes that set no register with their first operand
 NO_RESULT = frozenset({
@@ -196,14 +197,14 @@ def _result(step: Step, name: str, values: list[int]) -> int | None:
     found = operation(step.opcode)
     if found is None or len(found.sources) != len(values):
         return None
-    result = found.function(*(v & (1 << w) - 1 for v, w in zip(values, found.sources, strict=True)))
+    results = found(*values)
     part = _part(step, name)
     if part is not None:
-        return result >> part[0] & (1 << part[1]) - 1 if isinstance(result, int) else None
-    if isinstance(result, int):
-        return result
+        return results[0] >> part[0] & (1 << part[1]) - 1
+    if len(results) == 1:
+        return results[0]
     names = [r.name for r in registers(step.operands[0])]
-    return result[names.index(name)] if len(names) <= len(result) else None
+    return results[names.index(name)] if len(names) <= len(results) else None
 
 
 def _part(step: Step, name: str) -> tuple[int, int] | None:

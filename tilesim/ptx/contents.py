@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from tilesim.arith.floats import encode
+from tilesim.arith.types import WIDTH
 from tilesim.ir.memory import Pointed
-from tilesim.ptx.floats import encode
 from tilesim.ptx.launch import Address, Contents
-from tilesim.ptx.syntax import WIDTH
 
 #: types of which a value may be the address of a buffer
 ADDRESSES = ("b64", "s64", "u64")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tilesim.arith.types import WIDTH
 from tilesim.ptx.operands import Operands, constant
 from tilesim.ptx.scanner import Cursor, Text
-from tilesim.ptx.syntax import WIDTH, Initial, Pointer, Scope, Variable
+from tilesim.ptx.syntax import Initial, Pointer, Scope, Variable
 
 SPACES = frozenset({".const", ".global", ".local", ".param", ".shared", ".tex"})
 LINKAGE = frozenset({".extern", ".visible", ".weak", ".common", ".hidden"})

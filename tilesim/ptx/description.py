@@ -6,10 +6,11 @@ import json
 import re
 from typing import Any, get_args
 
+from tilesim.arith.floats import FLOATS
+from tilesim.arith.types import WIDTH
 from tilesim.ptx.contents import ADDRESSES, bytes_of
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.fields import Fields, shown
-from tilesim.ptx.floats import FLOATS
 from tilesim.ptx.launch import (
     MAP_TYPES,
     SCALAR_TYPES,
@@ -30,7 +31,6 @@ from tilesim.ptx.launch import (
     Swizzle,
     Wide,
 )
-from tilesim.ptx.syntax import WIDTH
 from tilesim.ptx.tensormap import decode
 
 SCHEMA = "tilesim.launch/1"

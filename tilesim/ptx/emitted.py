@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.gpu.emit.source import Param, Source
 from tilesim.ir.dataflow import flow_of
 from tilesim.ir.expr import ScalarParam
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, TensorMap
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import MAP_TYPES, Contents, Im2col, Launch, Map, Parameter, Pointer, Scalar
 

@@ -1,15 +1,15 @@
 """Arithmetic that MIR has expressions for: analyses see through them, and they are fast.
 
 Registers hold unsigned numbers; a register's type wraps what an expression gives. `expression` is
-None where MIR's operators are not exactly PTX's: those instructions are `tilesim.ptx.compute`'s.
+None where MIR's operators are not exactly PTX's: those instructions are `tilesim.ir.ops.compute`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilesim.arith.bit_vectors import Operation
 from tilesim.ir.expr import BinaryOp, Const, Expr, binary, constant, select, unary
-from tilesim.ptx.arithmetic import Operation
 
 _PLAIN: dict[str, BinaryOp] = {
     "add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^",

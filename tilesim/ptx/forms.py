@@ -13,11 +13,11 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import Parts, Slot, Spelling, spellings
-from tilesim.ptx.syntax import WIDTH
 
 #: state spaces that an address may be into
 _SPACES = ("shared::cta", "shared::cluster", "shared", "global")

@@ -20,6 +20,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
+from tilesim.arith.operators import integer
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import (
     LIMITS,
@@ -53,10 +54,9 @@ from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
 from tilesim.ir.op import Computation, Op
-from tilesim.ir.operators import integer
+from tilesim.ir.ops.compute import Compute, Data, Exchange
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.tmem import TmemView
-from tilesim.ptx.compute import Compute, Data, Exchange
 from tilesim.ptx.listing import Listing
 from tilesim.ptx.quotients import as_quotient
 

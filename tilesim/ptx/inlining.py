@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tilesim.arith.types import WIDTH
 from tilesim.ptx import syntax
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.flat import (
@@ -22,15 +23,7 @@ from tilesim.ptx.flat import (
     Symbol,
     Target,
 )
-from tilesim.ptx.syntax import (
-    WIDTH,
-    Function,
-    Instruction,
-    Located,
-    Module,
-    Place,
-    Variable,
-)
+from tilesim.ptx.syntax import Function, Instruction, Located, Module, Place, Variable
 
 _SPECIAL = re.compile(
     r"""%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
 
-from tilesim.ptx.syntax import WIDTH
+from tilesim.arith.types import WIDTH
 
 Swizzle = Literal[0, 32, 64, 128]
 #: bytes that a swizzle moves together

@@ -8,7 +8,8 @@ from itertools import chain, pairwise
 from operator import add
 from typing import cast
 
-from tilesim.ir import types
+from tilesim.arith import types
+from tilesim.arith.types import WIDTH
 from tilesim.ir.addresses import address_of
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.checks.declarations import check_maps, check_tensors
@@ -35,7 +36,7 @@ from tilesim.ptx.launch import (
     Triple,
 )
 from tilesim.ptx.names import readable
-from tilesim.ptx.syntax import WIDTH, Function, Variable
+from tilesim.ptx.syntax import Function, Variable
 from tilesim.words import did_you_mean
 
 #: element types of maps as those of tensors

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from os.path import dirname
 
-from tilesim.ir import types
+from tilesim.arith import types
+from tilesim.arith.types import WIDTH, DType, f32, f64
 from tilesim.ir.addresses import mbar_at, view_at
 from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
 from tilesim.ir.loc import Loc, shortened
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType, f32, f64
+from tilesim.ir.ops.compute import AccessTile
 from tilesim.ptx import flat, variables, workspace
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import LaunchError, PtxError
@@ -21,8 +22,8 @@ from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symb
 from tilesim.ptx.forms import Forms
 from tilesim.ptx.launching import Launched
 from tilesim.ptx.made_maps import MadeMaps
-from tilesim.ptx.syntax import WIDTH, Float, Integer, Located
-from tilesim.ptx.tiles import AccessTile, Tiles
+from tilesim.ptx.syntax import Float, Integer, Located
+from tilesim.ptx.tiles import Tiles
 
 #: registers hold unsigned numbers, or the bits of what they hold
 _REGISTERS: dict[int, DType] = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tilesim.arith.types import DType
 from tilesim.ir.addresses import RANK_SHIFT, view_at
 from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.memory import View
-from tilesim.ir.types import DType
-from tilesim.ptx.compute import Assumes
+from tilesim.ir.ops.compute import Assumes
 from tilesim.ptx.constants import assumed, known_bits
 from tilesim.ptx.descriptor import LEADING, Descriptor, Format, layout_of
 from tilesim.ptx.flat import Flat

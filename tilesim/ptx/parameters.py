@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tilesim.ir import types
+from tilesim.arith import types
 from tilesim.ir.memory import GlobalTensor, Pointed
 from tilesim.ptx.constants import Constants, naming
 from tilesim.ptx.contents import bytes_of

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
 from tilesim.ir.effects import Defines
@@ -20,6 +21,7 @@ from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import Exit
+from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.registers import machine_typing
 from tilesim.ptx import (
@@ -33,8 +35,6 @@ from tilesim.ptx import (
     rules_wmma,
     workspace,
 )
-from tilesim.ptx.arithmetic import is_data, operation
-from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import ADDRESSING, naming
 from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
@@ -217,7 +217,7 @@ class _Rules(dict[str, Rule]):
             return lambda low, step: spelled(low, step) or ()
         if operation(opcode) is not None:
             return rules_registers.compute
-        if is_data(opcode):
+        if rules_registers.is_data(opcode):
             return rules_registers.data
         raise self.low.unsupported(
             "this instruction is not modelled", "see the page on PTX for what is"

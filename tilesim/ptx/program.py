@@ -16,9 +16,9 @@ from tilesim.ir.expr import Const
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import AccessTile, Data
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ptx.compute import Data
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.liveness import entered
 from tilesim.ptx.nulls import without_null_tests
@@ -26,7 +26,6 @@ from tilesim.ptx.plain import beginning, begun, finished, steps
 from tilesim.ptx.simple import simple
 from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
-from tilesim.ptx.tiles import AccessTile
 from tilesim.ptx.together import Together
 
 #: what uses the registers of a tile otherwise, or goes where other instructions have used them

@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Literal
 
+from tilesim.arith.types import WIDTH, DType, f32
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Decode, Encode
 from tilesim.ir.ops.multimem import MultimemLdReduce, MultimemRed, MultimemSt
 from tilesim.ir.ops.scalar import Atomic
-from tilesim.ir.types import DType, f32
-from tilesim.ptx.compute import Decode, Encode
 from tilesim.ptx.constants import registers
 from tilesim.ptx.flat import POLICY, At, Nothing, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import element, spelled
-from tilesim.ptx.syntax import WIDTH, Integer
+from tilesim.ptx.syntax import Integer
 
 _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from tilesim.arith.types import WIDTH, u8, u64
 from tilesim.ir.addresses import view_at
 from tilesim.ir.boxes import WIDE, LoadMode, StoreMode, copied_shape, halo_of
 from tilesim.ir.expr import Const, Expr, select
@@ -17,12 +18,10 @@ from tilesim.ir.ops.tensormap import TensormapReplace
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ir.packing import in_shared
 from tilesim.ir.tensormaps import BY_DIMENSION, CODES, NBYTES, Field
-from tilesim.ir.types import u8, u64
 from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.launching import begun_name
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
-from tilesim.ptx.syntax import WIDTH
 
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"

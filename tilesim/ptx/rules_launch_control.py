@@ -7,33 +7,17 @@ comes later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
-from tilesim.ir.effects import Defines, Effect, Queries
-from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Query
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.flat import At, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 
 Part = Literal["canceled", "x", "y", "z"]
 _AXES: tuple[Part, ...] = ("x", "y", "z")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Query(Op):
-    """``clusterlaunchcontrol.query_cancel`` of a response in a register, which is two halves."""
-
-    mnemonic = "clusterlaunchcontrol.query_cancel"
-
-    result: Var
-    response: tuple[Expr, Expr]
-    part: Part
-
-    def effects(self) -> tuple[Effect, ...]:
-        says = Queries(self.part, self.response)
-        return (says, Defines(self.result, says))
 
 
 def halves(operand: Flat) -> Flat:

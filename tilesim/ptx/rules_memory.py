@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.arith.types import WIDTH
 from tilesim.ir.elements import unordered
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import extended
 from tilesim.ptx.expressions import signed
 from tilesim.ptx.flat import At, Flat, Items, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
-from tilesim.ptx.syntax import WIDTH
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
 _STRONG = frozenset({"acquire", "release", "relaxed", "volatile"})

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
+from tilesim.arith.opcodes import operation
+from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.ops.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import flat
-from tilesim.ptx.arithmetic import operation
-from tilesim.ptx.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ptx.constants import known_bits, registers
 from tilesim.ptx.expressions import expressions
 from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
-from tilesim.ptx.syntax import WIDTH, Integer
+from tilesim.ptx.syntax import Integer
 
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says
@@ -191,3 +193,36 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
 def _policy(low: Lowering, step: Step) -> Iterator[Op]:
     """A policy of caches is a number that nobody needs to know."""
     yield from data(low, step)
+
+
+# ---------------------------------------------------------------------- data
+
+#: types of elements that are only computed with
+_ELEMENTS = frozenset({
+    "f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "tf32", "e4m3x2", "e5m2x2", "e2m1x2",
+    "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4", "e2m1x4", "e2m3x4", "e3m2x4", "u16x2",
+    "s16x2", "e4m3", "e5m2",
+})  # fmt: skip
+#: opcodes whose results are data whatever their type
+_ALWAYS = frozenset({
+    "ex2", "lg2", "rcp", "sqrt", "rsqrt", "sin", "cos", "tanh", "fma", "copysign", "testp", "mma",
+    "movmatrix",
+})  # fmt: skip
+#: arithmetic on longer numbers by their parts: carries are not followed
+_CARRYING = frozenset({"addc", "subc", "madc"})
+#: opcodes whose results are data if they compute with elements
+_WITH_ELEMENTS = frozenset({
+    "add", "sub", "mul", "div", "min", "max", "abs", "neg", "cvt", "set", "setp", "mad", "slct",
+})  # fmt: skip
+
+
+@cache
+def is_data(opcode: str) -> bool:
+    """Whether an instruction that is no `operation` only computes with elements: its results are
+    unknown, and that costs nothing."""
+    base, *qualifiers = opcode.split(".")
+    if base in _CARRYING or "cc" in qualifiers:
+        return True
+    if base in _ALWAYS:
+        return base != "mma" or qualifiers[:1] != ["async"]
+    return base in _WITH_ELEMENTS and not _ELEMENTS.isdisjoint(qualifiers)

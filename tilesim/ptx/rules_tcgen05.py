@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilesim.arith.types import DTYPES, DType, f32, u8, u16, u32
 from tilesim.ir.instruction_descriptor import SCALE_IDS, Form, decode
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import AccessTile, Data
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.ops.tcgen05_data import (
     COPY_SHAPES,
@@ -23,6 +25,7 @@ from tilesim.ir.ops.tcgen05_data import (
     Tcgen05Shift,
     Tcgen05St,
 )
+from tilesim.ir.ops.tcgen05_k96 import LongMma
 from tilesim.ir.ops.tcgen05_layouts import LoadShape
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05MmaWs
 from tilesim.ir.ops.tcgen05_shapes import (
@@ -36,16 +39,13 @@ from tilesim.ir.ops.tcgen05_shapes import (
     Narrow,
 )
 from tilesim.ir.tmem import LANES, TmemView
-from tilesim.ir.types import DTYPES, DType, f32, u8, u16, u32
-from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import known_bits
 from tilesim.ptx.descriptor import TCGEN05
 from tilesim.ptx.flat import At, Flat, Items, Step
-from tilesim.ptx.long_products import LongMma, long_rows
+from tilesim.ptx.long_products import long_rows
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.matrices import matrix
 from tilesim.ptx.spelled import spelled
-from tilesim.ptx.tiles import AccessTile
 
 _KINDS: tuple[Kind, ...] = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _WORD = (1 << 32) - 1

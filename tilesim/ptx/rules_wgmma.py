@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.arith.types import DTYPES, DType
 from tilesim.ir.expr import Const
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.wgmma import K_OF, WgmmaMmaAsync
-from tilesim.ir.types import DTYPES, DType
-from tilesim.ptx.compute import Data
 from tilesim.ptx.descriptor import WGMMA
 from tilesim.ptx.flat import Flat, Items, Register, Step
 from tilesim.ptx.lowering import Lowering, rule

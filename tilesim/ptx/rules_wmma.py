@@ -8,63 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tilesim.arith.types import WIDTH
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.addresses import address_of
-from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
-from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import Unsaid, View
-from tilesim.ir.op import Inputs, Op, UnknownResult
-from tilesim.ptx.compute import PerLane
+from tilesim.ir.memory import View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.wmma import WmmaLoad, WmmaStore
 from tilesim.ptx.flat import Flat, Step
 from tilesim.ptx.lowering import Lowering, rule
-from tilesim.ptx.syntax import WIDTH
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _SPACES = ("global", "shared", "shared::cta")
 #: bits of elements of which a byte holds several
 _BITS = {"s4": 4, "u4": 4, "b1": 1}
-
-
-@dataclass(frozen=True, kw_only=True)
-class WmmaLoad(Op):
-    """``wmma.load``: a matrix, or a part of it, from memory to the registers of a warp."""
-
-    mnemonic = "ptx.wmma.load"
-    cycles = 30
-
-    results: tuple[Var, ...]
-    matrix: View
-    form: str
-
-    def effects(self) -> tuple[Effect, ...]:
-        why = "which elements of a matrix wmma.load gives a lane"
-        results = (Defines(r, divergent=True, unknown=why) for r in self.results)
-        return (
-            Gathers(None, "E26", whole=True),
-            Reads(self.matrix, held=Unsaid(self.form)),
-            *results,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WmmaStore(Op):
-    """``wmma.store``: the registers of a warp to a matrix in memory, or to a part of it."""
-
-    mnemonic = "ptx.wmma.store"
-    cycles = 30
-    data = frozenset({"values"})
-
-    matrix: View
-    values: tuple[Expr, ...]
-    form: str
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(None, "E26", whole=True), Writes(self.matrix, held=Unsaid(self.form)))
-
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        raise UnknownResult("where wmma.store puts what a lane has", self.loc)
 
 
 @rule("wmma.load")

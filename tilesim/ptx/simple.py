@@ -20,10 +20,10 @@ from tilesim.ir.expr import Const, Expr, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
 from tilesim.ir.op import Computation, Op
+from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.renumber import renumbered
-from tilesim.ptx.compute import Data
 from tilesim.ptx.forwarding import forward
 from tilesim.ptx.listing import Listing
 

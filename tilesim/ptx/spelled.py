@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tilesim.ir import types
+from tilesim.arith import types
+from tilesim.arith.types import DTYPES, WIDTH, DType
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Data
 from tilesim.ir.spelling import Slot
-from tilesim.ir.types import DTYPES, DType
-from tilesim.ptx.compute import Data
 from tilesim.ptx.flat import At, Both, Flat, Items, Nothing, Register, Special, Step
 from tilesim.ptx.forms import Form, InBrackets, Named, Pattern, Reading, Two
 from tilesim.ptx.lowering import Lowering
-from tilesim.ptx.syntax import WIDTH, Integer
+from tilesim.ptx.syntax import Integer
 
 #: bits of an operand of a class of register
 _BITS = {"p": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilesim.ptx.arithmetic import operation
+from tilesim.arith.bit_vectors import Value, apply
+from tilesim.arith.opcodes import operation
 from tilesim.ptx.constants import named, set_by
 from tilesim.ptx.flat import Both, Flat, Kernel, Not, Register, Target
-from tilesim.ptx.lanes import Value, apply
 from tilesim.ptx.liveness import entered
 from tilesim.ptx.syntax import Integer
 

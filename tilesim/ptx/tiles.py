@@ -8,43 +8,11 @@ time. What a tile's registers hold is not known; one variable stands for all of 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
-from tilesim.ir.effects import Effect, UsesFragment
-from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Fragment
-from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, naming, operands_named, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Register, Step
 from tilesim.ptx.liveness import Interference
 from tilesim.ptx.syntax import Float, Integer
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessTile(Op):
-    """Registers of a tile of wgmma are read, or written, by an instruction that follows.
-
-    ``moved``: it moves a constant or another register there. ``variable``: the name of the one that
-    stands for all of them. ``sources``: of a tile that tcgen05.st stores, all of its registers.
-    """
-
-    mnemonic = "ptx.access_tile"
-    cycles = 0
-    data = frozenset({"sources"})
-
-    fragment: Fragment
-    write: bool
-    moved: bool = False
-    variable: str = ""
-    sources: tuple[Expr, ...] = ()
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (
-            UsesFragment(
-                self.fragment, write=self.write, partly=True, moved=self.moved,
-                variable=self.variable,
-            ),
-        )  # fmt: skip
 
 
 class _Classes:

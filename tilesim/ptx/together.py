@@ -17,9 +17,8 @@ from tilesim.ir.dataflow import mentioned, mentions_of, registers_set
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.mir import Instruction
 from tilesim.ir.op import Computation, Op
+from tilesim.ir.ops.compute import AccessTile, Data
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ptx.compute import Data
-from tilesim.ptx.tiles import AccessTile
 
 
 class Together:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tilesim.ir import types
+from tilesim.arith import types
+from tilesim.arith.types import WIDTH
 from tilesim.ir.addresses import address_of
 from tilesim.ir.expr import Expr, Special
 from tilesim.ir.memory import GlobalTensor
@@ -18,7 +19,7 @@ from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
 from tilesim.ptx.launch import Contents, Launch
 from tilesim.ptx.names import readable
-from tilesim.ptx.syntax import WIDTH, Float, Initial, Integer, Variable
+from tilesim.ptx.syntax import Float, Initial, Integer, Variable
 from tilesim.words import did_you_mean
 
 

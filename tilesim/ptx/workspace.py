@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from tilesim.ir import types
+from tilesim.arith import types
 from tilesim.ir.addresses import address_of
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor

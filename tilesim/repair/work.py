@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.errors import InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
@@ -23,7 +24,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program, Strict
-from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.repair.facts import Facts, has
 from tilesim.sim.record import record

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, cached_property, partial
 from typing import Any
 
+from tilesim.arith.types import DType, u32, u64
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
@@ -31,7 +32,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.predicated import as_predicates
 from tilesim.ir.private import private_registers
 from tilesim.ir.splitting import issuers_of, meets_at, met_before, parts_of
-from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute, groups

@@ -14,9 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
+from tilesim.arith.operators import BINARY, COMPARE, UNARY, integer
+from tilesim.arith.sums import Sums, combined
+from tilesim.arith.types import DType
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.arithmetic import (
-    COMPARE,
     LIMITS,
     CType,
     Typing,
@@ -25,11 +28,7 @@ from tilesim.ir.arithmetic import (
     round_f32,
     variable_type,
 )
-from tilesim.ir.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.operators import BINARY, UNARY, integer
-from tilesim.ir.sums import Sums, combined
-from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
 from tilesim.sim.machine.machine import Code, Warp

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.machine.chance import Answers
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]

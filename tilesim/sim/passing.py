@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from tilesim.arith.types import DType
 from tilesim.ir.arithmetic import LIMITS, Typing, integer_limits
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, walk
-from tilesim.ir.types import DType
 
 #: integers, as intervals that do not touch in ascending order, the ends not included
 Spans: TypeAlias = tuple[tuple[int, int], ...]

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tilesim.arith.operators import COMPARE, integer
 from tilesim.ir.addresses import RANK_SHIFT
-from tilesim.ir.arithmetic import COMPARE, LIMITS, Interval, Typing, integer_limits, join_types
+from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import (
     Base,
@@ -27,7 +28,6 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.large import size_of
 from tilesim.ir.op import Op
-from tilesim.ir.operators import integer
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 

@@ -13,6 +13,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located
@@ -25,7 +26,6 @@ from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
-from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.accessed import Accessed, is_asked_for
 from tilesim.sim.compile import Compiler

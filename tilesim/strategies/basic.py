@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 
+from tilesim.arith.types import DTYPES, DType
 from tilesim.ir.layout import Swizzle
 from tilesim.ir.memory import GlobalTensor, TensorMap
-from tilesim.ir.types import DTYPES, DType
 from tilesim.sim.schedule import Chooser, PctChooser, RandomChooser, ReplayChooser
 
 #: B16: elements of a box per dimension, dimensions of a tensor

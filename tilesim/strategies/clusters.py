@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.arith.types import f32, u32
 from tilesim.ir.builder import Builder
 from tilesim.ir.memory import ds
 from tilesim.ir.program import Program
-from tilesim.ir.types import f32, u32
 
 ROWS, COLUMNS = 8, 32
 

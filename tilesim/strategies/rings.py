@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.arith.types import f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, GlobalTensor, SharedTensor, ds
 from tilesim.ir.program import Program
-from tilesim.ir.types import f32
 from tilesim.lib.pipeline import Pipeline, Slot
 
 ROWS, COLUMNS = 8, 32

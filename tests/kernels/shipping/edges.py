@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilesim import Builder, kernel, select
+from tilesim.arith.types import s32
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.types import s32
 from tilesim.lib.opening import open_cluster
 
 LANES = 32

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilesim import Builder, all_of, ds, kernel, select
+from tilesim.arith.types import f32, s32, u64
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.types import f32, s32, u64
 from tilesim.lib.opening import open_cluster
 
 ROW = 128

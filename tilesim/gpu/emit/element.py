@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f64, pred, tf32
+from tilesim.arith.types import DType, bf16, e4m3, e5m2, f16, f64, pred, tf32
 
 _RAW = {bf16: "u16", f16: "u16", e4m3: "u8", e5m2: "u8", tf32: "f32", pred: "u8"}
 

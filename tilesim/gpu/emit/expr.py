@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from tilesim.ir.arithmetic import (
-    COMPARE,
-    INT_MAX,
-    INT_MIN,
-    LIMITS,
-    CType,
-    Typing,
-    join_types,
-    literal_type,
-)
+from tilesim.arith.operators import COMPARE
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN, LIMITS, CType, Typing, join_types, literal_type
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 
 _SAME: dict[str, str] = {"and": "&&", "or": "||"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.arith.types import DType
 from tilesim.gpu.emit.element import narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address
@@ -16,7 +17,6 @@ from tilesim.ir.ops.scalar import (
     StAsyncRelease,
     Store,
 )
-from tilesim.ir.types import DType
 
 #: PTX register constraint and C type of a value of so many bits in an instruction
 _REGISTER = {16: ("h", "u16"), 32: ("r", "u32"), 64: ("l", "u64")}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tilesim.arith.types import bf16, f16
 from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
@@ -27,7 +28,6 @@ from tilesim.ir.ops.tile import (
     TileTril,
     TileZip,
 )
-from tilesim.ir.types import bf16, f16
 
 FULL = "0xffffffff"
 

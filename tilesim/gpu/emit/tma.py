@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.arith.types import DType
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
 from tilesim.ir.boxes import ROWS_OF_FOUR, WIDE
@@ -20,7 +21,6 @@ from tilesim.ir.ops.bulk import (
 )
 from tilesim.ir.ops.multimem import MultimemCpAsyncBulk, MultimemCpReduceAsyncBulk
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
-from tilesim.ir.types import DType
 
 _TRACKED = "mbarrier::complete_tx::bytes"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilesim.arith.types import DType, f16, f32
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.tile import name_of
@@ -19,7 +20,6 @@ from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
 from tilesim.ir.program import Role, Stmt, instructions, walk
-from tilesim.ir.types import DType, f16, f32
 
 #: swizzle width in bytes to the descriptor's layout type
 _MODE = {128: 1, 64: 2, 32: 3}

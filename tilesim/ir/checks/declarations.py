@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from math import prod
 
+from tilesim.arith.types import pred
 from tilesim.errors import Diagnostic
 from tilesim.ir import layout
 from tilesim.ir.arithmetic import integer_limits
@@ -13,7 +14,6 @@ from tilesim.ir.expr import ScalarParam
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.packing import in_shared, map_problems
 from tilesim.ir.program import Program
-from tilesim.ir.types import pred
 
 #: boxDim, elementStrides and stride limits of cuTensorMapEncodeTiled (B16)
 _MAX_RANK, _MAX_BOX, _MAX_ELEMENT_STRIDE = 5, 256, 8

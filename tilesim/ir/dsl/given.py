@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, SupportsIndex
 
+from tilesim.arith.operators import integer
+from tilesim.arith.types import DTYPES, DType
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.large import too_large
 from tilesim.ir.loc import Loc
-from tilesim.ir.operators import integer
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
-from tilesim.ir.types import DTYPES, DType
 from tilesim.words import did_you_mean
 
 

@@ -16,6 +16,7 @@ from typing import (
     get_type_hints,
 )
 
+from tilesim.arith.types import DType
 from tilesim.errors import reject
 from tilesim.ir.dataflow import expressions_in
 from tilesim.ir.dsl.given import check_size
@@ -25,7 +26,6 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, TensorMap, View
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import DType
 
 #: what a field of this type takes, and what gives one
 _KINDS: dict[type, tuple[str, str]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from tilesim.arith.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
@@ -13,7 +14,6 @@ from tilesim.ir.ops import clc, tcgen05, tcgen05_data, tcgen05_mma
 from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind, Narrow
 from tilesim.ir.tmem import LANES, TmemView, tmem_view
-from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
 
 _KINDS: dict[DType, Kind] = {
     f16: "f16", bf16: "f16", tf32: "tf32", e4m3: "f8f6f4", e5m2: "f8f6f4", s8: "i8", u8: "i8",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.arith.types import DType, bf16, f16, f32, f64, s32, s64, u32, u64
 from tilesim.ir.arithmetic import INT_MAX
 from tilesim.ir.effects import (
     Commits,
@@ -20,7 +21,6 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, u32, u64
 
 #: bytes that copies move at once, to which both ends are aligned (B6)
 _CHUNK = 16

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tilesim.arith.types import s32, s64, u32, u64
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import s32, s64, u32, u64
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tilesim.arith.types import f32, u32
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.ops.mma_sync import numbers
-from tilesim.ir.types import f32, u32
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
-from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, View
-from tilesim.ir.op import Inputs, Op
-from tilesim.ir.ops.bulk import BulkReduce, BulkStore
-from tilesim.ir.spelling import element_of
-from tilesim.ir.types import (
+from tilesim.arith.types import (
     DType,
     bf16,
     e4m3,
@@ -27,6 +20,13 @@ from tilesim.ir.types import (
     u32,
     u64,
 )
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.ops.bulk import BulkReduce, BulkStore
+from tilesim.ir.spelling import element_of
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from tilesim.arith.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Shuffles, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
@@ -15,7 +16,6 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.vector import CACHES, wrong_cache
 from tilesim.ir.quick import quick
 from tilesim.ir.scalars import EACH
-from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 
 LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.arith.types import u32
 from tilesim.ir.effects import (
     AllocatesTmem,
     Arrives,
@@ -27,7 +28,6 @@ from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.tmem import COLUMNS
-from tilesim.ir.types import u32
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tilesim.arith.types import DType, numpy_dtype, truncated, u8
 from tilesim.ir.effects import (
     Effect,
     Issues,
@@ -20,7 +21,6 @@ from tilesim.ir.ops import tcgen05_layouts as layouts
 from tilesim.ir.ops import tcgen05_shapes as shapes
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind, Narrow
 from tilesim.ir.tmem import LANES, TmemView
-from tilesim.ir.types import DType, numpy_dtype, truncated, u8
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
@@ -167,7 +167,7 @@ class Tcgen05Product(Op):
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         """What D becomes in each CTA, its rows in the order of their lanes."""
-        from tilesim.ir.tensor_cores import stacked
+        from tilesim.arith.tensor_cores import stacked
 
         ctas = range(self.cta_group)
         of_b = self.b.dtype, self.b_type
@@ -177,7 +177,7 @@ class Tcgen05Product(Op):
 
     def _sum(self, inputs: Inputs, cta: int, b: PerLane) -> PerLane:
         """D of one CTA, from B of all."""
-        from tilesim.ir.tensor_cores import product
+        from tilesim.arith.tensor_cores import product
 
         a = self._values(inputs.part(self.a, cta), self.a.dtype, self.a_type, trans=self.a_trans)
         copies = [a[i : i + self.rows] for i in range(0, len(a), self.rows)]
@@ -203,7 +203,7 @@ class Tcgen05Product(Op):
         self, stored: PerLane, dtype: DType, narrow: Narrow | None, *, trans: bool
     ) -> PerLane:
         """Stored elements as rows of numbers."""
-        from tilesim.ir.tensor_cores import pairs, sixteens
+        from tilesim.arith.tensor_cores import pairs, sixteens
 
         if narrow is not None:
             return sixteens(rows_of(stored, transposed=False), narrow)
@@ -272,7 +272,7 @@ class Tcgen05Mma(_Dressed):
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
     ) -> tuple[list[PerLane], PerLane]:
-        from tilesim.ir.tensor_cores import factors, scaled
+        from tilesim.arith.tensor_cores import factors, scaled
 
         if self.scale_a is None or self.scale_b is None:
             return a, b
@@ -340,7 +340,7 @@ class Tcgen05MmaSp(_Dressed):
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
     ) -> tuple[list[PerLane], PerLane]:
-        from tilesim.ir.tensor_cores import (
+        from tilesim.arith.tensor_cores import (
             ONE_OF_TWO,
             TWO_OF_FOUR,
             dense,
@@ -356,6 +356,7 @@ class Tcgen05MmaSp(_Dressed):
         if wrong is not None:
             row, group, says = wrong
             raise MeaninglessOperand(
+                "out-of-bounds",
                 f"the metadata {self.metadata.name} of {self.mnemonic} says {says:#06b} for row "
                 f"{row}, group {group}; meaningful are "
                 f"{', '.join(f'{value:#06b}' for value in meaningful)} (PTX 9.7.16.10.8)",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from tilesim.arith.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8
 from tilesim.ir.memory import View
 from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8
 
 CtaGroup = Literal[1, 2]
 Kind = Literal["f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.effects import (
     AcquiresMap,
@@ -33,7 +34,6 @@ from tilesim.ir.tensormaps import (
     used_part,
     whole_maps,
 )
-from tilesim.ir.types import numpy_dtype
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tilesim.arith.types import f32, numpy_dtype
 from tilesim.ir.effects import Agrees, Effect, Reads, UsesFragment, Writes
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import f32, numpy_dtype
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
@@ -57,7 +57,7 @@ def _reads(*operands: Fragment | Expr) -> Iterator[Effect]:
 
 def _right(inputs: Inputs, operand: Fragment | Expr) -> Any:
     """A right operand in the type that elementwise math runs in."""
-    from tilesim.ir.tile_math import working
+    from tilesim.arith.tile_math import working
 
     if isinstance(operand, Fragment):
         return working(inputs.tile(operand))
@@ -158,7 +158,7 @@ class TileMap(Op):
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.tile_math import mapped
+        from tilesim.arith.tile_math import mapped
 
         return (mapped(self.op, inputs.tile(self.src), self.dst.dtype),)
 
@@ -189,7 +189,7 @@ class TileZip(Op):
         return (*_reads(self.lhs, self.rhs), UsesFragment(self.dst, write=True))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.tile_math import zipped
+        from tilesim.arith.tile_math import zipped
 
         right = _right(inputs, self.rhs)
         return (zipped(self.op, inputs.tile(self.lhs), right, self.dst.dtype),)
@@ -224,7 +224,7 @@ class TileFma(Op):
         return (*_reads(self.a, self.b, self.c), UsesFragment(self.dst, write=True))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.tile_math import fused
+        from tilesim.arith.tile_math import fused
 
         right = (_right(inputs, x) for x in (self.b, self.c))
         return (fused(inputs.tile(self.a), *right),)
@@ -254,7 +254,7 @@ class TileTril(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
-        from tilesim.ir.tile_math import converted
+        from tilesim.arith.tile_math import converted
 
         rows, columns = self.src.warp_shape
         first = inputs.quarter * rows if self.src.split else 0
@@ -284,7 +284,7 @@ class TileLeft(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
-        from tilesim.ir.tile_math import converted
+        from tilesim.arith.tile_math import converted
 
         kept = np.arange(self.src.shape[1]) < int(inputs.scalar(self.columns))
         other = converted(inputs.scalar(self.value), self.dst.dtype)
@@ -309,7 +309,7 @@ class TileCast(Op):
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.tile_math import converted
+        from tilesim.arith.tile_math import converted
 
         return (converted(inputs.tile(self.src), self.dst.dtype),)
 
@@ -343,7 +343,7 @@ class TileReduce(Op):
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.tile_math import reduced
+        from tilesim.arith.tile_math import reduced
 
         width = self.dst.shape[1]
         return (reduced(self.op, inputs.tile(self.src), width, self.dst.dtype),)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from tilesim.arith.types import tf32
 from tilesim.ir.boxes import (
     NEEDS,
     LoadMode,
@@ -33,7 +34,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import REDUCIBLE, ReduceOp, own_source_problems, reduction_problems
 from tilesim.ir.packing import direction_problems, needs
 from tilesim.ir.tensormaps import global_map_problems
-from tilesim.ir.types import tf32
 
 #: the same of a tensor copy, whose type is the map's
 _TENSOR_REDUCIBLE = {**REDUCIBLE, "add": (*REDUCIBLE["add"], tf32)}

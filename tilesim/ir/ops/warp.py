@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tilesim.arith.types import f32, s32, u32
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import f32, s32, u32
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

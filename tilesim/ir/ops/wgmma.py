@@ -6,6 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.arith.types import (
+    DType,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    numpy_dtype,
+    s8,
+    s32,
+    tf32,
+    truncated,
+    u8,
+)
 from tilesim.ir.effects import (
     Commits,
     Effect,
@@ -20,20 +34,6 @@ from tilesim.ir.expr import Const, Expr
 from tilesim.ir.matrices import extents, rows_of
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import (
-    DType,
-    bf16,
-    e4m3,
-    e5m2,
-    f16,
-    f32,
-    numpy_dtype,
-    s8,
-    s32,
-    tf32,
-    truncated,
-    u8,
-)
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tilesim.arith.operators import integer
 from tilesim.ir.expr import Binary, Const, Expr
 from tilesim.ir.memory import SharedTensor, View
-from tilesim.ir.operators import integer
 from tilesim.ir.program import Program
 from tilesim.ir.tmem import TmemView
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, Union
 
+from tilesim.arith.types import DType
 from tilesim.ir.expr import Expr, ScalarParam, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Mbarriers, SharedTensor, TensorMap, View
 from tilesim.ir.op import ANNOTATIONS
 from tilesim.ir.program import Program
 from tilesim.ir.target import Target
 from tilesim.ir.text.grammar import DECLARATIONS, INLINE, is_word, quote
-from tilesim.ir.types import DType
 
 #: for each leaf type, the kinds of token ("heads") that its text can start with
 HEADS: Final[dict[type, frozenset[str]]] = {

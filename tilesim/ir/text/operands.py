@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, Final
 
+from tilesim.arith.types import DTYPES, DType
 from tilesim.errors import InvalidProgram
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
@@ -37,7 +38,6 @@ from tilesim.ir.text.forms import (
 from tilesim.ir.text.grammar import ADDRESS, CALLS, DECLARATIONS, INLINE
 from tilesim.ir.text.lexer import Cursor, Token
 from tilesim.ir.text.scope import Scope, suggest
-from tilesim.ir.types import DTYPES, DType
 
 _TENSORS = (GlobalTensor, SharedTensor)
 #: which declarations an operand of a type may start with

@@ -7,6 +7,7 @@ from dataclasses import MISSING
 from types import NoneType
 from typing import Any, Final
 
+from tilesim.arith.types import DTYPES, DType
 from tilesim.errors import reject
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
@@ -50,7 +51,6 @@ from tilesim.ir.text.grammar import (
     name,
     quote,
 )
-from tilesim.ir.types import DTYPES, DType
 
 #: what has an address in each state space
 _BASES: Final[dict[str, tuple[type, ...]]] = {

@@ -7,9 +7,9 @@ warps then wait for ``done`` and write the result.
 
 from __future__ import annotations
 
+from tilesim.arith.types import bf16, f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
-from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

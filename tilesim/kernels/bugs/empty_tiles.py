@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tilesim.arith.types import bf16, f32, u32
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import as_expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.program import Strict
-from tilesim.ir.types import bf16, f32, u32
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case, Expected
 from tilesim.lib.tensor_memory import TensorMemory

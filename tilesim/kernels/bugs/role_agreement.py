@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.arith.types import bf16, f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import minimum
 from tilesim.ir.kernel import kernel
-from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from tilesim.arith.types import f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor, ds
-from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 

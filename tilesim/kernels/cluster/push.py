@@ -12,11 +12,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.arith.types import f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.copy_cluster import Path
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
-from tilesim.ir.types import f32
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster
 

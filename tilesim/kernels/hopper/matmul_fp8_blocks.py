@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.arith.types import bf16, e4m3, f32, numpy_dtype
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, View, ds
-from tilesim.ir.types import bf16, e4m3, f32, numpy_dtype
 from tilesim.kernels.hopper.matmul_fp8 import BLOCK_K, operands
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_M,

@@ -7,10 +7,10 @@ tiles have landed; the one that protects them from being overwritten stays.
 
 from __future__ import annotations
 
+from tilesim.arith.types import bf16, f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
-from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32, tiles
 from tilesim.kernels.registry import Case
 

@@ -16,13 +16,13 @@ Deferred release needs two stages: with one, tile ``i`` could only arrive after 
 
 from __future__ import annotations
 
+from tilesim.arith.types import bf16, f32
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import Fragment, SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
-from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile, product_bf16
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cta

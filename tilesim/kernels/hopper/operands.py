@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, bf16, f32, numpy_dtype
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.ops.wgmma import K_OF
-from tilesim.ir.types import DType, bf16, f32, numpy_dtype
 
 #: findings name the kernel's lines, not the ones in this file
 __tilesim_helper__ = True

@@ -13,10 +13,10 @@ The computation is that of `printed`. What changed:
 
 from __future__ import annotations
 
+from tilesim.arith.types import f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, SharedTensor, ds
-from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import tiles
 from tilesim.kernels.nvfuser.printed import multiply_reference
 from tilesim.kernels.registry import Case

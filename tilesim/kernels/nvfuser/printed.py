@@ -30,11 +30,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilesim.arith.types import f32
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr, all_of, as_expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
-from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import Arrays, tiles
 from tilesim.kernels.registry import Case
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from tilesim.arith.types import s32
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import For, If, Stmt
-from tilesim.ir.types import s32
 from tilesim.repair.edit import Edit, changed, family, of_places
 from tilesim.repair.facts import Facts, Place
 from tilesim.repair.focus import Focus

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import (
@@ -21,7 +22,6 @@ from tilesim.ir.expr import (
 from tilesim.ir.mir import Control
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.program import For, If, Role
-from tilesim.ir.types import pred
 from tilesim.repair.edit import Edit, family, of_places
 from tilesim.repair.facts import Facts, Place, has, is_election
 from tilesim.repair.focus import Focus

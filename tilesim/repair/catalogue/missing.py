@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, Expr, Var, binary, walk
 from tilesim.ir.memory import Mbar, Mbarriers
@@ -21,7 +22,6 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.program import If
 from tilesim.ir.sites import sites
-from tilesim.ir.types import pred
 from tilesim.repair.catalogue.fences import brief
 from tilesim.repair.catalogue.operands import copied, in_scope
 from tilesim.repair.edit import Edit, after, before, family, of_places

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.transfers import destinations, tracked_load

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.distribution import Layout
@@ -17,16 +18,14 @@ from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.mir import Mir
-from tilesim.ir.op import Op, UnknownResult, WrongParticipants, operand_names
+from tilesim.ir.op import Op, UnknownResult, operand_names
 from tilesim.ir.tmem import TmemLayout, TmemView
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Code, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, agreed
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.spin import Spin
@@ -267,8 +266,6 @@ class Execution:
             except UnknownResult as unknown:
                 what, loc = unknown.args
                 self._values = repeat(Unknown(what, loc=loc))
-            except WrongParticipants as wrong:
-                raise BarrierError("participation", *wrong.args) from None
         return next(self._values)
 
 

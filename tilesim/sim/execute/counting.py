@@ -22,11 +22,11 @@ from tilesim.sim.passing import ALL
 from tilesim.sim.spin import Spin, only_drawn
 
 if TYPE_CHECKING:
+    from tilesim.arith.types import DType
     from tilesim.ir.memory import View
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.ir.scalars import WordAccess
-    from tilesim.ir.types import DType
     from tilesim.sim.execute.compose import Operands
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.machine import Warp

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import PACKINGS, Direction, DType, Packing, numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.boxes import MapFields, fields_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.packing import unit
-from tilesim.ir.types import PACKINGS, Direction, DType, Packing, numpy_dtype
 from tilesim.sim.execute.combine import Combine
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.tensormaps import MapInMemory, MapReader

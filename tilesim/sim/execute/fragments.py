@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.compose import Act, Give, Operands, Take, executor
 from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.machine.groups import FragmentUse

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.execute.combine import Combine
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.ends import CHUNK, End, require_contiguous

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.expression import Evaluate, plain

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute import whole
 from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import Act, Give, Operands, Take, executor

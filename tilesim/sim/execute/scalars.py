@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import WordAccess, word_access
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.counting import (

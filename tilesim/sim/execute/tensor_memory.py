@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.memory import View
-from tilesim.ir.op import MeaninglessOperand, Op
+from tilesim.ir.op import Op
 from tilesim.ir.tmem import TmemLayout, TmemPart, TmemView
 from tilesim.sim.execute.apart import lane_by_lane
 from tilesim.sim.execute.compose import (
@@ -369,10 +369,7 @@ class _Execution(Execution):
     def store(self) -> None:
         """Computes what the operation writes, and writes it."""
         operand, at = self._result
-        try:
-            parts = [self.computed() for _ in self._ctas]
-        except MeaninglessOperand as error:
-            raise BarrierError("out-of-bounds", *error.args) from None
+        parts = [self.computed() for _ in self._ctas]
         for cta, values in zip(self._ctas, parts, strict=True):
             operand.store(tmem_of(cta), at, values)
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilesim.arith.types import Direction
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.boxes import MapFields
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.tensormaps import NBYTES, USED, decoded, fields_at
-from tilesim.ir.types import Direction
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import Act, Operands, executor
 from tilesim.sim.machine.access import EVERY, Access

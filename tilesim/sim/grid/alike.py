@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
+from tilesim.arith.sums import Sums
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
-from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, compile_expr
 from tilesim.sim.grid.mirror import Mirror
 from tilesim.sim.grid.plan import Plan

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.sums import Sums
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.program import Program
-from tilesim.ir.sums import Sums
 from tilesim.sim.grid.plan import Far
 from tilesim.sim.grid.touches import Box
 from tilesim.sim.grid.values import Values

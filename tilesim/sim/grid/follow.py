@@ -15,12 +15,12 @@ from itertools import product
 
 import numpy as np
 
+from tilesim.arith.sums import Sums
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
-from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.alike import Alike
 from tilesim.sim.grid.computed import computed

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from tilesim.arith.sums import Sums
 from tilesim.ir.program import Program
-from tilesim.ir.sums import Sums
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.touches import Mask

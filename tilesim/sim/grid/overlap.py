@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
+from tilesim.arith.types import u8
 from tilesim.ir.memory import GlobalTensor
-from tilesim.ir.types import u8
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.touches import Boxes, Kind, Mask
 from tilesim.sim.machine.storage import elements_apart

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilesim.ir.sums import Sums, combined
+from tilesim.arith.sums import Sums, combined
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.unknown import Unknown

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir.boxes import MapFields, copied_shape, rows_of
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.packing import held_shape
-from tilesim.ir.types import numpy_dtype
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import ViewAccess, box_footprint, swizzle_addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.ir.op import MeaninglessOperand
 from tilesim.sim.machine.unknown import UnknownSteers
 
 
@@ -35,4 +36,4 @@ class NotKnown(CutOff):
 
 
 #: what a step may raise
-FAULTS = (Fault, UnknownSteers, ZeroDivisionError)
+FAULTS = (Fault, MeaninglessOperand, UnknownSteers, ZeroDivisionError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
-from tilesim.ir.op import Op
+from tilesim.ir.op import MeaninglessOperand, Op
 from tilesim.sim.findings import Rule
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds, UnassignedVariable
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -17,6 +17,8 @@ def explain_fault(
     match fault:
         case BarrierError():
             return fault.rule, fault.message, fault.fix, fault.other
+        case MeaninglessOperand(rule, message, fix):
+            return rule, message, fix, None
         case OutOfBounds():
             return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
         case NotUniform() if isinstance(origin, Op) and _is_collective(origin):

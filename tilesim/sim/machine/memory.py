@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import SharedTensor, Tensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
 from tilesim.sim.machine.footprint import Footprint

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tilesim.arith.types import DType
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType
 
 _KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.addresses import begins_with
 from tilesim.ir.memory import GlobalTensor, Tensor
 from tilesim.ir.program import Program
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.overlaid import Overlaid

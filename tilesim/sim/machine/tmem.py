@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.tmem import COLUMNS, LANES
-from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.machine.agent import Agent, Positions
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.misuse import BarrierError, Side

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.operators import RELATIONS
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.expression import Evaluate, compile_expr, plain
@@ -284,7 +285,7 @@ class Look:
         if not a and not b:
             return 0
         self._converted(expr, lane, a, b)
-        if op in ("==", "!=", "<", "<=", ">", ">="):
+        if op in RELATIONS:
             self._compare(op, lane, lhs, rhs, a - b)
             return 0
         return self._result(expr, lane, self._arithmetic(expr, lane, a, b))

@@ -1,10 +1,20 @@
-"""What PTX's arithmetic on integers and bits computes: one lane, unsigned numbers, exact width."""
+"""What PTX's arithmetic on integers and bits computes of unsigned numbers.
+
+`Operation` takes the low bits of results. What is of arrays as well computes each of their numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilesim.arith.bit_vectors import unsigned
 
 Scalar = Callable[..., int]
+#: of numbers, and of arrays of uint64
+Function = Callable[..., Any]
 
 #: comparisons by name; those of unsigned numbers have names of their own
 COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -14,9 +24,14 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-def signed(value: int, width: int) -> int:
-    """The number in two's complement that ``width`` bits stand for."""
-    return value - (1 << width) if value >> (width - 1) & 1 else value
+def signed(value: Any, width: int) -> Any:
+    """The number in two's complement that ``width`` bits stand for; of arrays as well."""
+    if isinstance(value, int):
+        return value - (1 << width) if value >> (width - 1) & 1 else value
+    if width == 64:
+        return value.view(np.int64)
+    top = 1 << (width - 1)
+    return (value ^ np.uint64(top)).view(np.int64) - top
 
 
 def saturated(value: int) -> int:
@@ -24,51 +39,71 @@ def saturated(value: int) -> int:
     return min(max(value, -(1 << 31)), (1 << 31) - 1) & 0xFFFFFFFF
 
 
-def saturated_sum(multiply: Scalar) -> Scalar:
-    """``.sat`` of a ``mad``: a part of a product, with its sign, and c."""
-    return lambda a, b, c: saturated(signed(multiply(a, b), 32) + signed(c, 32))
+def saturated_sum(multiply: Function) -> Scalar:
+    """``.sat`` of a ``mad``: a part of a product of signed numbers, and c."""
+    return lambda a, b, c: saturated(multiply(a, b) + signed(c, 32))
 
 
-def multiply_24(*, is_signed: bool, shift: int) -> Scalar:
-    """``mul24``: 32 bits, from bit ``shift`` on, of a product of the lowest 24 of each."""
+def multiply(width: int, *, is_signed: bool, shift: int) -> Function:
+    """``mul``, ``mul24``: from bit ``shift`` on, a product of the low ``width`` bits of each; of
+    arrays as well, if it has at most 64 bits."""
 
-    def evaluate(a: int, b: int) -> int:
-        a, b = a & 0xFFFFFF, b & 0xFFFFFF
+    def evaluate(a: Any, b: Any) -> Any:
+        if width == 24:
+            a, b = a & 0xFFFFFF, b & 0xFFFFFF
         if is_signed:
-            a, b = signed(a, 24), signed(b, 24)
-        return a * b >> shift & 0xFFFFFFFF
+            a, b = signed(a, width), signed(b, width)
+        return a * b >> shift
+
+    return evaluate
+
+
+def multiply_add(multiply: Function) -> Function:
+    """``mad``, ``mad24``: a product, and c; of arrays as well."""
+
+    def evaluate(a: Any, b: Any, c: Any) -> Any:
+        product = multiply(a, b)
+        return product + c if isinstance(product, int) else unsigned(product) + c
 
     return evaluate
 
 
 def divide(width: int, *, is_signed: bool, remainder: bool) -> Scalar:
     """``div`` and ``rem``: rounding towards zero; by zero, what hardware gives (all bits, or a)."""
-    mask = (1 << width) - 1
 
     def evaluate(a: int, b: int) -> int:
         if b == 0:
-            return a if remainder else mask
+            return a if remainder else -1
         x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
         quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
-        return (x - quotient * y if remainder else quotient) & mask
+        return int(x - quotient * y if remainder else quotient)
 
     return evaluate
 
 
-def shift_right(width: int, *, is_signed: bool) -> Scalar:
-    """``shr``: counts beyond the width shift everything out (or leave the sign)."""
-    mask = (1 << width) - 1
+def shift_right(width: int, *, is_signed: bool) -> tuple[Scalar, Function]:
+    """``shr`` of numbers, and of arrays: counts beyond the width shift everything out (or leave the
+    sign)."""
 
     def evaluate(a: int, n: int) -> int:
-        return (signed(a, width) if is_signed else a) >> min(n, width) & mask
+        return int((signed(a, width) if is_signed else a) >> min(n, width))
 
-    return evaluate
+    def array(a: Any, n: Any) -> Any:
+        most = np.minimum(n, np.uint64(63))
+        if is_signed:
+            return signed(a, width) >> most.astype(np.int64)
+        return np.where(n >= width, np.uint64(0), a >> most)
+
+    return evaluate, array
 
 
-def shift_left(width: int) -> Scalar:
-    """``shl``: counts beyond the width shift everything out."""
-    mask = (1 << width) - 1
-    return lambda a, n: a << n & mask if n < width else 0
+def shift_left(width: int) -> tuple[Scalar, Function]:
+    """``shl`` of numbers, and of arrays: counts beyond the width shift everything out."""
+
+    def array(a: Any, n: Any) -> Any:
+        return np.where(n >= width, np.uint64(0), a << np.minimum(n, np.uint64(63)))
+
+    return lambda a, n: a << n if n < width else 0, array
 
 
 def funnel(*, left: bool, clamp: bool) -> Scalar:

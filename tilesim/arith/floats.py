@@ -11,7 +11,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from tilesim.ptx.integers import signed
+from tilesim.arith.integers import signed
 
 #: the NumPy type of the bits, and of the number
 _TYPES: dict[str, tuple[type, type]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.types import DType, numpy_dtype
+from tilesim.arith.types import DType, numpy_dtype
 
 
 def _exp2(values: NDArray[Any]) -> NDArray[Any]:

@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.operators import RELATIONS
+
 Integers: TypeAlias = NDArray[np.int64]
 #: an operator on two arrays
 Operator: TypeAlias = Callable[[Any, Any], Any]
 #: numbers beyond this are left to those who compute lane by lane
 _MOST = 1 << 62
 _EITHER_WAY = frozenset({"+", "*", "&", "|", "^"})
-_COMPARE = frozenset({"==", "!=", "<", "<=", ">", ">="})
 #: what leaves every number as it is
 _NOTHING = {"+": 0, "-": 0, "|": 0, "^": 0, "<<": 0, ">>": 0, "*": 1, "//": 1}
 _BITS: dict[str, Operator] = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
@@ -168,7 +169,7 @@ def combined(op: str, apply: Operator, a: Any, b: Any) -> Any:
     one, other = _summands(a), _summands(b)
     if one is None or other is None:
         return None
-    decided = _compared(op, one.limits, other.limits) if op in _COMPARE else None
+    decided = _compared(op, one.limits, other.limits) if op in RELATIONS else None
     if decided is not None:
         return decided
     if len(one.row) == len(other.row) == 1:
@@ -196,7 +197,7 @@ def _summands(value: Any) -> Sums | None:
 def _with_number(op: str, apply: Operator, one: Sums, number: int) -> int | Sums | None:
     """Sums and one number."""
     column, row, small = one.column, one.row, _small(op, one, number)
-    if op in _COMPARE:
+    if op in RELATIONS:
         decided = _compared(op, one.limits, (number, number))
         if decided is not None:
             return decided

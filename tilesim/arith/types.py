@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -59,6 +61,18 @@ DTYPES: dict[str, DType] = {
     t.name: t
     for t in (u8, s8, u16, s16, u32, s32, u64, s64, f16, bf16, f32, tf32, f64, e4m3, e5m2, pred)
 }
+
+#: bits of PTX's fundamental types, and of the packed ones (PTX 5.2)
+WIDTH: Mapping[str, int] = MappingProxyType({
+    "pred": 1,
+    "b8": 8, "u8": 8, "s8": 8, "e4m3": 8, "e5m2": 8, "e2m3": 8, "e3m2": 8, "ue8m0": 8, "e2m1": 8,
+    "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
+    "e4m3x2": 16, "e5m2x2": 16, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "e2m1x4": 16,
+    "e2m1x2": 8,
+    "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "tf32": 32,
+    "u16x2": 32, "s16x2": 32, "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32,
+    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128, "b1024": 1024,
+})  # fmt: skip
 
 
 Direction = Literal["load", "store"]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.arith.operators import NUMPY_NAMES
+
 ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
     "-": np.negative,
     "~": np.invert,
@@ -16,10 +18,5 @@ ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
 _divides = np.errstate(divide="ignore", invalid="ignore")
 #: comparisons give truth values
 ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply,
-    "//": _divides(np.floor_divide), "%": _divides(np.mod),
-    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
-    "<<": np.left_shift, ">>": np.right_shift, "min": np.minimum, "max": np.maximum,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
-    ">": np.greater, ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
+    symbol: getattr(np, name) for symbol, name in NUMPY_NAMES.items()
+} | {"//": _divides(np.floor_divide), "%": _divides(np.mod)}

@@ -1,40 +1,24 @@
-"""Instructions that compute a value from registers: what is exact, and what is only data.
-
-`operation` gives the function of an opcode for one lane, `tilesim.ptx.lanes` that of 32. `is_data`
-knows the instructions whose results nobody needs to know: arithmetic on elements of tensors.
-"""
+"""PTX's opcodes that compute registers, with their qualifiers, as operations on bit vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from operator import add as plus
+from operator import and_, invert, neg, or_, pos, sub, xor
+from typing import Any
 
-from tilesim.ptx import floats, integers
-from tilesim.ptx.integers import COMPARE, UNSIGNED_NAMES, Scalar, signed
-from tilesim.ptx.syntax import WIDTH
+import numpy as np
+
+from tilesim.arith import floats, integers
+from tilesim.arith.bit_vectors import Operation
+from tilesim.arith.integers import COMPARE, UNSIGNED_NAMES, signed
+from tilesim.arith.types import WIDTH
 
 _SIGNED = ("s16", "s32", "s64")
 _UNSIGNED = ("u16", "u32", "u64")
 _INTEGER = frozenset({*_SIGNED, *_UNSIGNED, "b16", "b32", "b64"})
-_BOOLEAN: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What an opcode computes: widths of its sources and results in bits, and the function.
-
-    ``function`` takes as many unsigned numbers as there are sources and gives one, or as many as
-    there are results; ``name`` and ``detail`` say which one it is, for `tilesim.ptx.lanes`.
-    """
-
-    name: str
-    sources: tuple[int, ...]
-    results: tuple[int, ...]
-    function: Callable[..., int | tuple[int, ...]]
-    detail: tuple[str, ...] = ()
+_BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": and_, "or": or_, "xor": xor}
 
 
 class _Unknown(Exception):
@@ -94,9 +78,23 @@ def operation(opcode: str) -> Operation | None:
 # ---------------------------------------------------------------------- builders
 
 
-def _same(name: str, width: int, count: int, function: Scalar, *detail: str) -> Operation:
+def _same(
+    name: str,
+    width: int,
+    count: int,
+    function: Callable[..., Any],
+    *detail: str,
+    array: Callable[..., Any] | None = None,
+) -> Operation:
     """All operands have one width."""
-    return Operation(name, (width,) * count, (width,), function, detail)
+    return Operation(name, (width,) * count, (width,), function, detail, array)
+
+
+def _alike(
+    name: str, width: int, count: int, function: Callable[..., Any], *detail: str
+) -> Operation:
+    """The same, with one function for numbers and for arrays."""
+    return _same(name, width, count, function, *detail, array=function)
 
 
 def _sum(q: _Qualifiers, base: str) -> Operation:
@@ -106,16 +104,13 @@ def _sum(q: _Qualifiers, base: str) -> Operation:
         ftz = kind == "f32" and q.has("ftz")
         q.one(("rn",), "rn")
         return _same(f"{base}.float", width, 2, floats.arithmetic(base, kind, ftz=ftz))
-    mask = (1 << width) - 1
     if kind == "s32" and q.has("sat"):
         sign = 1 if base == "add" else -1
         return _same(
             f"{base}.sat", 32, 2,
             lambda a, b: integers.saturated(signed(a, 32) + sign * signed(b, 32)),
         )  # fmt: skip
-    if base == "add":
-        return _same("add", width, 2, lambda a, b: a + b & mask)
-    return _same("sub", width, 2, lambda a, b: a - b & mask)
+    return _alike(base, width, 2, plus if base == "add" else sub)
 
 
 def _product(q: _Qualifiers, base: str) -> Operation:
@@ -131,22 +126,15 @@ def _product(q: _Qualifiers, base: str) -> Operation:
     if part == "wide" and width == 64:
         raise _Unknown
     result = 2 * width if part == "wide" else width
-    mask = (1 << result) - 1
-    shift = width if part == "hi" else 0
-
-    def multiply(a: int, b: int) -> int:
-        if is_signed:
-            a, b = signed(a, width), signed(b, width)
-        return a * b >> shift & mask
-
-    detail = (part, "s" if is_signed else "u")
-    if base == "mul":
-        return Operation("mul", (width, width), (result,), multiply, detail)
-    if kind == "s32" and part == "hi" and q.has("sat"):
+    multiply = integers.multiply(width, is_signed=is_signed, shift=width if part == "hi" else 0)
+    if kind == "s32" and part == "hi" and base == "mad" and q.has("sat"):
         return _same("mad.sat", 32, 3, integers.saturated_sum(multiply))
-    return Operation(
-        "mad", (width, width, result), (result,), lambda a, b, c: multiply(a, b) + c & mask, detail
-    )
+    detail = (part, "s" if is_signed else "u")
+    function = multiply if base == "mul" else integers.multiply_add(multiply)
+    sources = (width, width) if base == "mul" else (width, width, result)
+    # a product of two numbers of 64 bits has 128
+    array = None if part == "hi" and width > 32 else function
+    return Operation(base, sources, (result,), function, detail, array)
 
 
 def _product_24(q: _Qualifiers, base: str) -> Operation:
@@ -154,15 +142,11 @@ def _product_24(q: _Qualifiers, base: str) -> Operation:
     ``__mul24``; PTX says no more than that there are 24). The product has 48."""
     is_signed = q.type(("u32", "s32")) == "s32"
     part = q.one(("lo", "hi"))
-    multiply = integers.multiply_24(is_signed=is_signed, shift=16 if part == "hi" else 0)
-    if base == "mul24":
-        return _same("mul24", 32, 2, multiply, part, "s" if is_signed else "u")
-    if is_signed and part == "hi" and q.has("sat"):
+    multiply = integers.multiply(24, is_signed=is_signed, shift=16 if part == "hi" else 0)
+    if base == "mad24" and is_signed and part == "hi" and q.has("sat"):
         return _same("mad24.sat", 32, 3, integers.saturated_sum(multiply))
-    return _same(
-        "mad24", 32, 3, lambda a, b, c: multiply(a, b) + c & 0xFFFFFFFF, part,
-        "s" if is_signed else "u",
-    )  # fmt: skip
+    function = multiply if base == "mul24" else integers.multiply_add(multiply)
+    return _alike(base, 32, 2 if base == "mul24" else 3, function, part, "s" if is_signed else "u")
 
 
 def _quotient(q: _Qualifiers, base: str) -> Operation:
@@ -186,52 +170,52 @@ def _extreme(q: _Qualifiers, base: str) -> Operation:
         nan, ftz = q.has("NaN"), kind == "f32" and q.has("ftz")
         function = floats.extreme(kind, largest=largest, nan=nan, ftz=ftz)
         return _same(f"{base}.float", width, 2, function)
-    choose = max if largest else min
-    if kind[0] == "u":
-        return _same(base, width, 2, lambda a, b: choose(a, b), "u")
+    choose, chosen = (max, np.maximum) if largest else (min, np.minimum)
     if relu:
         return _same(
             f"{base}.relu", 32, 2, lambda a, b: max(0, choose(signed(a, 32), signed(b, 32)))
         )
-    mask = (1 << width) - 1
+    if kind[0] == "u":
+        return _same(base, width, 2, choose, "u", array=chosen)
     return _same(
-        base, width, 2, lambda a, b: choose(signed(a, width), signed(b, width)) & mask, "s"
-    )
+        base, width, 2, lambda a, b: choose(signed(a, width), signed(b, width)), "s",
+        array=lambda a, b: chosen(signed(a, width), signed(b, width)),
+    )  # fmt: skip
 
 
 def _absolute(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(frozenset({*_SIGNED, *floats.FLOATS}))
     width = WIDTH[kind]
-    top, mask = 1 << (width - 1), (1 << width) - 1
+    top = 1 << (width - 1)
     if kind in floats.FLOATS:
         if base == "neg":
             return _same("neg.float", width, 1, lambda a: a ^ top)
         return _same("abs.float", width, 1, lambda a: a & ~top)
     if base == "neg":
-        return _same("neg", width, 1, lambda a: -a & mask)
-    return _same("abs", width, 1, lambda a: abs(signed(a, width)) & mask)
+        return _alike("neg", width, 1, neg)
+    return _alike("abs", width, 1, lambda a: abs(signed(a, width)))
 
 
 def _logic(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("pred", "b16", "b32", "b64"))
     width = WIDTH[kind]
-    mask = (1 << width) - 1
     if base == "not":
-        return _same("not", width, 1, lambda a: ~a & mask)
+        return _alike("not", width, 1, invert)
     if base == "cnot":
-        return _same("cnot", width, 1, lambda a: int(a == 0))
-    return _same(base, width, 2, _BOOLEAN[base])
+        return _alike("cnot", width, 1, lambda a: a == 0)
+    return _alike(base, width, 2, _BOOLEAN[base])
 
 
 def _shift(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("b16", "b32", "b64") if base == "shl" else _INTEGER)
     width, is_signed = WIDTH[kind], kind[0] == "s"
-    function = (
+    function, array = (
         integers.shift_left(width)
         if base == "shl"
         else integers.shift_right(width, is_signed=is_signed)
     )
-    return Operation(base, (width, 32), (width,), function, ("s" if is_signed else "u",))
+    detail = ("s" if is_signed else "u",)
+    return Operation(base, (width, 32), (width,), function, detail, array)
 
 
 def _funnel(q: _Qualifiers, base: str) -> Operation:
@@ -265,7 +249,7 @@ def _count(q: _Qualifiers, base: str) -> Operation:
     if base == "brev":
         return _same("brev", width, 1, integers.reverse(width))
     if base == "popc":
-        return Operation("popc", (width,), (32,), lambda a: a.bit_count())
+        return Operation("popc", (width,), (32,), lambda a: a.bit_count(), (), np.bitwise_count)
     if base == "clz":
         return Operation("clz", (width,), (32,), integers.leading_zeros(width))
     shift = q.has("shiftamt")
@@ -288,7 +272,7 @@ def _lop3(q: _Qualifiers, base: str) -> Operation:
 
     def with_predicate(a: int, b: int, c: int, table: int, other: int) -> tuple[int, int]:
         result = evaluate(a, b, c, table)
-        return result, _BOOLEAN[combined](int(result != 0), other)
+        return result, _BOOLEAN[combined](result != 0, other)
 
     if combined:
         return Operation("lop3.predicate", (32, 32, 32, 8, 1), (32, 1), with_predicate, (combined,))
@@ -303,11 +287,10 @@ def _nth_set(q: _Qualifiers, base: str) -> Operation:
 def _difference(q: _Qualifiers, base: str) -> Operation:
     kind = q.type((*_SIGNED, *_UNSIGNED))
     width, is_signed = WIDTH[kind], kind[0] == "s"
-    mask = (1 << width) - 1
 
     def evaluate(a: int, b: int, c: int) -> int:
         x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
-        return c + abs(x - y) & mask
+        return c + int(abs(x - y))
 
     return _same("sad", width, 3, evaluate)
 
@@ -324,7 +307,7 @@ def _dot(q: _Qualifiers, base: str) -> Operation:
 # ---------------------------------------------------------------------- predicates
 
 
-def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[int, int], bool], str]:
+def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[Any, Any], Any], str]:
     """The relation of a ``setp`` or ``set``, and its name."""
     if kind in floats.FLOATS:
         name = q.one(tuple(floats.COMPARISONS))
@@ -342,21 +325,22 @@ def _set_predicate(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
     combine = q.one(("and", "or", "xor"), "")
     relation, name = _comparison(q, kind)
-    width = WIDTH[kind]
-    if not combine:
+    sources: tuple[int, ...] = (WIDTH[kind],) * 2
+    detail: tuple[str, ...] = (name,)
 
-        def compare(a: int, b: int) -> tuple[int, int]:
-            holds = relation(a, b)
-            return int(holds), int(not holds)
-
-        return Operation("setp", (width, width), (1, 1), compare, (name,))
-    boolean = _BOOLEAN[combine]
-
-    def both(a: int, b: int, c: int) -> tuple[int, int]:
+    def compare(a: Any, b: Any) -> tuple[Any, Any]:
         holds = relation(a, b)
-        return boolean(int(holds), c), boolean(int(not holds), c)
+        return holds, holds ^ True
 
-    return Operation("setp", (width, width, 1), (1, 1), both, (name, combine))
+    def both(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+        holds = relation(a, b)
+        return _BOOLEAN[combine](holds, c), _BOOLEAN[combine](holds ^ True, c)
+
+    function = both if combine else compare
+    if combine:
+        sources, detail = (*sources, 1), (name, combine)
+    array = None if kind in floats.FLOATS else function
+    return Operation("setp", sources, (1, 1), function, detail, array)
 
 
 def _set(q: _Qualifiers, base: str) -> Operation:
@@ -370,7 +354,7 @@ def _set(q: _Qualifiers, base: str) -> Operation:
         boolean = _BOOLEAN[combine]
         return Operation(
             "set", (width, width, 1), (32,),
-            lambda a, b, c: true if boolean(int(relation(a, b)), c) else 0,
+            lambda a, b, c: true if boolean(relation(a, b), c) else 0,
         )  # fmt: skip
     return Operation("set", (width, width), (32,), lambda a, b: true if relation(a, b) else 0)
 
@@ -383,13 +367,16 @@ def _select(q: _Qualifiers, base: str) -> Operation:
             raise _Unknown
         return Operation("slct", (width, width, 32), (width,), lambda a, b, c: b if c >> 31 else a)
     width = WIDTH[q.type(frozenset({*_INTEGER, *floats.FLOATS, "f16x2", "bf16x2"}))]
-    return Operation("selp", (width, width, 1), (width,), lambda a, b, c: a if c else b)
+    return Operation(
+        "selp", (width, width, 1), (width,), lambda a, b, c: a if c else b, (),
+        lambda a, b, c: np.where(c != 0, a, b),
+    )  # fmt: skip
 
 
 def _move(q: _Qualifiers, base: str) -> Operation:
     kinds = {*_INTEGER, *floats.FLOATS, "pred", "b128", "f16x2", "bf16x2"}
     width = WIDTH[q.type(frozenset(kinds))]
-    return _same("mov", width, 1, lambda a: a)
+    return _alike("mov", width, 1, pos)
 
 
 # ---------------------------------------------------------------------- conversions
@@ -427,19 +414,19 @@ def _resize(source: str, target: str, saturate: bool) -> Operation:
     """``cvt`` between integers: extends as the source's type says, cuts or saturates."""
     wide, narrow = WIDTH[source], WIDTH[target]
     from_signed, to_signed = source[0] == "s", target[0] == "s"
-    mask = (1 << narrow) - 1
-    low, high = (-(1 << narrow - 1), (1 << narrow - 1) - 1) if to_signed else (0, mask)
+    low, high = (-(1 << narrow - 1), (1 << narrow - 1) - 1) if to_signed else (0, (1 << narrow) - 1)
 
-    def evaluate(a: int) -> int:
-        value = signed(a, wide) if from_signed else a
-        if saturate:
-            value = min(max(value, low), high)
-        return value & mask
+    def extended(a: Any) -> Any:
+        return signed(a, wide) if from_signed else a
 
+    if saturate:
+        return Operation(
+            "cvt", (wide,), (narrow,), lambda a: min(max(extended(a), low), high),
+            ("s" if from_signed else "u", "sat"),
+        )  # fmt: skip
     return Operation(
-        "cvt", (wide,), (narrow,), evaluate,
-        ("s" if from_signed else "u", "sat" if saturate else ""),
-    )  # fmt: skip
+        "cvt", (wide,), (narrow,), extended, ("s" if from_signed else "u", ""), extended
+    )
 
 
 _BUILD: dict[str, Callable[[_Qualifiers, str], Operation]] = {
@@ -454,36 +441,3 @@ _BUILD: dict[str, Callable[[_Qualifiers, str], Operation]] = {
     "dp2a": _dot, "setp": _set_predicate, "set": _set, "selp": _select, "slct": _select,
     "mov": _move, "cvt": _convert,
 }  # fmt: skip
-
-
-# ---------------------------------------------------------------------- data
-
-#: types of elements that are only computed with
-_ELEMENTS = frozenset({
-    "f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "tf32", "e4m3x2", "e5m2x2", "e2m1x2",
-    "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4", "e2m1x4", "e2m3x4", "e3m2x4", "u16x2",
-    "s16x2", "e4m3", "e5m2",
-})  # fmt: skip
-#: opcodes whose results are data whatever their type
-_ALWAYS = frozenset({
-    "ex2", "lg2", "rcp", "sqrt", "rsqrt", "sin", "cos", "tanh", "fma", "copysign", "testp", "mma",
-    "movmatrix",
-})  # fmt: skip
-#: arithmetic on longer numbers by their parts: carries are not followed
-_CARRYING = frozenset({"addc", "subc", "madc"})
-#: opcodes whose results are data if they compute with elements
-_WITH_ELEMENTS = frozenset({
-    "add", "sub", "mul", "div", "min", "max", "abs", "neg", "cvt", "set", "setp", "mad", "slct",
-})  # fmt: skip
-
-
-@cache
-def is_data(opcode: str) -> bool:
-    """Whether an instruction that is no `operation` only computes with elements: its results are
-    unknown, and that costs nothing."""
-    base, *qualifiers = opcode.split(".")
-    if base in _CARRYING or "cc" in qualifiers:
-        return True
-    if base in _ALWAYS:
-        return base != "mma" or qualifiers[:1] != ["async"]
-    return base in _WITH_ELEMENTS and not _ELEMENTS.isdisjoint(qualifiers)

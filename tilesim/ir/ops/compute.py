@@ -1,4 +1,4 @@
-"""Instructions of PTX that only compute registers, as instructions of MIR."""
+"""Instructions of MIR to which only PTX is lowered: most compute registers of registers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.effects import Defines, Effect, Gathers, Group
+from tilesim.arith.bit_vectors import LANES, Operation, Value, apply, apply_many
+from tilesim.arith.opcodes import operation
+from tilesim.arith.types import DTYPES, numpy_dtype
+from tilesim.ir.effects import Defines, Effect, Gathers, Group, Queries, UsesFragment
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.op import (
-    Computation,
-    Inputs,
-    Op,
-    Symmetric,
-    UnknownResult,
-    WrongParticipants,
-)
+from tilesim.ir.memory import Fragment
+from tilesim.ir.op import Computation, Inputs, MeaninglessOperand, Op, Symmetric, UnknownResult
 from tilesim.ir.quick import quick
-from tilesim.ir.types import DTYPES, numpy_dtype
-from tilesim.ptx.arithmetic import Operation, operation
-from tilesim.ptx.lanes import LANES, Value, apply
-from tilesim.ptx.many import apply_many
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -258,7 +251,8 @@ class Exchange(Op):
         there = np.where(inside, there, own)
         wrong = np.flatnonzero(inputs.active & ~inputs.active[there])
         if len(wrong):
-            raise WrongParticipants(
+            raise MeaninglessOperand(
+                "participation",
                 f"shfl.sync: lane {wrong[0]} reads the value of lane {there[wrong[0]]}, which does "
                 "not execute it",
                 "execute it with all lanes that are read from, and name them in the mask",
@@ -286,6 +280,48 @@ class Assumes(Op):
         if (bits != np.uint64(self.expected)).any():
             raise UnknownResult(f"{self.what} is not what the code around it says", UNKNOWN)
         return (np.zeros(LANES, dtype=np.uint64),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Op):
+    """``clusterlaunchcontrol.query_cancel`` of a response in a register, which is two halves."""
+
+    mnemonic = "clusterlaunchcontrol.query_cancel"
+
+    result: Var
+    response: tuple[Expr, Expr]
+    part: Literal["canceled", "x", "y", "z"]
+
+    def effects(self) -> tuple[Effect, ...]:
+        says = Queries(self.part, self.response)
+        return (says, Defines(self.result, says))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessTile(Op):
+    """Registers of a tile of wgmma are read, or written, by an instruction that follows.
+
+    ``moved``: it moves a constant or another register there. ``variable``: the name of the one that
+    stands for all of them. ``sources``: of a tile that tcgen05.st stores, all of its registers.
+    """
+
+    mnemonic = "ptx.access_tile"
+    cycles = 0
+    data = frozenset({"sources"})
+
+    fragment: Fragment
+    write: bool
+    moved: bool = False
+    variable: str = ""
+    sources: tuple[Expr, ...] = ()
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            UsesFragment(
+                self.fragment, write=self.write, partly=True, moved=self.moved,
+                variable=self.variable,
+            ),
+        )  # fmt: skip
 
 
 def unsigned(value: PerLane) -> Value:

@@ -1,0 +1,1 @@
+"""Types of elements and registers, and what operations on values of them give."""
