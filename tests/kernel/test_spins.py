@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.kernel.programs import Pair
+from tests.kernel.programs_ptx import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import Rejected, Row
 from tests.ptx.test_check import ARRIVE, INIT, program
@@ -64,6 +66,74 @@ MORE = {
 }
 
 
+ELSE = POLL.replace("%p1", "%p2")
+BESIDE = (
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1+8], 1;\nbar.warp.sync -1;\n"
+    "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1+8];\n"
+)
+OTHER = ELSE.replace("[%r1]", "[%r1+8]")
+#: polls that may spare a wait
+SPARED = {
+    "a jump over a loop": f"{POLL}@%p1 bra D;\nL: {ELSE}@!%p2 bra L;\nD: bar.warp.sync -1;",
+    "a loop elsewhere": (
+        f"{POLL}@!%p1 bra L;\nD: bar.warp.sync -1;\nret;\nL: {ELSE}@!%p2 bra L;\nbra D;"
+    ),
+    "an address behind the poll": (
+        f"{POLL}@%p1 bra D;\nadd.u32 %r6, %r1, 0;\nL: {ELSE.replace('%r1', '%r6')}@!%p2 bra L;\n"
+        "D: bar.warp.sync -1;"
+    ),
+    "nothing else to do": f"{POLL}@%p1 bra D;\nmov.u32 %r6, 1;\nD: bar.warp.sync -1;",
+    "the answer of the loop": (
+        f"{POLL}@%p1 bra D;\nL: {POLL}@!%p1 bra L;\nD: @%p1 bra E;\ntrap;\nE: bar.warp.sync -1;"
+    ),
+}
+#: the nearest of them by which more is decided, and why they are not covered
+DECIDING = {
+    "a wait for something else": (
+        f"{BESIDE}{POLL}@%p1 bra D;\nL: {OTHER}@!%p2 bra L;\nD: bar.warp.sync -1;",
+        "of something else",
+    ),
+    "a store": (
+        f"{POLL}@%p1 bra D;\nst.shared.u32 [%r1+16], 1;\nD: bar.warp.sync -1;", "is polled decides"
+    ),
+    "an end": (f"{POLL}@%p1 bra D;\nret;\nD: bar.warp.sync -1;", "is polled decides"),
+    "a trap": (f"{POLL}@%p1 bra D;\ntrap;\nD: bar.warp.sync -1;", "is polled decides"),
+    "a meeting": (
+        f"{POLL}@%p1 bra D;\nbar.warp.sync -1;\nD: bar.warp.sync -1;", "is polled decides"
+    ),
+    "a predicate": (
+        f"{POLL}@%p1 bra D;\n@%p4 mov.u32 %r6, 1;\nD: bar.warp.sync -1;", "is polled decides"
+    ),
+    "another poll": (f"{POLL}@%p1 bra D;\n{ELSE}D: bar.warp.sync -1;", "is polled decides"),
+    "a register that decides behind it": (
+        f"{POLL}@%p1 bra D;\nmov.u32 %r7, 1;\nD: setp.eq.u32 %p2, %r7, 1;\n@%p2 bra E;\n"
+        "bar.warp.sync -1;\nE: bar.warp.sync -1;", "is polled decides",
+    ),
+    "a loop that counts": (f"L: add.u32 %r7, %r7, 1;\n{POLL}@!%p1 bra L;", "is polled decides"),
+    "a predicate that data decides if it answers yes": (
+        f"setp.eq.u32 %p5, %r9, 7;\n{POLL}@!%p1 setp.eq.u32 %p5, %r7, 0;\nmov.u32 %r6, 1;\n"
+        "@%p5 mov.u32 %r6, 2;\n@!%p1 mov.u32 %r6, 1;\nsetp.eq.u32 %p6, %r6, 2;\n@%p6 bra D;\n"
+        "bar.warp.sync -1;\nD: bar.warp.sync -1;", "is polled decides the guard",
+    ),
+    "two polls": (
+        f"{POLL}{ELSE}@%p1 bra D;\n@%p2 bra D;\nmov.u32 %r6, 1;\nD: bar.warp.sync -1;",
+        "is polled decides",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", SPARED.values(), ids=SPARED)
+def test_a_poll_may_spare_a_loop_of_polls(body: str) -> None:
+    assert answer(body) == "certified"
+
+
+@pytest.mark.parametrize(("body", "why"), DECIDING.values(), ids=DECIDING)
+def test_a_poll_that_decides_more_is_not_covered(body: str, why: str) -> None:
+    said = answer(body)
+    assert said.startswith("not covered: ")
+    assert why in said
+
+
 def answer(loop: str, arrive: str = ARRIVE) -> str:
     start = "mov.u32 %r7, 0; setp.ne.u32 %p3, %r7, 0; setp.eq.u32 %p4, %r7, 0;\n"
     word = "@%p0 st.shared.u32 [%r1+16], 1;\nbar.warp.sync -1;\n"
@@ -82,12 +152,25 @@ def test_one_that_does_more_is_not_covered(loop: str) -> None:
     assert "poll" in answer(loop)
 
 
+def with_branches(mir: Mir) -> Mir:
+    """A branch over each wait with a guard, in place of that."""
+    return renumbered(mir, {
+        number: (
+            Instruction(Branch(target=number + 1, cond=i.guard, sense=False), None, i.role),
+            replace(i, guard=None),
+        )
+        for number, i in enumerate(mir.code)
+        if isinstance(i.what, MbarrierWait) and i.guard is not None
+    })  # fmt: skip
+
+
 def with_loops(mir: Mir) -> Mir:
     """A loop of polls in place of each wait."""
+    mir = with_branches(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):
         wait = instruction.what
-        if isinstance(wait, MbarrierWait) and instruction.guard is None:
+        if isinstance(wait, MbarrierWait):
             result = Var(f"answer{number}", pred)
             poll = MbarrierTryWait(
                 result=result, mbar=wait.mbar, phase=wait.phase, parity=wait.parity, sem=wait.sem,
@@ -99,6 +182,22 @@ def with_loops(mir: Mir) -> Mir:
     new = tuple(i.what.result for i in made.code if isinstance(i.what, MbarrierTryWait))
     kernel = made.kernel
     return replace(made, kernel=replace(kernel, variables=(*kernel.variables, *new)))
+
+
+PEEKS = [
+    pair for pair in PAIRS for right in (False, True)
+    if any(
+        isinstance(i.what, MbarrierWait) and i.guard is not None for i in pair.mir(right=right).code
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("pair", PEEKS, ids=lambda pair: pair.program.__name__)
+def test_branches_and_loops_change_no_answer_of_peeks(pair: Pair, *, right: bool) -> None:
+    mir = pair.mir(right=right)
+    one, other = (certify(x, strict=pair.strict) for x in (mir, with_loops(mir)))
+    assert (one.verdict, one.rule) == (other.verdict, other.rule)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)

@@ -248,7 +248,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
 
 def _in_both_cases(x: Execution, e: fx.Defines, w: Any, value: Value) -> Value:
     """What a register is where lanes execute the instruction if a poll has answered no."""
-    row, old = [lane_of(value, i) for i in range(LANES)], x.machine.operands.value(e.var, w)
+    row, old = [lane_of(value, i) for i in range(LANES)], seen(w.registers.get(e.var.name), w)
     for i, look in x.unless.items():
         yes, no = answered(lane_of(old, i), look, yes=True), answered(row[i], look, yes=False)
         row[i] = asked(look, yes, no)

@@ -96,6 +96,11 @@ class Shadow:
         """That of the executed warp."""
         return self.warp.side
 
+    @property
+    def detours(self) -> dict[int, tuple[Look, int]]:
+        """Those of the executed warp."""
+        return self.warp.detours
+
     def special(self, name: str) -> Value:
         """A special register."""
         return self.warp.special_in(name, self.cluster, self._cta)
@@ -139,6 +144,9 @@ class Warp:
         #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
         self.fenced = self.jumps_back = False
+        #: by lane that has gone on as if its poll had answered no, that poll, and where it would
+        #: have gone on if it had answered yes; it has not come there yet
+        self.detours: dict[int, tuple[Look, int]] = {}
         #: whether an election has set its first lane apart; which lanes execute then (`Chosen`)
         self.apart, self.side = False, ""
         #: what has set its lanes apart in what they did since they last met: an election, or their
@@ -169,8 +177,11 @@ class Warp:
                         s.same(name, i, n)
                         s.points([(one.life.column, one.phase + 1)])
                     if isinstance(one, Asked):
-                        s.same(name, i, n, one.look.lane, one.look.life.column, one.look.asks)
-                        s.vectors(one.look.past)
+                        s.same(name, i, n)
+                        one.look.state(s)
+        for i, (look, to) in sorted(self.detours.items()):
+            s.same(i, to)
+            look.state(s)
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
@@ -389,13 +400,17 @@ class Machine:
             raise NotCovered(f"more than {MOST_STEPS} executed instructions")
         if self.until is not None and monotonic() >= self.until:
             raise NotCovered("time")
+        w.detours = {i: x for i, x in w.detours.items() if i not in lanes or x[1] != at}
+        detours = {i: w.detours[i][0] for i in lanes if i in w.detours}
         if at >= len(self.mir.code):
+            need([Asked(look, 0, 1) for look in detours.values()], "whether lanes end")
             self.exit(w, lanes)
             return True
         instruction = self.mir.code[at]
         on = self.together(w, lanes)
         unless: dict[int, Look] = {}
         if instruction.guard is not None:
+            need([Asked(look, 0, 1) for look in detours.values()], f"the guard of {at}")
             guard = self._decided(w, instruction.guard, lanes, f"the guard of {at}", unless)
             on = self.together(w, [i for i in lanes if guard[i]])
             for i in set(lanes) - set(on):
@@ -406,11 +421,13 @@ class Machine:
         if isinstance(instruction.what, Op):
             op = instruction.what
             where = Where(at, op.mnemonic, w.rank, w.number)
-            through = self._executes(Execution(self, w, at, op, on, where, unless=unless))
+            through = self._executes(Execution(self, w, at, op, on, where, unless=unless | detours))
             for i in through:
                 w.at[i] = at + 1
             return moved or bool(through)
         need([Asked(look, 0, 1) for look in unless.values()], f"the guard of {at}")
+        if not isinstance(instruction.what, Branch) and instruction.what != Join():
+            need([Asked(look, 0, 1) for look in detours.values()], f"what is at {at}")
         if isinstance(instruction.what, Join):
             if instruction.what.syncs and set(on) != w.alive:
                 return moved
@@ -435,19 +452,24 @@ class Machine:
 
     def _decided(
         self, w: Warp, e: Expr, lanes: Sequence[int], what: str,
-        unless: dict[int, Look] | None = None,
+        unless: dict[int, Look] | None = None, polls: dict[int, Asked] | None = None,
     ) -> dict[int, Any]:  # fmt: skip
         """What an expression is in lanes that it may part. ``unless`` gets, of lanes where it holds
-        if a poll has answered no, and only then, the poll."""
+        if a poll has answered no, and only then, the poll. ``polls`` gets what a poll decides, of
+        which the answer no is taken."""
         value = self.operands.decides(e, w)
         row = {i: lane_of(value, i) for i in lanes}
         first = row[lanes[0]]
         if isinstance(first, Chosen) and len(row) == LANES and len(set(row.values())) == 1:
             w.apart, row = True, {i: first.rest if i else first.leader for i in lanes}
         if unless is not None:
-            in_vain = {i: x for i, x in row.items() if isinstance(x, Asked) and x.no and not x.yes}
+            in_vain = {i: x for i, x in row.items() if isinstance(x, Asked)
+                       and x.no and isinstance(x.yes, int) and not x.yes}  # fmt: skip
             unless |= {i: x.look for i, x in in_vain.items()}
             row |= dict.fromkeys(in_vain, 1)
+        for i, x in row.items() if polls is not None else ():
+            if isinstance(x, Asked) and isinstance(x.yes, int) and i not in w.detours:
+                polls[i], row[i] = x, x.no
         return {i: need(x, what) for i, x in row.items()}
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
@@ -460,8 +482,12 @@ class Machine:
                 for i in lanes:
                     w.at[i] = target
             case Branch(target=target, cond=cond, sense=sense) if cond is not None:
-                for i, taken in self._decided(w, cond, lanes, f"the branch at {at}").items():
+                polls: dict[int, Asked] = {}
+                decided = self._decided(w, cond, lanes, f"the branch at {at}", polls=polls)
+                for i, taken in decided.items():
                     w.at[i] = target if bool(taken) == sense else at + 1
+                for i, x in polls.items():
+                    w.detours[i] = x.look, target if bool(x.yes) == sense else at + 1
             case Switch(index=index, targets=targets):
                 for i, index_ in self._decided(w, index, lanes, f"the switch at {at}").items():
                     w.at[i] = _target(targets, index_, at)

@@ -101,11 +101,10 @@ class Asked(NamedTuple):
 
 
 def asked(look: Look, yes: Scalar, no: Scalar) -> Scalar:
-    """What a lane has in both cases; not known if that depends on something else as well."""
+    """What a lane has in both cases; not known in one that depends on something else as well."""
     if type(yes) is type(no) and yes == no:
         return yes
-    nested = isinstance(yes, Asked | Chosen) or isinstance(no, Asked | Chosen)
-    return None if nested else Asked(look, yes, no)
+    return Asked(look, *(None if isinstance(x, Asked | Chosen) else x for x in (yes, no)))
 
 
 def answered(x: Scalar, look: Look, *, yes: bool) -> Scalar:
@@ -162,6 +161,16 @@ def seen(value: Value, w: Warp) -> Value:
     return row[0] if all(type(x) is type(row[0]) and x == row[0] for x in row) else None
 
 
+def _behind(value: Value, w: Warp) -> Value:
+    """A value as lanes have it that have gone on as if their polls had answered no."""
+    if not w.detours:
+        return value
+    row = [lane_of(value, i) for i in range(LANES)]
+    for i, (look, _) in w.detours.items():
+        row[i] = answered(row[i], look, yes=False)
+    return row
+
+
 class Operands:
     """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold."""
 
@@ -184,7 +193,7 @@ class Operands:
                 whole = not isinstance(value, float) or value.is_integer()
                 return int(value) if whole else None
             case Var(name):
-                return seen(w.registers.get(name), w)
+                return _behind(seen(w.registers.get(name), w), w)
             case ScalarParam(_, value):
                 return None if isinstance(value, float) else int(value)
             case Special(name):

@@ -75,6 +75,11 @@ class Look:
     asks: tuple[object, ...]
     past: Positions
 
+    def state(self, s: State) -> None:
+        """Tells all of it."""
+        s.same(self.lane, self.life.column, self.asks)
+        s.vectors(self.past)
+
 
 @rule("A3", "an operation counts from 0 to 2^20 - 1 arrivals and bytes")
 def in_a_count(credit: Credit) -> None:

@@ -9,13 +9,15 @@ wait that the loop is, and answers yes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Base, Expr, walk
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op, operand_names, results_of
 from tilesim.proof.operands import LANES, Operands, Value
+from tilesim.proof.phases import Look
 from tilesim.proof.rules import rule
 
 #: instructions of a turn
@@ -26,6 +28,7 @@ class _Known:
     """A warp of whose registers is known only what follows from the answer."""
 
     side = ""
+    detours: Mapping[int, tuple[Look, int]] = MappingProxyType({})
 
     def __init__(self, v: Operands) -> None:
         self._v = v
