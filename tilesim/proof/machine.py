@@ -467,9 +467,10 @@ class Machine:
                        and x.no and isinstance(x.yes, int) and not x.yes}  # fmt: skip
             unless |= {i: x.look for i, x in in_vain.items()}
             row |= dict.fromkeys(in_vain, 1)
-        for i, x in row.items() if polls is not None else ():
-            if isinstance(x, Asked) and isinstance(x.yes, int) and i not in w.detours:
-                polls[i], row[i] = x, x.no
+        if polls is not None:
+            polls |= {i: x for i, x in row.items() if isinstance(x, Asked)
+                      and isinstance(x.yes, int) and i not in w.detours}  # fmt: skip
+            row |= {i: x.no for i, x in polls.items()}
         return {i: need(x, what) for i, x in row.items()}
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
