@@ -315,13 +315,15 @@ IN_VAIN = (
     "M: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n@%p1 bra D;\n"
     "mov.u32 %r7, 1;\nbra M;\nD:"
 )
+#: nothing sets the register with the address of a parameter: the plain form is refused
+ADDRESS = ".reg .b64 %rd<3>; mov.u64 %rd1, a; mov.b64 {%r7, %r8}, %rd1;\n"
 PASSES = "the passes behind the plain form of PTX"
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_of_ptx_it_is_said_which_form_was_rechecked(plain: bool, tmp_path: Path) -> None:
-    arrive = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];"
-    path = files(tmp_path, arrive + ("" if plain else IN_VAIN))
+@pytest.mark.parametrize("more", ["", IN_VAIN, ADDRESS], ids=["plain", "in vain", "address"])
+def test_of_ptx_it_is_said_which_form_was_rechecked(more: str, tmp_path: Path) -> None:
+    plain = not more
+    path = files(tmp_path, f"@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];{more}")
     written = str(tmp_path / "c.json")
     checked = CliRunner().invoke(main, ["check", path, "--certificate", written])
     assert checked.exit_code == 0

@@ -95,17 +95,18 @@ def certified_plain(
     """As `certified`, of a kernel in PTX by its plain form, which ``plain`` makes; by ``program``,
     what passes have made of that, if the kernel covers this only. Third, what is trusted besides
     that is not trusted of a plain form; "": nothing."""
+    made = None
     try:
         made, answer = certified(plain(), strict, assumptions, until, inputs)
+        if answer.verdict != "not covered" or (until is not None and monotonic() >= until):
+            return made, answer, ""
+        why = answer.what
     except InvalidProgram as wrong:
-        made, answer = None, Answer("not covered", what=str(wrong.diagnostics[0]))
-    if answer.verdict != "not covered" or (until is not None and monotonic() >= until):
-        assert made is not None
-        return made, answer, ""
+        why = str(wrong.diagnostics[0])
     other, again = certified(program, strict, assumptions, until, inputs)
-    if made is not None and again.verdict != "certified":
-        return made, answer, ""
-    return other, again, f"{PASSES}, as the plain form is not covered: {answer.what}"
+    if again.verdict != "certified":
+        return (other, again, "") if made is None else (made, answer, "")
+    return other, again, f"{PASSES}, as the plain form is not covered: {why}"
 
 
 def form_of(
