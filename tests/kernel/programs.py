@@ -2429,3 +2429,141 @@ def a_read_before_one_of_two_stores_of_one_number(k: Builder, *, right: bool) ->
     if right:
         k.sync_threads()
     k.mem.store(word[0], 5)
+
+
+# ---------------------------------------------------------------------- words in order
+
+
+def looks(k: Builder, word: SharedTensor, value: int, there: Mbarriers) -> None:
+    """A thread arrives if it finds that value, and waits for that."""
+    seen = k.var("seen", -1)
+    k.mem.load(seen, word[0], sem="relaxed")
+    with k.if_(seen.eq(value)):
+        k.mbarrier.arrive(there)
+    k.mbarrier.wait(there, 0)
+
+
+@wrong("data-order", not_covered="data decides")
+def a_look_before_other_lanes_have_added(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    k.mem.atomic(word[0], "add", k.lane_id - 1)
+    if right:
+        k.sync_warp()
+    with k.if_(k.lane_id.eq(3)):
+        looks(k, word, 31 * 16 - 32, there)
+
+
+@wrong("data-order", not_covered="may come before")
+def a_look_behind_which_another_warp_stores(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with thread(k, 1):
+        looks(k, word, 0, there)
+    if right:
+        k.sync_threads()
+    with thread(k, 0):
+        k.mem.store(word[0], 7, sem="relaxed")
+
+
+@wrong("data-order", not_covered="data decides")
+def a_look_behind_two_stores_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with thread(k, 0):
+        k.mem.store(word[0], 7, sem="relaxed")
+    if right:
+        k.sync_threads()
+    with thread(k, 1):
+        k.mem.store(word[0], 8, sem="relaxed")
+    k.sync_threads()
+    with thread(k, 2):
+        looks(k, word, 8, there)
+
+
+@wrong("data-order", not_covered="data decides")
+def a_look_behind_a_sum_and_a_store_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with thread(k, 0):
+        if right:
+            k.mem.atomic(word[0], "add", 7)
+        else:
+            k.mem.atomic(word[0], "exch", 7)
+    with thread(k, 1):
+        k.mem.atomic(word[0], "add", 8)
+    k.sync_threads()
+    with thread(k, 2):
+        looks(k, word, 15, there)
+
+
+@wrong("data-order", not_covered="data decides")
+def a_look_behind_an_addition_that_a_store_may_follow(k: Builder, *, right: bool) -> None:
+    """The store is in no order with the first addition, and the second one behind it."""
+    k.launch(warps=3)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with thread(k, 0):
+        k.mem.atomic(word[0], "add", 7)
+    if right:
+        k.sync_threads()
+    with thread(k, 1):
+        k.mem.store(word[0], 1, sem="relaxed")
+        k.mem.atomic(word[0], "add", 8)
+    k.sync_threads()
+    with thread(k, 2):
+        looks(k, word, 9, there)
+
+
+@wrong("data-order", not_covered="may come before")
+def a_draw_that_another_lane_may_come_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    word, there, ticket = words(k, "word"), k.mbarriers("there"), k.var("ticket", 9)
+    begin(k, (there, 1), zero=[word])
+    with k.if_(k.lane_id.eq(1), sync=False):
+        k.mem.atomic(word[0], "add", 1, result=ticket)
+        with k.if_(ticket.eq(0), sync=False):
+            k.mbarrier.arrive(there)
+    if right:
+        k.sync_warp()
+    with k.if_(k.lane_id.eq(0), sync=False):
+        k.mem.atomic(word[0], "add", 1)
+    k.mbarrier.wait(there, 0)
+
+
+@wrong("data-order", not_covered="data decides")
+def a_draw_by_two_lanes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    word, there, ticket = words(k, "word"), k.mbarriers("there"), k.var("ticket", 9)
+    begin(k, (there, 1), zero=[word])
+    with k.if_(k.lane_id < (1 if right else 2)):
+        k.mem.atomic(word[0], "add", 1, result=ticket)
+        with k.if_(ticket.eq(0)):
+            k.mbarrier.arrive(there)
+    k.mbarrier.wait(there, 0)
+
+
+@wrong("data-order", not_covered="data decides", classes=([[0, 1]], [[0, 1]]))
+def a_sum_that_differs_between_clusters(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    word, there = words(k, "word"), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with k.elected():
+        k.mem.atomic(word[0], "add", 1 if right else k.cta_x + 1)
+        looks(k, word, 1, there)
+
+
+@wrong("data-order", not_covered="data decides")
+def a_look_at_a_word_of_which_a_part_is_copied(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    word, g, there = words(k, "word", 4), global_words(k, "g", 4), k.mbarriers("there")
+    begin(k, (there, 1), zero=[word])
+    with k.elected():
+        if not right:
+            k.cp_async.copy(word, g)
+            k.cp_async.wait_all()
+        looks(k, word, 0, there)

@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 
 import tilesim as ts
-from tests.litmus.notation import begin, global_words, thread
+from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.sections import all_rows
 from tilesim import Builder, address_of, pred, s32, u32, u64
 from tilesim.checker import check
@@ -271,6 +271,21 @@ def every_second_row(k: Builder, covered: bool) -> None:
         k.tma.store(of_y, tile, (0, 0))
         k.bulk.commit_group()
         k.bulk.wait_group(0)
+
+
+@lacking("words that others may write at any time, of which something depends")
+def a_look_at_what_another_warp_stores(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    word, out, seen = words(k, "word"), global_words(k, "out"), k.var("seen", 0)
+    begin(k, zero=[word])
+    with thread(k, 1):
+        k.mem.load(seen, word[0], sem="acquire")
+        with k.if_(seen.eq(0)):
+            k.mem.store(out[0], 1)
+    if covered:
+        k.sync_threads()
+    with thread(k, 0):
+        k.mem.store(word[0], 1, sem="release")
 
 
 @lacking("stores of equal data to one place")

@@ -18,7 +18,7 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp
+from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp, Word
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
@@ -345,16 +345,17 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
 
 
 def _load(x: Execution, view: View, w: Any) -> Value:
-    """The integer that a plain load finds, where one store has left it, or nothing writes."""
+    """The integer that a load or atomic finds where no order gives another, or nothing writes."""
     reads = x.effect(fx.Reads)
     plain = reads is not None and reads.sem == "weak" and x.effect(fx.Writes) is None
-    if not plain or view.dtype.kind == "float":
+    if not (plain or x.settled) or view.dtype.kind == "float":
         return None
     found: list[Scalar] = [None] * LANES
     for group, place, at, _ in x.machine.operands.view(view, w, x.lanes):
-        first, m = int(at[0, 0]), x.machine
-        known = (m.memory(place).integer(first, at.size) if place[0] == "shared"
-                 else m.given(str(place[1]), first, at.size))  # fmt: skip
+        word = place, int(at[0, 0]), at.size
+        known = (
+            x.words.get(word) if place[0] == "shared" else x.machine.given(str(place[1]), *word[1:])
+        )
         for i in group:
             found[i] = None if known is None else _as_loaded(known, view)
     return found
@@ -416,11 +417,28 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             _by_warp(x, e, named)
         else:
             pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
-    for place, some in pieces.items():
-        m.access(x, some, place, isinstance(e, fx.Writes), strong=_strong(e),
-                 number=_number(x, e, some))  # fmt: skip
-    if isinstance(e, fx.Writes) and e.combine is None and e.sem == "weak":
+        if named.place[0] == "shared":
+            word = named.place, int(named.bytes[0, 0]), named.bytes.size
+            x.words.setdefault(word, m.memory(named.place).integer(*word[1:]))
+    write, decides = isinstance(e, fx.Writes), isinstance(e, fx.Reads) and _may_decide(x, e)
+    settled = [
+        m.access(x, some, place, write, strong=_strong(e), number=_number(x, e, some),
+                 adds=isinstance(e, fx.Writes) and e.combine == "add", decides=decides)
+        for place, some in pieces.items()
+    ]  # fmt: skip
+    x.settled |= decides and all(settled)
+    if isinstance(e, fx.Writes) and (not _strong(e) or (all(settled) and e.element is None)):
         _leaves(x, e)
+
+
+def _may_decide(x: Execution, e: fx.Reads) -> bool:
+    """Whether more may depend on what a strong read of shared memory finds than what is stored."""
+    kinds = [type(one) for one in x.effects]
+    one = kinds.count(fx.Reads) == 1 and (fx.Writes not in kinds or len(x.lanes) == 1)
+    one &= bool(e.lanes) and not e.asynchronous and e.proxy == "generic"
+    found = x.effect(fx.Defines)
+    name = "" if found is None else found.var.name
+    return one and e.sem != "weak" and e.view.space == "shared" and name in x.machine.deciding
 
 
 def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> int | None:
@@ -590,11 +608,13 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
 
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
-    """The integer that a store of one element leaves, where it is known, and in all clusters."""
+    """The integers that stores of one element, or atomics, leave, where they are known, and the
+    same in all clusters."""
     whole = e.view.dtype.kind in ("int", "uint")
     if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
+    stored: dict[Word, list[Scalar]] = {}
     for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
         if len(at) != 1:
             continue
@@ -603,11 +623,23 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
             value = each[0] if all(y == each[0] for y in each) else None
         else:
             value = x.answers.get(id(e.value))
-        left = {lane_of(value, i) for i in group}
-        one = left.pop() if len(left) == 1 else None
+        word = place, int(at[0, 0]), at.size
+        stored.setdefault(word, []).extend(lane_of(value, i) for i in group)
+    for word, numbers in stored.items():
+        one = _combined(e, x.words.get(word), numbers)
         if isinstance(one, int):
-            stored = one & ((1 << e.view.dtype.bits) - 1)
-            x.machine.memory(place).holds(int(at[0, 0]), at.size, cut(one, stored))
+            bits = one & ((1 << e.view.dtype.bits) - 1)
+            x.machine.memory(word[0]).holds(*word[1:], cut(one, bits))
+
+
+def _combined(e: fx.Writes, old: int | None, numbers: list[Scalar]) -> Scalar:
+    """What lanes leave in a word that held ``old``, in whichever order they come."""
+    first = numbers[0]
+    if e.combine in (None, "exch"):
+        return first if all(type(n) is type(first) and n == first for n in numbers) else None
+    known = [n for n in (old, *numbers) if type(n) is int]
+    adds = e.combine == "add" and e.times == 1 and len(known) == 1 + len(numbers)
+    return sum(known) if adds else None
 
 
 def _as_loaded(bits: int, view: View) -> int:

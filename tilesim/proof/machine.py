@@ -68,6 +68,8 @@ class Issued(NamedTuple):
     past: Positions = np.zeros(0, np.int32)
 
 
+#: a place in shared memory, a byte there, and how many
+Word: TypeAlias = tuple[Place, int, int]
 #: lanes, and the bytes that each of them accesses
 Piece: TypeAlias = tuple[Sequence[int], Bytes]
 
@@ -209,7 +211,9 @@ class Warp:
 class Execution:
     """One instruction while lanes of a warp execute it; ``issued``: its asynchronous accesses;
     ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four;
-    ``unless``: by lane, the poll that has to have answered no for the lane to execute it."""
+    ``unless``: by lane, the poll that has to have answered no for the lane to execute it;
+    ``words``: integers in shared memory before it; ``settled``: no schedule lets a strong read of
+    it find anything else there."""
 
     machine: Machine
     warp: Warp
@@ -222,6 +226,8 @@ class Execution:
     answers: dict[int, Value] = field(default_factory=dict)
     computed: dict[int, list[Value]] = field(default_factory=dict)
     unless: dict[int, Look] = field(default_factory=dict)
+    words: dict[Word, int | None] = field(default_factory=dict)
+    settled: bool = False
 
     @property
     def effects(self) -> tuple[fx.Effect, ...]:
@@ -316,6 +322,7 @@ class Machine:
         self.read_only = set(self.tensors) - _written(self.mir)
         known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self._begins = {name: known[name] for name in self.read_only}
+        self.deciding = operands.deciding()
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins = spins(operands)
@@ -571,11 +578,13 @@ class Machine:
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
         strong: Strong | None = None, holders: Sequence[int] | None = None,
-        together: Lanes | None = None, number: int | None = None,
-    ) -> None:  # fmt: skip
+        together: Lanes | None = None, number: int | None = None, adds: bool = False,
+        decides: bool = False,
+    ) -> bool:  # fmt: skip
         """One access by the generic proxy: of each piece, its lanes access all of its bytes, or,
         by element, those in the mask of ``holders``. ``together``: lanes that make one access,
-        which comes after what any of them knows.
+        which comes after what any of them knows. ``number``, ``adds``, ``decides``: as a `Record`
+        has them, the last if it comes after all writes so far. Returns whether it does.
 
         Raises: Refuted, NotCovered: lanes store to one place."""
         lanes = [i for some, _ in pieces for i in some]
@@ -594,7 +603,14 @@ class Machine:
         record = Record(flat, write, "generic", strong, x.where, lane, position, instance, number)
         if write and holders is None:
             self._lanes_apart(record)
-        memory.access(record, self._ordered(None, "generic", place, together))
+        ordered = self._ordered(None, "generic", place, together)
+        plain = Record(flat, False, "generic", None, x.where, lane, position, instance)
+        settled = strong is not None and memory.settled(plain, ordered, adds=adds)
+        if decides and settled:
+            record = plain
+        record.adds, record.decides = adds, decides and settled
+        memory.access(record, ordered)
+        return settled
 
     def issue(
         self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, proxy: str,

@@ -7,7 +7,7 @@ where one store of a known integer has left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,11 +46,12 @@ class Record:
     """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
     over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
     in global memory. ``number``: what each of its lanes stores, if that is one number; ``over``:
-    what such a store comes after, and later accesses are not compared with any more."""
+    what such a store comes after, and later accesses are not compared with any more. ``adds``: it
+    is an addition; ``decides``: a strong read of which it is counted on what it finds."""
 
     __slots__ = (
-        "_facts", "asynchronous", "bytes", "instance", "key", "lane", "number", "over", "position",
-        "proxy", "strong", "tmem", "where", "whole", "write",
+        "_facts", "adds", "asynchronous", "bytes", "decides", "instance", "key", "lane", "number",
+        "over", "position", "proxy", "strong", "tmem", "where", "whole", "write",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Record:
         number: int | None = None,
     ) -> None:  # fmt: skip
         self.number, self.over = number, list[Record]()
+        self.adds = self.decides = False
         self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
         self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
         self.asynchronous = lane is None
@@ -82,7 +84,8 @@ class Record:
     def state(self, s: State) -> None:
         """Tells all but its bytes and lanes."""
         s.access(self)
-        s.same(self.where.number, self.write, self.proxy, self.strong, self.instance, self.number)
+        s.same(self.where.number, self.write, self.proxy, self.strong, self.instance, self.number,
+               self.adds, self.decides)  # fmt: skip
         if self.tmem is not None:
             self.tmem.state(s)
         s.same([x.bytes.tobytes() for x in self.over])
@@ -101,6 +104,7 @@ class Record:
             self.instance, self.number,
         )  # fmt: skip
         rest.whole, rest.tmem, rest.over = self.whole, self.tmem, self.over
+        rest.adds, rest.decides = self.adds, self.decides
         return rest
 
     def covers(self, x: Record, at: Bytes, lanes: tuple[Lanes, Positions] | None) -> None:
@@ -176,6 +180,8 @@ class Memory:
 
     @rule("H6", "of two accesses that conflict, one comes before the other, or both are strong")
     def _race(self, y: Record, x: Record) -> None:
+        if x.decides and y.strong:
+            raise NotCovered(f"{y.where} may come before {x.where}, where what is found decides")
         plain = not (y.asynchronous or x.asynchronous or y.strong or x.strong)
         if y.write and x.write and plain and y.where.number == x.where.number:
             raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
@@ -249,6 +255,16 @@ class Memory:
     def _against_writes(self, y: Record, ordered: Ordered, vouched: NDArray[np.bool_]) -> bool:
         """Compares with the last writes. Returns whether it comes after them."""
         in_order = True
+        for x, own, theirs in self._last_writes(y, vouched):
+            if ordered(y, x, own, theirs):
+                y.covers(x, y.bytes[own], theirs)
+            else:
+                self._unordered(y, x, ordered)
+                in_order = False
+        return in_order
+
+    def _last_writes(self, y: Record, vouched: NDArray[np.bool_]) -> Iterator[tuple[Any, ...]]:
+        """Each last write of bytes that need be compared: it, the bytes' indices, its lanes."""
         last = self._last[y.bytes] - 1
         one = last.size and (last == last[0]).all()
         for number in last[:1] if one else np.unique(last):
@@ -257,13 +273,23 @@ class Memory:
                 continue
             at = y.bytes[own]
             x = self._writes[number]
-            theirs = None if x.asynchronous else (self._lane[at], self._position[at])
-            if ordered(y, x, own, theirs):
-                y.covers(x, at, theirs)
-            else:
-                self._unordered(y, x, ordered)
-                in_order = False
-        return in_order
+            yield x, own, None if x.asynchronous else (self._lane[at], self._position[at])
+
+    @rule(
+        "data-order", "what a strong read finds is known if all writes there are in order with it"
+    )
+    def settled(self, y: Record, ordered: Ordered, *, adds: bool) -> bool:
+        """Whether ``y`` comes after all writes of its bytes so far, strong ones too; an addition,
+        after all but other additions, with which it leaves the same in any order. Those that come
+        later have to come after a read on which something depends (`_race`)."""
+        layers = self._distinct(y.bytes)
+        for x in (x for x in self._others if x.write and not (adds and x.adds)):
+            for own in (self._matched(y, layer, x) for layer in layers):
+                here = own >= 0
+                if here.any() and not ordered(y, x, own[here], _lanes(x, here)):
+                    return False
+        every = np.zeros(len(y.bytes), bool)
+        return all(ordered(y, x, own, theirs) for x, own, theirs in self._last_writes(y, every))
 
     def _across_clusters(self, y: Record) -> None:
         assert self.ever is not None

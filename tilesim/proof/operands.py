@@ -22,11 +22,12 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
 from tilesim.ir.boxes import fields_of
-from tilesim.ir.effects import ReadsMap, WritesMap
+from tilesim.ir.effects import Defines, ReadsMap, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
 from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
@@ -275,6 +276,21 @@ class Operands:
         if id(operand) not in self._leaves:
             self._leaves[id(operand)] = frozenset(_leaves(operand)), operand
         return self._leaves[id(operand)][0]
+
+    def deciding(self) -> set[str]:
+        """The registers on which more may depend than what data is stored."""
+        decide, made = set[str](), list[tuple[str, object]]()
+        for instruction, effects in zip(self.mir.code, self.mir.effects, strict=True):
+            what = instruction.what
+            decide |= self.names((instruction.guard, None if isinstance(what, Op) else what))
+            for e in effects:
+                if isinstance(e, Defines):
+                    made.append((e.var.name, what if e.value is None else e.value))
+                else:
+                    decide |= self.names(e.view if isinstance(e, Writes) else e)
+        while more := {n for name, of in made if name in decide for n in self.names(of)} - decide:
+            decide |= more
+        return decide
 
     def assign(self, w: Any, var: Var, value: Value, lanes: Sequence[int]) -> None:
         """A register takes a value in some lanes, as far as its type holds it."""
