@@ -16,7 +16,7 @@ from tilesim.ir.lower import lower
 from tilesim.ir.memory import View
 from tilesim.proof import certificate, check, machine, memory, operands
 from tilesim.proof.check import certify
-from tilesim.proof.effects import execute
+from tilesim.proof.effects import MOST_LOOKS, execute
 from tilesim.proof.machine import Machine
 from tilesim.proof.memory import LARGEST, Memory, Record, Where, apart
 from tilesim.proof.operands import MOST_BYTES, Operands
@@ -54,6 +54,23 @@ def test_a_class_of_many_clusters_is_left_at_once() -> None:
     assert proposed(mir)[0] == (tuple(range(1 << 17)),)
     few = lower(many.build(clusters=1 << 7))
     assert str(certify(few, [range(1 << 7)])) == "certified"
+
+
+@ts.kernel
+def looks_for_ever(k: ts.Builder, *, turns: int = 1 << 30) -> None:
+    """``turns``: after which it gives up."""
+    k.launch(warps=1)
+    word, seen, turn = k.shared("word", ts.u32, (1,)), k.var("seen", 0), k.var("turn", 0)
+    with k.one_thread():
+        k.mem.store(word[0], 0)
+        with k.while_(seen.eq(0) & (turn < turns)):
+            k.mem.load(seen, word[0], sem="relaxed")
+            k.assign(turn, turn + 1)
+
+
+def test_a_loop_that_looks_for_ever_is_left() -> None:
+    assert "looks at words" in certify(lower(looks_for_ever.build())).what
+    assert str(certify(lower(looks_for_ever.build(turns=9)))) == "certified"
 
 
 @ts.kernel
@@ -157,5 +174,6 @@ def test_the_page_has_the_limits() -> None:
     said = [int(n.replace(",", "")) for n in re.findall(r"\| ([\d,]+) \|", table)]
     assert said == [
         machine.MOST_LANES, check.MOST_CLASSES, machine.MOST_SHADOWS, machine.MOST_STEPS,
+        MOST_LOOKS,
         memory.LARGEST, operands.MOST_BYTES, certificate.MOST_CLUSTERS,
     ]  # fmt: skip

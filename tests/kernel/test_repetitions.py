@@ -167,8 +167,8 @@ def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
 #: members that decide nothing, are told by others, or never change
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
-                "deciding", "rows_in_lanes", "spins", "steps", "rounds", "until", "_executes",
-                "ptx", "_begins"},
+                "deciding", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
+                "_executes", "ptx", "_begins"},
     "Warp": {"rank", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
              "jumps_back"},
     "Group": {"over"},

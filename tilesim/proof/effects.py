@@ -56,6 +56,8 @@ EXECUTORS: dict[type, Executor] = {}
 #: effects that others look at, or that are hints
 SILENT = (fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
 _FULL = 0xFFFFFFFF
+#: strong reads on which something depends: a loop of them may never end
+MOST_LOOKS = 1024
 
 
 def executes(*kinds: type) -> Callable[[X], X]:
@@ -427,6 +429,9 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         for place, some in pieces.items()
     ]  # fmt: skip
     x.settled |= decides and all(settled)
+    m.looks += decides
+    if m.looks > MOST_LOOKS:
+        raise NotCovered(f"{x.where}: more than {MOST_LOOKS} looks at words")
     if isinstance(e, fx.Writes) and (not _strong(e) or (all(settled) and e.element is None)):
         _leaves(x, e)
 

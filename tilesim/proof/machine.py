@@ -326,7 +326,7 @@ class Machine:
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins = spins(operands)
-        self.steps, self.rounds, self.until = 0, 0, until
+        self.steps, self.looks, self.rounds, self.until = 0, 0, 0, until
 
     # ------------------------------------------------------------------ the schedule
 
