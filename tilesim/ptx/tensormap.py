@@ -31,8 +31,10 @@ _IM2COL, _RANK, _TYPE, _INTERLEAVE, _SWIZZLE, _FILL, _IS_TF32 = 64, 68, 71, 75, 
 _PROMOTION = 81
 _STRIDES, _STRIDES_HIGH, _DIMS, _STEPS, _BOX = 96, 224, 256, 416, 440
 _CHANNELS, _LOWER, _UPPER, _PIXELS = 440, 448, 464, 480
-#: in maps that `encode` made: where the driver puts it is not known, on Hopper it refuses them
+#: in maps that `encode` made, in whose second half nothing else is: where the driver puts it
+#: is not known, on Hopper it refuses them
 _ATOM = 1022
+_REPEATED = slice(64, SIZE - 1)
 #: bits of a corner's number, by dimensions of the tensor
 _CORNER_BITS: Mapping[int, int] = {3: 16, 4: 8, 5: 5}
 
@@ -52,7 +54,8 @@ def decode(data: bytes, name: str, where: str = "the tensor map") -> Map:
 
     rank = bits(_RANK, 3) + 1
     kind, interleave = _TYPES.get(bits(_TYPE, 4)), _INTERLEAVES.get(bits(_INTERLEAVE, 2))
-    atoms = _ATOMS.get(bits(_ATOM, 2))
+    # code that packs maps itself may leave anything behind byte 64
+    atoms = 16 if any(data[_REPEATED]) else _ATOMS.get(bits(_ATOM, 2))
     if rank > 5 or kind is None or interleave is None or atoms is None or not any(data):
         raise LaunchError(f"{where}: these bytes are no tensor map of a known kind")
     if bits(_IS_TF32, 1):
