@@ -1,50 +1,63 @@
 """Mutants of the proof kernel: whether its own tests tell each of them from the kernel.
 
     python -m tests.kernel.mutants [--mutants 300] [--seed 0] [--jobs 2] [--seconds 600]
+    python -m tests.kernel.mutants --again FILE
 
 A mutant is one change of a syntax tree of `tilesim/proof`. Each is tried, in a process of its own,
-by the pairs of `tests.kernel.programs`, by some random programs, and by litmus programs, of which
-the kernel has to say what it says without the change; what none of them tells apart, by the tests
-of certificates if they are about its module. The command prints what share of the mutants is told
-apart, by module, and the others.
+by the programs of the tests: pairs, programs with repetitions and claims of them, those that are
+not covered, random ones, and litmus programs, of which the kernel has to say what it says without
+the change; what none of them tells apart, by the other tests of the kernel. The command prints what
+share of the mutants is told apart, by module, and the others. With ``--again`` it tries the mutants
+that an earlier output names as alive. Those of `harmless.json`, of which reading the code says that
+they change no answer, are not counted.
 """
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 import click
 
-from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn
+from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn, mutants
 from tests.kernel.programs import Classes
 from tests.kernel.programs_ptx import PAIRS
+from tests.kernel.programs_repeated import REPEATED
 from tests.kernel.test_litmus import PROGRAMS, SAID
+from tests.kernel.test_not_covered import PROGRAMS as NOT_COVERED
 from tests.litmus.table import STRICTNESS
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import FAMILIES, sample
 from tests.sim.small import translate
+from tilesim import Builder
 from tilesim.errors import InvalidProgram
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
+from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
+from tilesim.proof.rules import Answer
 
+#: `tilesim.proof.check.certify`, of the kernel or a mutant
+Certify: TypeAlias = "Callable[..., Answer]"
 #: random programs that the kernel is tried on
 RANDOM = 150
-#: modules that the tests of certificates are about
-CERTIFICATES = ("tilesim.proof.certificate", "tilesim.proof.check")
+#: by module and change, why a mutant changes no answer
+HARMLESS = Path(__file__).with_name("harmless.json")
 #: seconds that the kernel takes at most for a program that is no pair
 BRIEF = 0.1
 #: seconds that a program may take, beside thirty times what it takes without a change
@@ -55,20 +68,35 @@ _TESTS = """
 import sys, pytest
 from benchmarks.finder_mutants.mutate import Finder, Mutant
 Finder.install(Mutant(sys.argv[1], int(sys.argv[2]), 0, ""))
-sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", "tests/kernel/test_certificate.py"]))
+slow = "tests/kernel/test_limits.py::test_classes_are_found_by_few_executions"
+names = ("certificate", "repetitions", "limits", "not_covered", "elections")
+files = [f"tests/kernel/test_{name}.py" for name in names]
+sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", "--deselect", slow, *files]))
 """
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A launch, and what the kernel says of it in so many seconds; ``by``: what it comes from."""
+class Launch:
+    """A launch, and a certificate of it; ``by``: what it comes from."""
 
     by: str
     mir: Mir
-    classes: Classes | None
-    strict: Strict
-    verdict: str
-    rule: str
+    classes: Classes | None = None
+    left_out: Sequence[Sequence[Repetition]] | None = None
+    strict: Strict = "practice"
+
+    def judged(self, certify: Certify) -> tuple[str, str]:
+        """The verdict and the rule of the kernel, or of a mutant of it."""
+        answer = certify(self.mir, self.classes, self.left_out, strict=self.strict)
+        return answer.verdict, answer.rule
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A launch of which the kernel says this in so many seconds."""
+
+    launch: Launch
+    says: tuple[str, str]
     seconds: float
 
 
@@ -76,34 +104,43 @@ class Slow(BaseException):
     """A program takes much longer than without the change."""
 
 
-def _launches() -> Iterator[tuple[str, Mir, Classes | None, Strict]]:
+def _launches() -> Iterator[Launch]:
     for pair in PAIRS:
         for right in (False, True):
-            yield "pairs", pair.mir(right=right), pair.classes[right], pair.strict
+            mir, classes = pair.mir(right=right), pair.classes[right]
+            yield Launch("pairs", mir, classes, strict=pair.strict)
+    for one in REPEATED:
+        for right in (False, True):
+            mir = one.mir(right=right)
+            yield from (Launch("repetitions", mir, None, ((claim,),)) for claim in one.claims)
+    for program in (program for some in NOT_COVERED.values() for program in some):
+        for covered in (False, True):
+            program(k := Builder(program.__name__), covered)
+            yield Launch("what is not covered", lower(k.finish()))
     for number in range(RANDOM):
         family = FAMILIES[number % len(FAMILIES)]
         try:
-            program = translate(sample(random.Random(number).randrange, family)[1])
-            verify(program)
-            yield "random programs", lower(program), None, "practice"
+            random_program = translate(sample(random.Random(number).randrange, family)[1])
+            verify(random_program)
+            yield Launch("random programs", lower(random_program))
         except (IllFormed, InvalidProgram):
             continue
     for row in PROGRAMS:
         for strict in STRICTNESS:
             if row.id in SAID[strict]:
-                yield "litmus programs", lower(row.build()), None, strict
+                yield Launch("litmus programs", lower(row.build()), strict=strict)
 
 
 def launches() -> list[Tried]:
     """What mutants are tried on: pairs first, of each kind the fast ones first."""
     found = []
-    for by, mir, classes, strict in _launches():
+    for one in _launches():
         begin = time.perf_counter()
-        answer = certify(mir, classes, strict=strict)
+        says = one.judged(certify)
         seconds = time.perf_counter() - begin
-        if by == "pairs" or seconds < BRIEF:
-            found.append(Tried(by, mir, classes, strict, answer.verdict, answer.rule, seconds))
-    return sorted(found, key=lambda one: (one.by != "pairs", one.seconds))
+        if one.by == "pairs" or seconds < BRIEF:
+            found.append(Tried(one, says, seconds))
+    return sorted(found, key=lambda one: (one.launch.by != "pairs", one.seconds))
 
 
 LAUNCHES: list[Tried] = []
@@ -121,25 +158,41 @@ def judged(mutant: Mutant) -> tuple[Mutant, str]:
         from tilesim.proof.check import certify as changed
 
         for one in LAUNCHES:
-            by = one.by
+            by = one.launch.by
             signal.setitimer(signal.ITIMER_PROF, PATIENCE + 30 * one.seconds)
-            answer = changed(one.mir, one.classes, strict=one.strict)
+            says = one.launch.judged(changed)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            if (answer.verdict, answer.rule) != (one.verdict, one.rule):
+            if says != one.says:
                 return mutant, by
     except (Slow, Exception):
         return mutant, by
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    if mutant.module in CERTIFICATES:
-        command = [sys.executable, "-c", _TESTS, mutant.module, str(mutant.number)]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            return mutant, "tests of certificates"
+    command = [sys.executable, "-c", _TESTS, mutant.module, str(mutant.number)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        return mutant, "other tests"
     return mutant, ""
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
     raise Slow
+
+
+def harmless() -> dict[str, dict[str, str]]:
+    """What is in `HARMLESS`."""
+    found: dict[str, dict[str, str]] = json.loads(HARMLESS.read_text())
+    return found
+
+
+def again(text: str) -> list[Mutant]:
+    """The mutants that an output names as alive, of those that there still are: where a change is
+    made at several places, that nearest to the line."""
+    found = {}
+    for module, line, says in re.findall(r"^ALIVE (\S+):(\d+): (.*)$", text, re.MULTILINE):
+        same = [mutant for mutant in mutants(module) if mutant.says == says]
+        for mutant in sorted(same, key=lambda one: abs(one.line - int(line)))[:1]:
+            found[mutant] = None
+    return list(found)
 
 
 def modules() -> list[str]:
@@ -155,10 +208,15 @@ def modules() -> list[str]:
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
 @click.option("--only", default="", help="Mutants of this module only.")
-def main(count: int, seed: int, jobs: int, seconds: float, only: str) -> None:
+@click.option("--again", "earlier", type=click.Path(exists=True, path_type=Path),
+              help="An output, whose mutants that are alive are tried.")  # fmt: skip
+def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: Path | None) -> None:
     """Tries mutants of the proof kernel by its own tests."""
     some = [m for m in modules() if m.endswith(only)]
-    every = drawn(some, count, seed)
+    every = drawn(some, count, seed) if earlier is None else again(earlier.read_text())
+    read = harmless()
+    known = [one for one in every if one.says in read.get(one.module, ())]
+    every = [one for one in every if one not in known and one.module in some]
     end = time.monotonic() + seconds
     LAUNCHES.extend(launches())
     tried: Counter[str] = Counter()
@@ -179,7 +237,8 @@ def main(count: int, seed: int, jobs: int, seconds: float, only: str) -> None:
     for why, n in by.most_common():
         print(f"{n:5} by {why or 'nothing'}")
     share = 1 - len(alive) / max(tried.total(), 1)
-    print(f"{share:.1%} of {tried.total()} mutants (seed {seed}) are told from the kernel")
+    print(f"{len(known)} are harmless by reading")
+    print(f"{share:.1%} of {tried.total()} others (seed {seed}) are told from the kernel")
 
 
 if __name__ == "__main__":

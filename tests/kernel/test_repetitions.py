@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tilesim as ts
+from tests.kernel.programs_repeated import REPEATED, Repeated
 from tests.kernel.repeated import judged
 from tilesim import Builder, bf16, ds, u32
 from tilesim.ir.lower import lower
@@ -162,6 +163,17 @@ def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
     assert certify(wrong).rule == "T"
     said = certify(wrong, classes, left_out).what
     assert said == "a repetition behind which the state is another one"
+
+
+@pytest.mark.parametrize("one", REPEATED, ids=lambda one: one.program.__name__)
+def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None:
+    wrong, right = one.mir(right=False), one.mir(right=True)
+    assert certify(wrong).rule == one.breaks
+    said = [certify(wrong, None, [[claim]]) for claim in one.claims]
+    assert not any(answer.verdict == "certified" for answer in said)
+    assert any(one.why in answer.what for answer in said)
+    assert str(certify(right)) == "certified"
+    assert any(certify(right, None, [[c]]).verdict == "certified" for c in one.claims)
 
 
 #: members that decide nothing, are told by others, or never change

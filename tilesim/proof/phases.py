@@ -360,7 +360,7 @@ class NamedBarrier:
         s.same(sorted(self._warps), self._threads, self._votes, len(self._past), {**self._places})
         self.knowledge.state(s)
         s.points(self._joins)
-        s.points(self._before)
+        s.points(sorted(self._before))
         for past in self._past:
             s.vectors(past)
 
