@@ -105,6 +105,10 @@ class Program:
         ]
         if alone:
             acts += [lambda: k.bulk.store(self._out, self._y), k.bulk.commit_group]
+            acts += [
+                lambda: k.sync_warp(1),
+                lambda: k.mem.shuffle(self._seen, self._seen, 0, mask=1),
+            ]
         self._draw.choice(acts)()
 
 

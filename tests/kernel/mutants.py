@@ -34,7 +34,7 @@ import click
 
 from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn, mutants
 from tests.kernel.programs import Classes
-from tests.kernel.programs_ptx import PAIRS
+from tests.kernel.programs_edges import PAIRS
 from tests.kernel.programs_repeated import REPEATED
 from tests.kernel.test_litmus import PROGRAMS, SAID
 from tests.kernel.test_not_covered import PROGRAMS as NOT_COVERED
@@ -109,10 +109,13 @@ def _launches() -> Iterator[Launch]:
         for right in (False, True):
             mir, classes = pair.mir(right=right), pair.classes[right]
             yield Launch("pairs", mir, classes, strict=pair.strict)
+            if pair.strict == "ptx":
+                yield Launch("pairs", mir, classes)
     for one in REPEATED:
         for right in (False, True):
             mir = one.mir(right=right)
-            yield from (Launch("repetitions", mir, None, ((claim,),)) for claim in one.claims)
+            for claim in one.claims:
+                yield Launch("repetitions", mir, None, ((claim,),), one.strict)
     for program in (program for some in NOT_COVERED.values() for program in some):
         for covered in (False, True):
             program(k := Builder(program.__name__), covered)

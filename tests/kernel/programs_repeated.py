@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.kernel.programs import Program
-from tests.litmus.notation import begin, thread, words
-from tilesim import Builder
+from tests.kernel.programs import Program, cta
+from tests.litmus.notation import begin, global_words, thread, words
+from tilesim import Builder, ds, s32
+from tilesim.ir.expr import Expr, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
+from tilesim.ir.program import Strict
 from tilesim.proof.certificate import Repetition
 
 #: turns of a loop, and the last right one of a wrong program
-TURNS, LAST = 16, 5
-#: rounds of the schedule from which on something is claimed
-FIRST = range(1, 16)
+TURNS, LAST = 12, 5
+#: rounds of the schedule from which on something is claimed, behind a first period
+FIRST = range(8)
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,12 @@ class Repeated:
     why: str
     periods: tuple[int, ...]
     program: Program
+    strict: Strict
 
     @property
     def claims(self) -> tuple[Repetition, ...]:
         """What is claimed of it."""
-        return tuple(Repetition(first, period, 2) for period in self.periods for first in FIRST)
+        return tuple(Repetition(p + first, p, 1) for p in self.periods for first in FIRST)
 
     def mir(self, *, right: bool) -> Mir:
         """The wrong or the right program, in machine form."""
@@ -48,14 +51,21 @@ class Repeated:
 REPEATED: list[Repeated] = []
 
 
-def wrong(breaks: str, why: str, *periods: int) -> Callable[[Program], Program]:
+def wrong(
+    breaks: str, why: str, *periods: int, strict: Strict = "practice"
+) -> Callable[[Program], Program]:
     """Decorator: the program breaks this rule behind the turn `LAST` unless it is right."""
 
     def enter(program: Program) -> Program:
-        REPEATED.append(Repeated(breaks, why, periods, program))
+        REPEATED.append(Repeated(breaks, why, periods, program, strict))
         return program
 
     return enter
+
+
+def late(i: Expr, *, right: bool) -> Expr:
+    """Whether a turn is a later one of a wrong program, and ends a period of two."""
+    return as_expr(0) if right else (i > LAST) & (i & 1)
 
 
 @wrong("N", "numbers that stay and numbers that grow meet", 1, 3)
@@ -77,11 +87,11 @@ def a_store_that_is_told_of_before_it_is_made(k: Builder, *, right: bool) -> Non
     begin(k, (full, 1), (empty, 1), zero=[x])
     with thread(k, 0), k.loop(TURNS) as i:
         k.mbarrier.wait(empty, i & 1)
-        early = (i > (TURNS if right else LAST)) & i
-        with k.if_(early & 1):
+        early = late(i, right=right)
+        with k.if_(early):
             k.mbarrier.arrive(full)
         k.mem.store(x[0], 1)
-        with k.if_((early & 1).eq(0)):
+        with k.if_(early.eq(0)):
             k.mbarrier.arrive(full)
     with thread(k, 1), k.loop(TURNS) as i:
         k.mem.load(r, x[0])
@@ -97,3 +107,124 @@ def a_parity_that_no_longer_changes(k: Builder, *, right: bool) -> None:
     with thread(k, 0), k.loop(TURNS) as i:
         k.mbarrier.arrive(b)
         k.mbarrier.wait(b, (i & 1) if right else (i & 1) & (i <= LAST))
+
+
+@wrong("H6", "the order is another one", 4)
+def a_fence_before_a_store_for_an_arrival_of_the_next_turn(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, full, empty, r = words(k, "x"), k.mbarriers("full"), k.mbarriers("empty"), k.var("r")
+    begin(k, (full, 1), (empty, 1), zero=[x])
+    with thread(k, 0), k.loop(TURNS) as i:
+        k.mbarrier.arrive(full, sem="relaxed")
+        k.mbarrier.wait(empty, i & 1)
+        early = late(i, right=right)
+        with k.if_(early):
+            k.fence.memory("acq_rel", "cta")
+        k.mem.store(x[0], 1)
+        with k.if_(early.eq(0)):
+            k.fence.memory("acq_rel", "cta")
+    with thread(k, 1), k.loop(TURNS) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mem.load(r, x[0])
+        k.mbarrier.arrive(empty)
+
+
+@wrong("H6", "the state is another one", 2)
+def a_copy_that_is_committed_with_the_next_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), k.tensor("g", s32, (TURNS, 4))
+    b = k.mbarriers("b")
+    begin(k, (b, 1), zero=[x])
+    with thread(k, 0), k.loop(TURNS) as i:
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, i & 1)
+        k.bulk.wait_group(0, read=True)
+        k.mem.store_vector(x[ds(0, 4)], (1, 1, 1, 1))
+        k.fence.proxy_async()
+        early = late(i, right=right)
+        with k.if_(early):
+            k.bulk.commit_group()
+        k.bulk.store(g[i], x)
+        with k.if_(early.eq(0)):
+            k.bulk.commit_group()
+    with thread(k, 0):
+        k.bulk.wait_group(0)
+
+
+@wrong("H6", "another one", 3)
+def an_arrival_at_the_cluster_before_a_store(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, r = words(k, "x"), k.var("r")
+    begin(k, zero=[x])
+    k.cluster.arrive()
+    with k.loop(TURNS) as i:
+        k.cluster.wait()
+        with cta(k, 1):
+            k.mem.load(r, x[0])
+        k.cluster.sync()
+        early = late(i + 1, right=right) & k.cluster_rank.eq(0)
+        with k.if_(early):
+            k.cluster.arrive()
+        with cta(k, 0):
+            k.mem.store(x.view().at(1)[0], 1)
+        with k.if_(early.eq(0)):
+            k.cluster.arrive()
+    k.cluster.wait()
+
+
+@wrong("A20", "another one", 2)
+def a_token_that_is_no_longer_renewed(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, t = k.mbarriers("b"), k.var("t")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, token=t)
+        with k.loop(TURNS) as i:
+            k.mbarrier.wait(b, token=t)
+            without = late(i, right=right)
+            with k.if_(without):
+                k.mbarrier.arrive(b)
+            with k.if_(without.eq(0)):
+                k.mbarrier.arrive(b, token=t)
+        k.mbarrier.wait(b, token=t)
+
+
+@wrong("deadlock", "differs in", 1)
+def a_count_that_grows_by_more_each_turn(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", 0)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        with k.loop(TURNS) as i:
+            k.assign(n, n + (1 if right else i))
+        with k.if_(n <= TURNS):
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("H6", "", 1)
+def places_of_lanes_that_move_apart(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, place = words(k, "x", 64 * TURNS), k.var("place", k.lane_id)
+    g = global_words(k, "g", 32 * TURNS)
+    with k.loop(TURNS):
+        k.mem.store(g[place], 1)
+        k.assign(place, place + 32)
+    k.mem.store(x[place - 32 * TURNS], 1)
+    if not right:
+        k.mem.store(x[31 - k.lane_id], 1)
+
+
+@wrong("deadlock", "differs in", 2, strict="ptx")
+def a_count_of_the_elected_lane(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, n = k.mbarriers("b"), k.var("n", 0)
+    begin(k, (b, 1))
+    with k.loop(TURNS), k.elected():
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, n & 1)
+        k.assign(n, n + 1)
+    with k.elected():
+        with k.if_(n.eq(TURNS if right else TURNS + 1)):
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)

@@ -81,11 +81,9 @@ def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | 
     if any(tensor.dependent for tensor in v.program.tensors):
         raise NotCovered("tensors of an earlier grid")
     clusters = v.program.ctas // v.program.cluster_size
-    if classes is None:
-        _not_too_many(clusters)
-        classes = [[c] for c in range(clusters)]
+    _not_too_many(clusters if classes is None else len(classes))
+    classes = [[c] for c in range(clusters)] if classes is None else classes
     _partition(classes, clusters)
-    _not_too_many(len(classes))
     seen: dict[str, Memory] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until)

@@ -18,7 +18,7 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Blocked, Execution, Group, Issued, Piece, Warp, Word
+from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
@@ -195,14 +195,17 @@ def _gathers(x: Execution, e: fx.Gathers) -> bool:
     masks = {need(lane_of(mask, i), "a member mask") for i in x.lanes}
     if len(masks) > 1:
         raise NotCovered(f"{x.where}: member masks that differ")
-    members = {i for i in w.alive if masks and min(masks) >> i & 1}
+    members = {i for i in w.alive if min(masks) >> i & 1}
     if e.whole and len(w.alive) < LANES:
         raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
     if set(x.lanes) - members:
         raise Refuted("E11", f"{x.where}: a lane that is not in its mask")
     if any(min(masks) >> i & 1 for i in range(LANES) if i not in w.alive):
         raise NotCovered(f"{x.where}: lanes of a member mask that have exited")
-    return set(x.lanes) == members
+    here = set(x.lanes) == members
+    if here and w.side:
+        raise NotCovered(f"{x.where}: its mask names the lane that is elected here")
+    return here
 
 
 @rule("F1", "the four warps of a warpgroup execute the instruction, with all their lanes")
@@ -304,8 +307,6 @@ class _Inputs:
 
 def _compute(x: Execution, w: Any) -> list[Value]:
     """The results of an instruction, in order; none if they are not known."""
-    if w.side and x.effect(fx.Gathers) is not None:
-        return []  # it may say which lane that is
     try:
         found = x.op.evaluate(_Inputs(x, w))
     except (_Unknown, NotImplementedError):
@@ -518,7 +519,7 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     write, issues = isinstance(e, fx.Writes), x.effect(fx.Issues)
     if e.proxy == "generic":  # cp.async: lanes that name one box share it out
         together = len(group) > 1 and _one_box(x)
-        rows = at.reshape(-1, issues.piece) if together else at
+        rows = at.reshape(-1, issues.piece)
         for n, lane in enumerate(group):
             mine = rows[n :: len(group)] if together else rows
             if len(mine):
@@ -923,7 +924,7 @@ def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     barrier.knowledge.join(m.order.of(x.all))
     if e.waits:
         w.apart_by.clear()
-        w.blocked |= {i: Blocked(barrier, barrier.round) for i in x.lanes}
+        w.blocked |= dict.fromkeys(x.lanes, barrier)
     m.complete_named(w.rank, barrier)
 
 
@@ -938,7 +939,7 @@ def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
     order = x.machine.order
     if not e.arrives:
         number = x.machine.cluster_barrier.wait(x.all)
-        x.warp.blocked |= {i: Blocked(None, number) for i in x.lanes}
+        x.warp.blocked |= dict.fromkeys(x.lanes, number)
         return
     knowledge = x.machine.cluster_barrier.arrive(x.all, order.past[x.all[0]])
     knowledge.join(order.of(x.all), (Row.INIT,))  # D6: a fence of its own made them known
@@ -1218,9 +1219,10 @@ def _frees(x: Execution, e: fx.FreesTmem) -> None:
 
 def _freed(x: Execution, e: fx.FreesTmem) -> int:
     """The first column that is freed."""
-    first = lane_of(x.machine.operands.decides(e.address, x.warp), x.lanes[0])
-    if not isinstance(first, int):
-        raise NotCovered("data decides what tcgen05.dealloc frees")
+    address = x.machine.operands.decides(e.address, x.warp)
+    first, *others = {lane_of(address, i) for i in x.lanes}
+    if others or not isinstance(first, int):
+        raise NotCovered("data, or lanes, decide what tcgen05.dealloc frees")
     return int(first)
 
 

@@ -51,13 +51,6 @@ _SCOPES = ("cta", "cluster", "gpu", "sys")
 _POINTER = 8  # bytes
 
 
-class Blocked(NamedTuple):
-    """What a lane waits for: a named barrier, or (None) the cluster barrier, and the round."""
-
-    barrier: NamedBarrier | None
-    round: int
-
-
 class Issued(NamedTuple):
     """An asynchronous access, the lane of the warp that has issued it, and where it is made;
     ``past``: of a warpgroup's, what comes before it in time."""
@@ -138,7 +131,8 @@ class Warp:
         self.first = (rank * p.warps + number) * LANES
         self.at = [0] * LANES
         self.alive = set(range(LANES))
-        self.blocked: dict[int, Blocked] = {}
+        #: what a lane waits for: a named barrier, or a round of the cluster barrier
+        self.blocked: dict[int, NamedBarrier | int] = {}
         self.registers: dict[str, Value] = {}
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
@@ -169,9 +163,8 @@ class Warp:
                self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
         for _, (touched, products) in sorted(self.tiles.items()):
             s.same(touched, sorted((n - now, repr(how)) for n, how in products))
-        for i, (barrier, number) in sorted(self.blocked.items()):
-            at = m.cluster_barrier if barrier is None else barrier
-            s.same(i, "" if barrier is None else barrier.name, number - at.round)
+        for i, on in sorted(self.blocked.items()):
+            s.same(i, on - m.cluster_barrier.round if isinstance(on, int) else on.name)
         for name, value in sorted(self.registers.items()):
             for i, x in enumerate(value if isinstance(value, list) else [value]):
                 for n, one in enumerate(x if isinstance(x, Chosen) else (x,)):
@@ -306,7 +299,7 @@ class Machine:
         self.order = Order(self.size * self.in_cta, self.size, halves=halves, ptx=self.ptx)
         self.warps = [Warp(self, r, w, clusters) for r in range(self.size) for w in range(p.warps)]
         self.shared = [
-            Memory(f"the shared memory of CTA {r}", p.smem_used or 1) for r in range(self.size)
+            Memory(f"the shared memory of CTA {r}", p.smem_used) for r in range(self.size)
         ]
         self.tensors = {t.name: t for t in p.tensors}
         self.globals: dict[str, Memory] = {}
@@ -517,14 +510,12 @@ class Machine:
 
     def complete_named(self, rank: int, barrier: NamedBarrier) -> None:
         """Ends the round of a named barrier if all have joined; the lanes that wait go on."""
-        number = barrier.round
         alive = {w.number for w in self.warps if w.rank == rank and w.alive}
         over = barrier.complete(alive)
         if over is None:
             return
         for w in self.warps:
-            waiting = [i for i, on in w.blocked.items() if on == Blocked(barrier, number)]
-            self._leave(w, waiting, over)
+            self._leave(w, [i for i, on in w.blocked.items() if on is barrier], over)
 
     def _leave(self, w: Warp, lanes: Sequence[int], over: PhaseOver) -> None:
         if not lanes:
@@ -543,9 +534,7 @@ class Machine:
 
     def _leave_cluster_barrier(self, w: Warp) -> None:
         barrier = self.cluster_barrier
-        waiting = [
-            i for i, on in w.blocked.items() if on.barrier is None and on.round < barrier.round
-        ]
+        waiting = [i for i, on in w.blocked.items() if isinstance(on, int) and on < barrier.round]
         if waiting and barrier.over is not None:
             self._leave(w, waiting, barrier.over)
 
@@ -714,8 +703,6 @@ class Machine:
         found = self.mbarriers.get(at)
         if found is None:
             raise Refuted("A6", f"no mbarrier at byte {at[1]} of CTA {at[0]}")
-        if at[0] != w.rank:
-            self.touch(w, [lane], at[0])
         self._after_init(found, w.first + lane)
         return found
 

@@ -182,8 +182,8 @@ class Memory:
     def _race(self, y: Record, x: Record) -> None:
         if x.decides and y.strong:
             raise NotCovered(f"{y.where} may come before {x.where}, where what is found decides")
-        plain = not (y.asynchronous or x.asynchronous or y.strong or x.strong)
-        if y.write and x.write and plain and y.where.number == x.where.number:
+        alike = y.write and x.write and y.where.number == x.where.number
+        if alike and not y.asynchronous and not y.strong:
             raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
 
@@ -307,12 +307,12 @@ class Memory:
 
     def state(self, s: State, under_way: Sequence[Record]) -> None:
         """Tells all that later accesses are compared with, and those ``under_way`` (B34)."""
-        numbers, first = np.unique(self._last, return_index=True)
+        numbers, first, index = np.unique(self._last, return_index=True, return_inverse=True)
         turn = np.argsort(first)  # of the writes, by their first bytes
         rank = np.empty_like(turn)
         rank[turn] = np.arange(len(turn))
-        index = np.searchsorted(numbers, self._last)
-        over = np.array([n > 0 and not self._writes[n - 1].asynchronous for n in numbers])[index]
+        plain = [n > 0 and not self._writes[n - 1].asynchronous for n in numbers]
+        over = np.array(plain, bool)[index]
         s.same(rank[index].tobytes(), over.tobytes(), self.written.tobytes(),
                self.mbarriers.tobytes(), self._conflicting, sorted(self._integers.items()),
                [type(value) for _, (_, value) in sorted(self._integers.items())])  # fmt: skip
@@ -338,11 +338,8 @@ class Memory:
         self._integers[first] = size, value
 
     def _forget(self, at: NDArray[np.int64]) -> None:
-        if not self._integers:
-            return
-        touched = set(at.tolist())
         for first, (size, _) in list(self._integers.items()):
-            if not touched.isdisjoint(range(first, first + size)):
+            if ((first <= at) & (at < first + size)).any():
                 del self._integers[first]
 
 

@@ -108,7 +108,8 @@ class Mbarrier:
         self.tx = self.phase = 0
         # of the open phase: bytes expected and completed; arrivals, with all that are lent to it
         self._bytes, self._arrivals = (0, 0), count
-        self.over: dict[int, PhaseOver] = {}
+        #: what a wait for the last phase learns
+        self.over: PhaseOver | None = None
         #: by credits of the open phase: for waits of scope .cta, and of wider ones if these differ
         self.released = tuple(Knowledge.like(knowledge.rows) for _ in range(1 + ptx))
         self.operations: dict[int, int] = {}  # by lane, position of its last operation
@@ -124,11 +125,11 @@ class Mbarrier:
         self._waits: dict[int, list[tuple[int, int]]] = {}
 
     def state(self, s: State) -> None:
-        """Tells all of it; a phase is told as the number of phases that are over behind it, and
-        the first two phases are told apart from others, which have two before them."""
-        s.now[self.column] = self.phase + 1
-        s.same(self.name, self.column, self.phase & 1, min(self.phase, 2), self.expected,
-               self.pending, self.tx, self._bytes, self._arrivals, self.dead)  # fmt: skip
+        """Tells all of it; a phase is told as the number of phases that are over behind it. The
+        first two differ from others by the credits before them."""
+        s.now[self.column] = self.phase
+        s.same(self.name, self.column, self.phase & 1, self.expected, self.pending, self.tx,
+               self._bytes, self._arrivals, self.dead)  # fmt: skip
         s.points((self.init, *((self.column, n + 1) for n in self.last_asynchronous)))
         s.points(sorted(self.operations.items()))
         s.points((lane, position) for lane, (position, _) in sorted(self.issued.items()))
@@ -136,11 +137,8 @@ class Mbarrier:
         s.points(self.acquired)
         for knowledge in self.released:
             knowledge.state(s)
-        for n in (1, 2):
-            over = self.over.get(self.phase - n)
-            s.same(over is None)
-            if over is not None:
-                over.state(s)
+        if self.over is not None:
+            self.over.state(s)
         s.same([self.phase - n for n in sorted(self._waits)])
         for n in sorted(self._waits):
             s.points(self._waits[n])
@@ -270,8 +268,7 @@ class Mbarrier:
         if self.column >= len(past):
             past = np.pad(past, (0, self.column + 1 - len(past)))
         past[self.column] = self.phase + 1
-        self.over[self.phase] = PhaseOver(past, self.released)
-        self.over.pop(self.phase - 2, None)
+        self.over = PhaseOver(past, self.released)
         self._waits.pop(self.phase - 1, None)
         self.released = tuple(Knowledge.like(knowledge.rows) for knowledge in self.released)
         self._before = [self._credits, self._before[0]]
@@ -338,14 +335,14 @@ class Mbarrier:
         self._waits.setdefault(self.phase - 1, []).append((lane, position))
         self.acquired += [(lane, position)] * acquires
         self.operations[lane] = position
-        return self.over.get(self.phase - 1)
+        return self.over
 
 
 class NamedBarrier:
     """A named barrier of a CTA (E1 to E7)."""
 
     def __init__(self, name: str, nothing: Knowledge) -> None:
-        self.name, self.round = name, 0
+        self.name = name
         self.knowledge = nothing
         self._warps: set[int] = set()
         self._threads: int | None = None
@@ -356,7 +353,7 @@ class NamedBarrier:
         self._past: list[Positions] = []
 
     def state(self, s: State) -> None:
-        """Tells all of it; of its rounds only matters for which one something waits."""
+        """Tells all of it."""
         s.same(sorted(self._warps), self._threads, self._votes, len(self._past), {**self._places})
         self.knowledge.state(s)
         s.points(self._joins)
@@ -421,7 +418,6 @@ class NamedBarrier:
         self.knowledge = Knowledge.like(self.knowledge.rows)
         self._before, self._joins, self._past = self._joins, [], []
         self._warps, self._places = set(), {}
-        self.round += 1
         return over
 
 
@@ -441,7 +437,7 @@ class ClusterBarrier:
     def state(self, s: State) -> None:
         """Tells all of it, rounds from the open one on."""
         s.same((self._arrived - self.round).tobytes(), (self._waited - self.round).tobytes(),
-               len(self._pasts), self.over is None)  # fmt: skip
+               len(self._pasts))  # fmt: skip
         self._knowledge.state(s)
         for past in self._pasts:
             s.vectors(past)

@@ -1,0 +1,331 @@
+"""Pairs of programs for the edges of what the kernel decides, which only mutants of it have shown."""
+
+from __future__ import annotations
+
+import tilesim as ts
+from tests.kernel.programs import cta, wrong
+from tests.kernel.programs_ptx import PAIRS, wrong_by_the_text
+from tests.litmus.notation import begin, global_words, thread, words
+from tests.litmus.tcgen05 import finish, setup
+from tilesim import Builder, address_of, f32, mbar_at, s32, u8, u16, u32, u64, view_at
+
+__all__ = ["PAIRS"]
+
+# ---------------------------------------------------------------------- launches
+
+
+@wrong("clusters")
+def stores_by_all_coordinates_of_a_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=(4, 4, 4), cluster=(2, 2, 2))
+    g = global_words(k, "g", 64)
+    with k.elected():
+        k.mem.store(g[k.cta_x + 4 * k.cta_y + 16 * (k.cta_z if right else k.cta_z % 2)], 1)
+
+
+@wrong("I")
+def an_arrival_at_a_peer_and_not_at_the_own_mbarrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mbarrier.arrive(b[0].at(0 if right else 1), scope="cluster")
+
+
+@wrong("E17")
+def registers_of_a_launch_that_names_none(k: Builder, *, right: bool) -> None:
+    k.launch(warps=12)
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("dec", 24 if right else 32)
+    with k.role("WG1", range(4, 12)):
+        k.setmaxnreg("inc", 240)
+
+
+@wrong("E15")
+def registers_in_each_cta_of_a_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4, grid=2, cluster=2, registers=168)
+    with k.if_((k.warp_id < 3) | k.cluster_rank.eq(0) | int(right)):
+        k.setmaxnreg("dec", 24)
+
+
+@wrong("E15")
+def three_warps_of_the_last_warpgroup_that_give_registers(k: Builder, *, right: bool) -> None:
+    k.launch(warps=12, registers=168)
+    with k.role("WG2", range(8, 12 if right else 11)):
+        k.setmaxnreg("dec", 24)
+
+
+@wrong("F1", breaks="deadlock")
+def a_fence_of_the_second_of_three_warpgroups(k: Builder, *, right: bool) -> None:
+    k.launch(warps=12)
+    with k.role("WG1", range(4, 8 if right else 7)):
+        k.wgmma.fence()
+
+
+# ---------------------------------------------------------------------- values
+
+
+@wrong("data", not_covered="data decides")
+def a_branch_on_a_choice_by_a_loaded_value(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, r = global_words(k, "g"), k.var("r")
+    k.mem.load(r, g[0])
+    with k.if_(ts.select((k.warp_id if right else r).eq(0), 1, 0).eq(0)):
+        k.sync_warp()
+
+
+# ---------------------------------------------------------------------- accesses
+
+
+@wrong("out-of-bounds")
+def an_mbarrier_beyond_shared_memory(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    words(k, "x", 4)
+    with k.elected():
+        k.mbarrier.init(mbar_at(k.var("p", 8 if right else 16, u32)), 1)
+
+
+@wrong("H6")
+def a_store_at_an_address_of_global_memory_beside_a_load(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    g, r = global_words(k, "g", 2), k.var("r")
+    p = k.var("p", address_of(g), u64)
+    with thread(k, 0):
+        k.mem.store(view_at(p, s32, space="global"), 1)
+    with thread(k, 1):
+        k.mem.load(r, g[1 if right else 0])
+
+
+@wrong("H6")
+def a_strong_store_in_no_order_with_a_load_before_another_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
+    begin(k, (b, 1), zero=[x])
+    with thread(k, 0):
+        k.mem.load(r, x[0])
+        k.mbarrier.arrive(b)
+    for warp in (1, 2):
+        with thread(k, warp):
+            if right or warp == 1:
+                k.mbarrier.wait(b, 0)
+            k.mem.store(x[0], 1, sem="relaxed")
+
+
+@wrong("H6")
+def copies_of_the_first_bytes_of_each_16(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, target="sm_100a")
+    x, g = k.shared("x", u8, (16,)), k.tensor("g", u8, (16,))
+    begin(k, zero=[x])
+    with thread(k, 0):
+        k.bulk.store(g, x, mask=k.var("mask", 0b1111, u16))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.mem.store(g[4 if right else 3], 1)
+
+
+@wrong("H6")
+def a_box_of_which_nothing_is_in_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    d, g = words(k, "d", 8), global_words(k, "g", 16)
+    box, n = k.tensor_map(g, (8,)), k.var("n", 16 if right else 8)
+    begin(k, zero=[d])
+    with thread(k, 0):
+        k.tma.store(box, d, (n,))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.mem.store(g[15], 1)
+
+
+@wrong("H2", breaks="H6")
+def two_tiles_that_are_stored_or_added_to_one_place(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    d, g = words(k, "d", 8), global_words(k, "g", 8)
+    box = k.tensor_map(g, (8,))
+    begin(k, zero=[d])
+    for warp in range(2):
+        with thread(k, warp):
+            (k.tma.reduce if right else k.tma.store)(box, d, (0,))
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+
+@wrong("H6")
+def a_tile_that_is_read_where_another_thread_stores(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    b, d, g = k.mbarriers("b"), words(k, "d", 8), global_words(k, "g", 16)
+    box = k.tensor_map(g, (8,))
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 32)
+        k.tma.load(box, d, (0,), b)
+        k.mbarrier.wait(b, 0)
+    with thread(k, 1):
+        k.mem.store(g[8 if right else 7], 1)
+
+
+@wrong("H10", breaks="H6")
+def a_copy_of_the_second_cta_behind_a_release_only(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    with cta(k, 1):
+        for i in range(4):
+            k.mem.store(x[i], 1)
+        k.fence.proxy_async_generic("release")
+        if right:
+            k.fence.proxy_async_generic("acquire")
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+# ---------------------------------------------------------------------- mbarriers
+
+
+@wrong("A")
+def an_arrival_of_a_lane_that_has_not_met_the_one_before(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with k.if_(k.lane_id.eq(0), sync=right):
+        k.mbarrier.arrive(b)
+    with k.if_(k.lane_id.eq(1), sync=False):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 1)
+
+
+@wrong("A20")
+def a_token_in_place_of_a_parity(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, t = k.mbarriers("b"), k.var("t", 0)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b, token=t)
+        k.mbarrier.wait(b, 0 if right else t)
+
+
+# ---------------------------------------------------------------------- tensor memory
+
+
+@wrong("G12")
+def an_operand_in_other_lanes_than_the_accumulator(k: Builder, *, right: bool) -> None:
+    done = k.mbarriers("done")
+    s = setup(k, (done, 1))
+    cells = k.tcgen05.tensor(s.address, f32, (128, 96), name="cells")
+    tile = k.fragment("tile", f32, (128, 96), "warpgroup")
+    lane = 0 if right else 16
+    a = k.tcgen05.tensor(s.address + 64 + (lane << 16), ts.bf16, (64, 16), name="operand")
+    d = k.tcgen05.tensor(s.address, f32, (64, 32), name="accumulator")
+    with k.role("WG", range(4)):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(cells, tile)
+        k.tcgen05.wait_st()
+        k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    with thread(k, 4):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(d, a, s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong_by_the_text("G19", breaks="H6")
+def a_load_of_the_warp_that_issued_the_product_of_which_a_lane_waits(
+    k: Builder, *, right: bool
+) -> None:
+    b = k.mbarriers("b")
+    s = setup(k, (b, 1))
+    tile = k.fragment("tile", f32, (32, 32))
+    with k.role("W0", 0):
+        with k.if_(k.lane_id.eq(0)):
+            k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+            k.tcgen05.commit(b)
+        with k.if_(k.lane_id < (32 if right else 1)):
+            k.mbarrier.wait(b, 0)
+            k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.ld(tile, k.tcgen05.tensor(s.address, f32, (32, 32)))
+        k.tcgen05.wait_ld()
+    k.mbarrier.wait(b, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong_by_the_text("G19", breaks="H6")
+def a_commit_in_place_of_the_first_fence(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 1), (done, 1))
+    tile = k.fragment("tile", f32, (32, 32))
+    with k.role("W0", 0):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
+        k.tcgen05.wait_st()
+        k.sync_warp()
+        with k.elected():
+            if right:
+                k.tcgen05.commit(b)
+            else:
+                k.mbarrier.arrive(b)
+    k.mbarrier.wait(b, 0)
+    with thread(k, 4):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+# ---------------------------------------------------------------------- elections
+
+
+@wrong_by_the_text("E12", not_covered="its mask names the lane that is elected")
+def an_elected_lane_that_is_alone_in_a_mask(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    with k.if_(k.lane_id.eq(0), sync=False) if right else k.elected(sync=False):
+        k.sync_warp(1)
+
+
+@wrong_by_the_text("E12", not_covered="its mask names the lane that is elected")
+def an_elected_lane_that_gets_a_value_of_the_first_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    r = k.var("r", 0)
+    with k.if_(k.lane_id.eq(0), sync=False) if right else k.elected(sync=False):
+        k.mem.shuffle(r, r, 0, mask=1)
+
+
+@wrong_by_the_text("E12", not_covered="depend on which lane is elected")
+def a_fence_of_the_elected_lane_for_an_arrival_of_the_first(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
+    begin(k, (b, 1), zero=[x])
+    with k.role("W0", 0):
+        with k.elected():
+            k.mem.store(x[0], 1)
+            k.fence.memory("acq_rel", "cta")
+        k.sync_warp()
+        with k.elected() if right else k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(b, sem="relaxed")
+    with k.role("W1", 1), k.elected():
+        k.mbarrier.wait(b, 0)
+        k.mem.load(r, x[0])
+
+
+@wrong_by_the_text("E12", not_covered="depend on which lane is elected")
+def an_elected_lane_that_follows_the_wait_of_the_first(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
+    begin(k, (b, 1), zero=[x])
+    with thread(k, 0):
+        k.mem.store(x[0], 1)
+        k.mbarrier.arrive(b)
+    with k.role("W1", 1):
+        with k.if_(k.lane_id.eq(0), sync=False):
+            k.mbarrier.wait(b, 0)
+        if right:
+            k.sync_warp()
+        with k.elected(sync=False):
+            k.mem.load(r, x[0])
