@@ -1,4 +1,4 @@
-"""Pairs of programs for the edges of what the kernel decides, which only mutants of it have shown."""
+"""Pairs of programs for the edges of what the kernel decides, which mutants of it have shown."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["PAIRS"]
 
 @wrong("clusters")
 def stores_by_all_coordinates_of_a_cta(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1, grid=(4, 4, 4), cluster=(2, 2, 2))
-    g = global_words(k, "g", 64)
+    k.launch(warps=1, grid=(4, 6, 8), cluster=(2, 2, 2))
+    g = global_words(k, "g", 192)
     with k.elected():
-        k.mem.store(g[k.cta_x + 4 * k.cta_y + 16 * (k.cta_z if right else k.cta_z % 2)], 1)
+        k.mem.store(g[k.cta_x + 4 * k.cta_y + 24 * (k.cta_z if right else k.cta_z % 2)], 1)
 
 
 @wrong("I")
@@ -75,6 +75,16 @@ def a_branch_on_a_choice_by_a_loaded_value(k: Builder, *, right: bool) -> None:
         k.sync_warp()
 
 
+@wrong("data", not_covered="data decides a phase")
+def a_token_of_which_a_shuffle_moves_a_half(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, t, half = k.mbarriers("b"), k.var("t", dtype=u64), k.var("half", dtype=u32)
+    begin(k, (b, 32))
+    k.mbarrier.arrive(b, token=t)
+    k.mem.shuffle(half, t, 0)
+    k.mbarrier.wait(b, token=t if right else half)
+
+
 # ---------------------------------------------------------------------- accesses
 
 
@@ -102,12 +112,12 @@ def a_strong_store_in_no_order_with_a_load_before_another_one(k: Builder, *, rig
     k.launch(warps=3)
     x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
     begin(k, (b, 1), zero=[x])
-    with thread(k, 0):
+    with thread(k, 2):  # the warp that completes the barrier goes on first
         k.mem.load(r, x[0])
         k.mbarrier.arrive(b)
-    for warp in (1, 2):
+    for warp in (0, 1):
         with thread(k, warp):
-            if right or warp == 1:
+            if right or not warp:
                 k.mbarrier.wait(b, 0)
             k.mem.store(x[0], 1, sem="relaxed")
 
@@ -194,6 +204,22 @@ def an_arrival_of_a_lane_that_has_not_met_the_one_before(k: Builder, *, right: b
     with k.if_(k.lane_id.eq(1), sync=False):
         k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 1)
+
+
+@wrong("D9")
+def a_store_to_a_peer_before_an_arrival_of_another_lane(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, b = words(k, "x"), k.mbarriers("b")
+    begin(k, (b, 1))
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(0), sync=False):
+        with k.if_(k.lane_id.eq(0), sync=right):
+            k.mem.store(x.view().at(1)[0], 1)
+        with k.if_(k.lane_id.eq(1), sync=False):
+            k.mbarrier.arrive(b[0].at(1), scope="cluster")
+    with cta(k, 1):
+        k.mbarrier.wait(b, 0, scope="cluster")
 
 
 @wrong("A20")

@@ -20,10 +20,11 @@ from tests.cli.test_ptx import files
 from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
+from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
 from tilesim.kernels.bugs.accepted_idioms import dynamic_loop
 from tilesim.kernels.hopper.softmax import softmax
-from tilesim.proof.certificate import Certificate, fingerprint, read
+from tilesim.proof.certificate import Certificate, Repetition, fingerprint, read
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
 from tilesim.search.certificates import certified, proposed
@@ -93,6 +94,10 @@ def test_clusters_of_one_class_that_race_are_found() -> None:
 
 def test_it_is_read_as_it_was_written() -> None:
     assert read(CERTIFICATE.text()) == CERTIFICATE
+    for some in ({"classes": None}, {"repetitions": None}, {"strict": "ptx"}):
+        assert read(replace(CERTIFICATE, **some).text()) == replace(CERTIFICATE, **some)
+    repeated = replace(CERTIFICATE, repetitions=((Repetition(0, 1, 2), Repetition(9, 8, 7)), ()))
+    assert read(repeated.text()) == repeated
     assert CERTIFICATE.text() == read(CERTIFICATE.text()).text()
 
 
@@ -115,6 +120,13 @@ def test_the_fingerprint_is_of_each_instruction() -> None:
     for n in range(len(MIR.code)):
         left = (*MIR.code[:n], *MIR.code[n + 1 :])
         assert fingerprint(replace(MIR, code=left)) != fingerprint(MIR)
+
+
+def test_the_fingerprint_is_not_of_what_messages_name() -> None:
+    first, *rest = MIR.code
+    elsewhere = replace(first, what=replace(first.what, loc=Loc("elsewhere.py", 1)))
+    other = replace(MIR, code=(elsewhere, *rest))
+    assert fingerprint(other) == fingerprint(MIR)
 
 
 def test_it_is_rechecked_at_its_own_level() -> None:
@@ -192,6 +204,13 @@ HOSTILE = {
     "backwards": TEXT.replace("[0, 0]", "[4, 0]"), "negative": TEXT.replace("[0, 0]", "[-4, 0]"),
     "a huge range": TEXT.replace("[0, 0]", "[0, 99999999999999]"),
     "a program that is no word": TEXT.replace('"kernel": "tiles"', '"kernel": ["tiles"]'),
+    "assumptions that are a word": TEXT.replace('"assumptions": []', '"assumptions": "word"'),
+    "repetitions that are no list": TEXT.replace('"repetitions": [', '"repetitions": [7, '),
+    "repetitions of two numbers": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2], '),
+    "repetitions of words": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, "3"], '),
+    "negative repetitions": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, -3], '),
+    "repetitions that are true": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, true], '),
+    "a range of one number": TEXT.replace("[0, 0]", "[0]"),
     "assumptions that are no words": TEXT.replace('"assumptions": []', '"assumptions": [1]'),
 }  # fmt: skip
 

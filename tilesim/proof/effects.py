@@ -622,8 +622,6 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
     v = x.machine.operands
     stored: dict[Word, list[Scalar]] = {}
     for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
-        if len(at) != 1:
-            continue
         if e.value is None or isinstance(e.value, Expr):
             each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
             value = each[0] if all(y == each[0] for y in each) else None
@@ -1178,7 +1176,6 @@ def _changes_pool(
     record = _tmem_record(x, kind, cells, x.lanes, True)
     record.tmem = replace(record.tmem, **changes)
     memory.access(record, tmem.Ordered(x.machine.order))
-    memory.asynchronous.remove(record)
     memory.written[cells] = False
 
 

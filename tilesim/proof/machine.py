@@ -165,14 +165,12 @@ class Warp:
             s.same(touched, sorted((n - now, repr(how)) for n, how in products))
         for i, on in sorted(self.blocked.items()):
             s.same(i, on - m.cluster_barrier.round if isinstance(on, int) else on.name)
-        for name, value in sorted(self.registers.items()):
-            for i, x in enumerate(value if isinstance(value, list) else [value]):
-                for n, one in enumerate(x if isinstance(x, Chosen) else (x,)):
+        for _, value in sorted(self.registers.items()):
+            for x in value if isinstance(value, list) else [value]:
+                for one in x if isinstance(x, Chosen) else (x,):
                     if isinstance(one, Token):
-                        s.same(name, i, n)
                         s.points([(one.life.column, one.phase + 1)])
                     if isinstance(one, Asked):
-                        s.same(name, i, n)
                         one.look.state(s)
         for i, (look, to) in sorted(self.detours.items()):
             s.same(i, to)

@@ -330,8 +330,6 @@ class Operands:
         has its own."""
         values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
         groups: dict[tuple[int, ...], list[int]] = {}
-        if not any(isinstance(v, list) for v in values):
-            return [(list(lanes), tuple(need(v, what) for v in values))]
         for lane in lanes:
             key = tuple(need(lane_of(v, lane), what) for v in values)
             groups.setdefault(key, []).append(lane)
@@ -512,8 +510,7 @@ def _leaves(x: object) -> Iterator[str]:
                 yield from _leaves(part)
         case _:
             for name in getattr(x, "__dataclass_fields__", ()):
-                if name not in ("loc", "map"):
-                    yield from _leaves(getattr(x, name))
+                yield from _leaves(getattr(x, name))
 
 
 @cache

@@ -198,7 +198,7 @@ def start_of(address: int, layout: TmemLayout, warp: int, beside: int | None) ->
         right &= lane // _QUARTER * _QUARTER == quarter
     if layout.starts:
         right &= lane in layout.starts
-        right &= beside is None or len(layout.starts) == 1 or beside >> 16 == lane
+        right &= beside is None or beside >> 16 == lane
     lies_right(right, lane, column)
     return lane, column
 
