@@ -209,7 +209,7 @@ HOSTILE = {
     "repetitions of two numbers": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2], '),
     "repetitions of words": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, "3"], '),
     "negative repetitions": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, -3], '),
-    "repetitions that are true": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, true], '),
+    "true for a round": TEXT.replace('"repetitions": [[', '"repetitions": [[[1, 2, true],'),
     "a range of one number": TEXT.replace("[0, 0]", "[0]"),
     "assumptions that are no words": TEXT.replace('"assumptions": []', '"assumptions": [1]'),
 }  # fmt: skip

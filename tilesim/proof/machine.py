@@ -301,7 +301,7 @@ class Machine:
         ]
         self.tensors = {t.name: t for t in p.tensors}
         self.globals: dict[str, Memory] = {}
-        self.pools = [Pool.of(r) for r in range(self.size)] if _uses_tmem(self.mir) else []
+        self.pools = [Pool.of(r) for r in range(self.size)]
         self.mbarriers: dict[MbarrierAt, Mbarrier] = {}
         self.lives: list[tuple[MbarrierAt, Mbarrier]] = []
         self.named: dict[tuple[int, int], NamedBarrier] = {}
@@ -800,11 +800,6 @@ def _no_mbarrier(memory: Memory, at: Bytes, where: object) -> None:
 def _written_before(memory: Memory, at: Bytes, where: object) -> None:
     if not memory.written[at].all():
         raise Refuted("uninitialised", f"{where}: bytes that nothing has written")
-
-
-def _uses_tmem(mir: Mir) -> bool:
-    kinds = (fx.AllocatesTmem, fx.UsesTmem, fx.FreesTmem, fx.RelinquishesTmem)
-    return any(mir.all_of(kind) for kind in kinds)
 
 
 def _written(mir: Mir) -> set[str]:

@@ -288,7 +288,7 @@ class Ordered:
         """By the text, what a product reads may not be overwritten in that order (U19)."""
         a, b = x.tmem, y.tmem
         if a.kind == b.kind == "mma" and x.write and y.write:
-            return a.form is not None and bool(a.form == b.form)
+            return bool(a.form == b.form)
         if (a.kind, b.kind) in (("mma", "mma"), ("mma", "cp")):
             return not x.write and not self.order.ptx
         return (a.kind, b.kind) in PIPELINED
