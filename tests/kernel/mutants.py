@@ -193,7 +193,7 @@ def harmless(mutant: Mutant) -> bool:
 def again(text: str) -> list[Mutant]:
     """The mutants that an output names as alive, of those that there still are: where a change is
     made at several places, that nearest to the line."""
-    found = {}
+    found: dict[Mutant, None] = {}
     for module, line, says in re.findall(r"^ALIVE (\S+):(\d+): (.*)$", text, re.MULTILINE):
         same = [mutant for mutant in mutants(module) if mutant.says == says]
         for mutant in sorted(same, key=lambda one: abs(one.line - int(line)))[:1]:
