@@ -213,12 +213,12 @@ def a_store_to_a_peer_before_an_arrival_of_another_lane(k: Builder, *, right: bo
     begin(k, (b, 1))
     k.fence.mbarrier_init()
     k.cluster.sync()
-    with k.if_(k.cluster_rank.eq(0), sync=False):
+    with k.if_(k.cluster_rank.eq(0)):
         with k.if_(k.lane_id.eq(0), sync=right):
             k.mem.store(x.view().at(1)[0], 1)
-        with k.if_(k.lane_id.eq(1), sync=False):
+        with k.if_(k.lane_id.eq(1)):
             k.mbarrier.arrive(b[0].at(1), scope="cluster")
-    with cta(k, 1):
+    with k.if_(k.cluster_rank.eq(1)):
         k.mbarrier.wait(b, 0, scope="cluster")
 
 
