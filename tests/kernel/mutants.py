@@ -192,12 +192,12 @@ def harmless(mutant: Mutant) -> bool:
 
 def again(text: str) -> list[Mutant]:
     """The mutants that an output names as alive, of those that there still are: where a change is
-    made at several places, that nearest to the line."""
+    made at several places, those in the nearest line."""
     found: dict[Mutant, None] = {}
     for module, line, says in re.findall(r"^ALIVE (\S+):(\d+): (.*)$", text, re.MULTILINE):
         same = [mutant for mutant in mutants(module) if mutant.says == says]
-        for mutant in sorted(same, key=lambda one: abs(one.line - int(line)))[:1]:
-            found[mutant] = None
+        place = min((one.line for one in same), key=lambda n: abs(n - int(line)), default=0)
+        found |= {mutant: None for mutant in same if mutant.line == place}
     return list(found)
 
 

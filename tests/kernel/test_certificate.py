@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesim as ts
@@ -172,6 +172,7 @@ def test_a_recheck_names_the_tensors_whose_contents_it_takes(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_an_altered_certificate_is_refused_or_still_true(draw: random.Random) -> None:
     """Whatever is changed in the file, a wrong program is never certified."""
