@@ -15,6 +15,7 @@ Kind = Literal["practice", "assumption", "model"]
 #: what each switch accepts that the text does not (SEMANTICS 0.3, H and X)
 SWITCHES: Mapping[str, str] = {
     "A6": "mbarrier.inval after lanes that vote, match, shuffle or elect since they used it",
+    "A8": "the CTA may end before an asynchronous arrival on an mbarrier of its own is made",
     "A21": "a wait names a parity that is neither 0 nor 1, of which the last bit counts",
     "B14": "fence.proxy.tensormap::generic.acquire of a null pointer, which acquires no map",
     "E6": "a warp arrives at a named barrier and then waits at it in the same round",

@@ -1050,16 +1050,6 @@ def a_token_of_another_mbarrier(k: Builder, *, right: bool) -> None:
         k.mbarrier.wait(b if right else other, token=t)
 
 
-@wrong("A21")
-def a_parity_of_two(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
-    b, parity = k.mbarriers("b"), k.var("parity", 0 if right else 2)
-    begin(k, (b, 1))
-    with thread(k, 0):
-        k.mbarrier.arrive(b)
-        k.mbarrier.wait(b, parity)
-
-
 @wrong("B")
 def a_phase_that_may_end_before_bytes_are_expected(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)

@@ -82,6 +82,16 @@ def an_end_of_an_mbarrier_behind_a_vote(k: Builder, *, right: bool) -> None:
         k.mbarrier.inval(b)
 
 
+@wrong_by_the_text("A21")
+def a_parity_of_two(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, parity = k.mbarriers("b"), k.var("parity", 0 if right else 2)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, parity)
+
+
 @wrong_by_the_text("I")
 def a_commit_that_may_arrive_when_its_own_cta_has_ended(k: Builder, *, right: bool) -> None:
     b, done = k.mbarriers("b"), k.mbarriers("done")
@@ -95,6 +105,33 @@ def a_commit_that_may_arrive_when_its_own_cta_has_ended(k: Builder, *, right: bo
         k.mbarrier.wait(b, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
+
+
+@wrong_by_the_text("I")
+def an_arrival_of_cp_async_that_may_come_when_its_cta_has_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b, noinc=True)
+        k.cp_async.wait_all()
+        if right:
+            k.mbarrier.wait(b, 0)
+
+
+@wrong_by_the_text("B-last")
+def an_arrival_of_cp_async_in_a_phase_that_stays_open(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b)
+        k.cp_async.wait_all()
+        if right:
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(b, 0)
 
 
 # ---------------------------------------------------------------------- pairs of CTAs (G9)

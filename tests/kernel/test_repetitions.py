@@ -16,7 +16,7 @@ from tilesim.ir.lower import lower
 from tilesim.proof import machine, memory, order, phases, tensor_memory
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
-from tilesim.search.certificates import proposed
+from tilesim.search.certificates import certified, proposed
 
 STAGES, TILES, ROWS, COLUMNS = 2, 40, 16, 64
 
@@ -218,3 +218,26 @@ def _own(function: Any, context: type) -> set[str]:
 def test_random_programs_are_certified_with_repetitions_only_if_they_are_whole(number: int) -> None:
     row = judged(number)
     assert not row.wrong
+
+
+@ts.kernel(warps=1)
+def read_behind(k: Builder, *, own: bool = True) -> None:
+    """Behind a loop a thread reads what a turn has written, itself or, if not its ``own``,
+    another thread."""
+    rows, value = k.tensor("rows", ts.s32, (64, 32)), k.var("value")
+    with k.loop(64) as i:
+        k.mem.store(rows[i, k.lane_id], i)
+        k.sync_threads()
+        k.mem.store(rows[i, k.lane_id], i)
+    k.mem.load(value, rows[63, k.lane_id if own else 31 - k.lane_id])
+
+
+def test_what_is_read_behind_a_loop_is_certified_without_leaving_turns_out() -> None:
+    """Accesses of global memory in repetitions are compared as if nothing ordered them."""
+    program = read_behind.build()
+    left_out = proposed(lower(program))
+    assert certify(lower(program), *left_out).rule == "H6"
+    made, answer = certified(program, "practice", (), None)
+    assert (str(answer), made.repetitions) == ("certified", None)
+    _, wrong = certified(read_behind.build(own=False), "practice", (), None)
+    assert (wrong.verdict, wrong.rule) == ("refuted", "H6")

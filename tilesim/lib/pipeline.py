@@ -115,6 +115,16 @@ class Cursor:
         k.assign(self.phase, self.phase ^ self.stage.eq(last))
         k.assign(self.stage, select(self.stage.eq(last), 0, self.stage + 1))
 
+    def drain(self, *, scope: Scope = "cta") -> None:
+        """Producer, behind its last item: waits until every stage was released.
+
+        A release that is made later (by ``tcgen05.commit``, or by another CTA) must come before
+        the end of this CTA, with which its barriers end (SEMANTICS A8, D9).
+        """
+        with self.pipe.builder.loop(self.pipe.stages, name="last"):
+            self.slot.acquire(scope=scope)
+            self.advance()
+
 
 class Pipeline:
     """The full and empty barriers of ``stages`` stages.
@@ -163,6 +173,11 @@ class Pipeline:
         return Cursor(
             self, self.builder.var(f"{name}_stage", 0), self.builder.var(f"{name}_phase", 0)
         )
+
+    def drain(self, items: Operand, *, scope: Scope = "cta") -> None:
+        """Producer, behind its last of so many items: `Cursor.drain` without a cursor."""
+        with self.builder.loop(self.stages, name="last") as last:
+            self[items + last].acquire(scope=scope)
 
     def __getitem__(self, item: Operand) -> Slot:
         index = as_expr(item)

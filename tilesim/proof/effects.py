@@ -668,7 +668,7 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
             life = m.mbarrier(at, w, lane)
-            m.over_before(life, w.lanes([lane]), "mbarrier.inval", commits=True)
+            m.over_before(life, w.lanes([lane]), "mbarrier.inval", own=True)
             m.handed_over(life, w.first + lane)
             life.last_phase()
             life.dead = True
@@ -736,7 +736,7 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
         for one in learners:
             one.join(m.order.of(np.array([i])), (Row.TMEM, Row.TMEM_FENCED))
     _credit(x, lane, at, later=True, arrive=count, lent=-1 if e.lent else 0,
-            own_commit=commit and at[0] == x.warp.rank and not m.ptx)  # fmt: skip
+            own=at[0] == x.warp.rank and not m.ptx)  # fmt: skip
 
 
 def _rows_handed_over(x: Execution, group: str) -> Sequence[int]:
@@ -824,7 +824,7 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
         _own(at, w)
         for lane in group:
             life = m.mbarrier(at, w, lane)
-            if life.passes(_phase(lane_of(phases, lane), parity=e.parity), e.parity):
+            if life.passes(_phase(lane_of(phases, lane), parity=e.parity, ptx=m.ptx), e.parity):
                 passing.append((lane, life))
     if passing:
         m.order.step(w.lanes([lane for lane, _ in passing]))
@@ -886,14 +886,14 @@ def _own(at: MbarrierAt, w: Warp) -> None:
         raise Refuted("A17", f"a wait for an mbarrier of CTA {at[0]} in CTA {w.rank}")
 
 
-@rule("A21", "a parity is 0 or 1")
-def _phase(phase: Scalar, *, parity: bool) -> int | Token:
+@rule("A21", "of a parity the last bit counts; by the text it is 0 or 1")
+def _phase(phase: Scalar, *, parity: bool, ptx: bool) -> int | Token:
     if isinstance(phase, Token):
         return phase
     number = int(need(phase, "a phase"))
-    if parity and number not in (0, 1):
+    if parity and ptx and number not in (0, 1):
         raise Refuted("A21", f"a wait for parity {number}")
-    return number
+    return number & 1 if parity else number
 
 
 # ---------------------------------------------------------------------- other barriers, fences

@@ -743,17 +743,15 @@ class Machine:
         memory.mbarriers[bytes_] = live
 
     @rule("I", "every operation on an mbarrier is over before it is invalidated, or its CTA ends")
-    def over_before(
-        self, life: Mbarrier, lanes: Lanes, what: str, *, commits: bool = False
-    ) -> None:
-        """``commits``: of this CTA, too, which end with it.
+    def over_before(self, life: Mbarrier, lanes: Lanes, what: str, *, own: bool = False) -> None:
+        """``own``: also asynchronous arrivals of this CTA, which end with it at `practice` (A8).
 
         Raises: Refuted: an operation on it need not come before one of the lanes is here."""
         issued = ((lane, position) for lane, (position, _) in life.issued.items())
         for lane, position in (*life.operations.items(), *issued):
             if not (self.order.past[lanes, lane] >= position).any():
                 raise Refuted("I", f"{life.name}: an operation need not come before {what}")
-        open_ = max(life.last_asynchronous[: 1 + commits])
+        open_ = max(life.last_asynchronous[: 1 + own])
         if open_ >= 0 and not (self.order.past[lanes, life.column] > open_).any():
             raise Refuted("I", f"{life.name}: a copy need not land before {what}")
 

@@ -30,7 +30,8 @@ class Credit:
     (-1 for that arrival). ``partial``: it must not end the phase.
 
     ``at``: the lane and its position; None: it happens later than its instruction. ``past``: what
-    must come before it. ``own_commit``: an asynchronous arrival in the CTA that has issued it."""
+    must come before it. ``own``: an asynchronous arrival in the CTA that has issued it, which at
+    `practice` need not be over when that ends (A8)."""
 
     at: tuple[int, int] | None
     past: Positions
@@ -38,7 +39,7 @@ class Credit:
     expect: int = 0
     complete: int = 0
     lent: int = 0
-    own_commit: bool = False
+    own: bool = False
     partial: bool = False
 
 
@@ -117,7 +118,7 @@ class Mbarrier:
         self.issued: dict[int, tuple[int, int]] = {}
         #: waits for the last phase that acquire
         self.acquired: list[tuple[int, int]] = []
-        #: the phase of the last asynchronous credit, and of the last commit in the own CTA
+        #: the phase of the last asynchronous credit, and of the last that is ``own``
         self.last_asynchronous = [-1, -1]
         self.dead = False
         self._credits: list[Credit] = []
@@ -144,7 +145,7 @@ class Mbarrier:
             s.points(self._waits[n])
         for credits in (self._credits, *self._before):
             for c in credits:
-                s.same(c.arrive, c.expect, c.complete, c.lent, c.own_commit, c.partial)
+                s.same(c.arrive, c.expect, c.complete, c.lent, c.own, c.partial)
                 s.points(() if c.at is None else (c.at,))
                 s.vectors(c.past)
             s.same(len(credits))
@@ -163,7 +164,7 @@ class Mbarrier:
                 raise NotCovered("an mbarrier from which more drop than it has")
         self._credits.append(credit)
         if credit.at is None:
-            self.last_asynchronous[credit.own_commit] = self.phase
+            self.last_asynchronous[credit.own] = self.phase
             self.issued[lane] = position, self.phase
         else:
             self.operations[lane] = position
@@ -280,7 +281,7 @@ class Mbarrier:
     @rule("B-last", "the phase that a life leaves open ends in no other order either")
     def last_phase(self) -> None:
         """Raises: Refuted: in some order the open phase would end, or copies are under way."""
-        if any(c.at is None and not c.own_commit for c in self._credits):
+        if any(c.at is None and not c.own for c in self._credits):
             raise Refuted("B-last", f"{self.name}: asynchronous credits in a phase that stays open")
         if self._credits and self.pending == 0:
             self.no_early_end()

@@ -33,7 +33,7 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "race": ("H23", "U4", "H3", "E12"),
     "deadlock": ("G9", "E12"),
     "out-of-bounds": ("U21", "B14"),
-    "barrier-lifetime": ("A6",),
+    "barrier-lifetime": ("A6", "A8"),
 }
 #: where not all runs are known that may have used one
 _ANY: frozenset[Noted] = frozenset((switch, ()) for switch in SWITCHES)

@@ -251,6 +251,7 @@ def report_exit(machine: Machine) -> None:
     try:
         _open_groups(machine)
         _copies_in_flight(machine)
+        _arrivals_to_come(machine)
         _products_in_flight(machine)
         if machine.tmem is not None:
             machine.tmem.report_leaks()
@@ -335,6 +336,30 @@ def _copies_in_flight(machine: Machine) -> None:
                 f"waits for {barrier.label} (B34)",
                 (machine.participant(warp, f"issued the copy tracked by {barrier.label}", op),),
                 fix="wait on its mbarrier before the CTA ends",
+            )
+
+
+def _arrivals_to_come(machine: Machine) -> None:
+    """Condition I at the end of a CTA: arrivals of `tcgen05.commit` and
+    `cp.async.mbarrier.arrive` on its own mbarriers that no warp of it knows of (A8). Only the end
+    of their phase tells that they have been made."""
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            if barrier.last_arrival is None:
+                continue
+            credit, over = barrier.last_arrival
+            if any(w.knows_to(barrier.component) >= over for w in barrier.warps):
+                continue
+            op, warp = credit.op, credit.warp
+            if not machine.options.ptx:
+                machine.lean("A8", op)
+                continue
+            machine.report(
+                "barrier-lifetime",
+                f"the CTA can end before {op.mnemonic} of {warp} arrives on "
+                f"{barrier.label}: no warp waits for phase {over - 1 - barrier.base} (A8)",
+                (machine.participant(warp, f"executes {op.mnemonic} on {barrier.label}", op),),
+                fix="wait for that phase before the CTA ends",
             )
 
 

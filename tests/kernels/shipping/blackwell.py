@@ -37,12 +37,14 @@ def accumulators(
         sums.init()
     k.sync_threads()
     address = memory.address()
-    with k.role("load", 5), k.elected(), k.loop(tiles * depth) as i:
-        slot = loads[i]
-        slot.acquire()
-        slot.commit(a_map.box_bytes + b_map.box_bytes)
-        k.tma.load(a_map, sa[slot.stage], (i // depth * ROW, i % depth * 64), slot.full)
-        k.tma.load(b_map, sb[slot.stage], (0, i % depth * 64), slot.full)
+    with k.role("load", 5), k.elected():
+        with k.loop(tiles * depth) as i:
+            slot = loads[i]
+            slot.acquire()
+            slot.commit(a_map.box_bytes + b_map.box_bytes)
+            k.tma.load(a_map, sa[slot.stage], (i // depth * ROW, i % depth * 64), slot.full)
+            k.tma.load(b_map, sb[slot.stage], (0, i % depth * 64), slot.full)
+        loads.drain(tiles * depth)
     with k.role("mma", 4):
         with k.elected():
             with k.loop(tiles, name="t") as t:
@@ -161,14 +163,16 @@ def dq(k: Builder, *, n: int = 4, stages: int = 2, fault: str = "") -> None:
         sums.init()
     k.sync_threads()
     d = k.tcgen05.tensor(memory.address(), f32, (ROW, 64))
-    with k.role("compute", range(4, 8)), k.loop(n) as i:
-        slot = scores[i]
-        slot.acquire()
-        k.tile.fill(values, 1.0)
-        k.tile.store(ds_tile[ds((k.warp_id - 4) * 32, 32)], values)
-        if fault != "fence":
-            k.fence.proxy_async("shared::cta")
-        slot.commit()
+    with k.role("compute", range(4, 8)):
+        with k.loop(n) as i:
+            slot = scores[i]
+            slot.acquire()
+            k.tile.fill(values, 1.0)
+            k.tile.store(ds_tile[ds((k.warp_id - 4) * 32, 32)], values)
+            if fault != "fence":
+                k.fence.proxy_async("shared::cta")
+            slot.commit()
+        scores.drain(n)
     with k.role("mma", 8), k.elected():
         k.mbarrier.arrive_expect_tx(loaded, k_map.box_bytes)
         k.tma.load(k_map, sk, (0, 0), loaded)

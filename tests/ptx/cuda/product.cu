@@ -10,14 +10,15 @@ extern "C" __global__ void f(const float *x, float *y, int n) {
   }
   before(); __syncthreads(); after();
   u32 tmem = place;
-  if (w == 0 && lane == 0)
+  if (w == 0 && lane == 0) {
     for (int i = 0; i < n; i++) {
       wait(empty + i % 2, i / 2 % 2 ^ 1);
       expect(full + i % 2, 6144);
       copy(a[i % 2], x, 4096, full + i % 2);
       copy(b[i % 2], x + 1024, 2048, full + i % 2);
     }
-  else if (w == 1 && lane == 0) {
+    for (int i = n; i < n + 2; i++) wait(empty + i % 2, i / 2 % 2 ^ 1);  // drain
+  } else if (w == 1 && lane == 0) {
     for (int i = 0; i < n; i++) {
       wait(full + i % 2, i / 2 % 2);
       after();

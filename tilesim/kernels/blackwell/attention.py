@@ -132,6 +132,7 @@ class Attention:
                 slot.acquire()
                 slot.commit(source.box_bytes)
                 k.tma.load(source, self.sKV[slot.stage], (row, 0), slot.full)
+        self.kv.drain(2 * self.blocks)
 
     def multiply(self) -> None:
         """One thread issues both products."""
@@ -152,6 +153,7 @@ class Attention:
                 if q == STAGES - 1:
                     k.tcgen05.commit(value.empty)
                 with k.if_(n + 1 < self.blocks):
+                    k.tcgen05.commit(self.o_full[q])
                     if q == 0:
                         key.wait()
                     k.mbarrier.wait(self.o_full[q], n & 1)  # P has been read
@@ -173,7 +175,6 @@ class Attention:
             self.k.tcgen05.mma(
                 self.O[q], self.P[q][:, at], values[at], accumulate=keep, b_trans=True
             )
-        self.k.tcgen05.commit(self.o_full[q])
 
     def softmax(self, q: int) -> None:
         """A warpgroup turns S into P, and keeps maximum and sum of its rows."""

@@ -66,6 +66,7 @@ def matmul(
                 multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
                 k.tcgen05.commit(slot.empty)
             k.tcgen05.commit(done)
+            pipe.drain(iterations)  # a commit arrives later, and must find its barrier
 
         k.mbarrier.wait(done, 0)
         k.tcgen05.fence_after_thread_sync()

@@ -42,12 +42,14 @@ def matmul(
     with memory.allocated(pipe, (done, 1)) as address:
         d = k.tcgen05.tensor(address, f32, (BLOCK_M, block_n), name="d")
 
-        with k.role("tma", 0), k.elected(), k.loop(iterations, name="kt") as kt:
-            slot = pipe[kt]
-            slot.acquire()
-            slot.commit(a_map.box_bytes + b_map.box_bytes)
-            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
-            k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
+        with k.role("tma", 0), k.elected():
+            with k.loop(iterations, name="kt") as kt:
+                slot = pipe[kt]
+                slot.acquire()
+                slot.commit(a_map.box_bytes + b_map.box_bytes)
+                k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
+                k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
+            pipe.drain(iterations)  # a commit arrives later, and must find its barrier
 
         with k.role("mma", 1), k.elected():
             with k.loop(iterations, name="kt") as kt:

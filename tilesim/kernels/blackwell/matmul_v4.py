@@ -83,6 +83,7 @@ def matmul(
                 k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
                 k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
                 filling.advance()
+            filling.drain()
 
         with k.role("mma", MMA_WARP), k.elected():
             reading, writing = pipe.cursor("mma"), results.cursor("mma")

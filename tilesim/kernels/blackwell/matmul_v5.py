@@ -83,6 +83,8 @@ def matmul(
                 k.tma.load(a_map, sA[slot.stage], (row * BLOCK_M, kt * BLOCK_K), slot.full)
                 k.tma.load(b_map, sB[slot.stage], (column * block_n, kt * BLOCK_K), slot.full)
                 filling.advance()
+            with k.elected():
+                filling.drain()
 
         with k.role("mma", MMA_WARP):
             reading, writing = pipe.cursor("mma"), results.cursor("mma")

@@ -87,9 +87,8 @@ def matmul(
                 k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), full, cta_group=2)
                 k.tma.load(b_map, sB[slot.stage], (rows_of_b, kt * BLOCK_K), full, cta_group=2)
                 filling.advance()
-            with k.elected(), k.loop(stages, name="last"):
-                filling.slot.acquire(scope="cluster")  # until the last commits have landed here
-                filling.advance()
+            with k.elected():
+                filling.drain(scope="cluster")  # until the last commits have landed here
 
         with k.role("mma", MMA_WARP), k.if_(leads):
             reading, writing = pipe.cursor("mma"), results.cursor("mma")

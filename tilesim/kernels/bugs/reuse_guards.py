@@ -154,6 +154,7 @@ def staging_guard(k: Builder, *, tiles: int = 3, guard: Staging = "constant") ->
             k.mbarrier.wait(stored, phase)  # BUG: if it is the same for every tile
             slot.commit(v_map.box_bytes)
             k.tma.load(v_map, v, (tile * COLUMNS, 0), slot.full)
+        operand.drain(tiles)
 
     with k.role("mma", 5), k.elected():
         k.mbarrier.wait(p_full, 0)

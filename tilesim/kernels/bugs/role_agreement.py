@@ -72,11 +72,14 @@ def packed_split(
     with k.role("load", 8), k.elected():
         k.mbarrier.arrive_expect_tx(q_full, q_map.box_bytes)
         k.tma.load(q_map, q, (0, 0), q_full)
+        filling = loaded.cursor("load")
         with k.loop(first, last, name="block") as block:
-            slot = loaded[block - first]
+            slot = filling.slot
             slot.acquire()
             slot.commit(k_map.box_bytes)
             k.tma.load(k_map, keys[slot.stage], (block * KEYS, 0), slot.full)
+            filling.advance()
+        filling.drain()
 
     with k.role("mma", 9), k.elected():
         k.mbarrier.wait(q_full, 0)

@@ -127,6 +127,7 @@ class Mbarrier(MbarrierState):
         self.check_last_phase()
         self._check_over(warp, op, warp.clock)
         self.live = False
+        self.last_arrival = None
         self.ended = Side(warp, op)
         self.base += 1
         if self.machine.trace is not None:
@@ -191,6 +192,8 @@ class Mbarrier(MbarrierState):
         away = credit.warp.cta is not self.cta
         if away:
             self.senders[credit.component] = clock.item(credit.component)
+        elif credit.asynchronous and arrivals > 0:
+            self.last_arrival = credit, self.base + self.phase + 1
         if not credit.releases:
             self.by_count = False
         machine = self.machine

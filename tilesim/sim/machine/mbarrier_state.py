@@ -100,6 +100,8 @@ class MbarrierState:
         self.away_before: dict[int, tuple[int, int]] = {}
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Agent, Access] | None = None
+        #: the last asynchronous arrival of this CTA, and the component once its phase is over
+        self.last_arrival: tuple[Credit, int] | None = None
         self.waiters: list[Agent] = []
         #: by component the latest look that was no wait: the barrier must outlive that as well
         self.looks: dict[int, Wait] = {}

@@ -270,10 +270,13 @@ DOCS = (
         "The bytes of a live mbarrier belong to it until mbarrier.inval, and to nobody after it.",
         "On a live mbarrier another `init` and any plain load, store or copy that touches its "
         "bytes are undefined. After `inval` it must not be used. Both `inval` and the reuse of the "
-        "bytes must be synchronised with the last use of every thread.",
+        "bytes must be synchronised with the last use of every thread. The end of the CTA is an "
+        "end of its barriers, too: by the text, arrivals of `tcgen05.commit` and "
+        "`cp.async.mbarrier.arrive` must have been made by then.",
         (MBARRIER, "mbarrier.init", "mbarrier.inval"),
         ("A6", "A8"),
-        "Initialise once; or synchronise, `mbarrier.inval`, synchronise, and initialise again.",
+        "Initialise once; or synchronise, `mbarrier.inval`, synchronise, and initialise again. "
+        "Before the CTA ends, wait for the phases of the last commits.",
         _LIFETIME,
         swap(_LIFETIME, ("        k.mbarrier.init(b, 1)  # still a live mbarrier\n",
                          "        k.mbarrier.inval(b)\n        k.mbarrier.init(b, 1)\n")),
