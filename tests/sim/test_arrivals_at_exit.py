@@ -13,6 +13,7 @@ import pytest
 from tests.kernels.evidence import at, found, sites
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, setup
+from tests.sim.test_steady import require_same
 from tilesim import Builder, kernel
 from tilesim.checker import check
 from tilesim.ir.kernel import Kernel
@@ -149,3 +150,8 @@ def test_a_producer_that_does_not_drain_its_ring(monkeypatch: pytest.MonkeyPatch
     assert report.rules == {"barrier-lifetime"}
     finding = report.findings[0]
     assert sites(finding) == {("mma", at(matmul_v5.matmul, "k.tcgen05.commit(slot.empty)"))}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_turns_that_commit_are_skipped(waits: bool) -> None:
+    require_same(ring.build(waits=waits, turns=3000))

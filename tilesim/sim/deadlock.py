@@ -345,12 +345,10 @@ def _arrivals_to_come(machine: Machine) -> None:
     of their phase tells that they have been made."""
     for cta in machine.ctas:
         for barrier in cta.mbarriers.values():
-            if barrier.last_arrival is None:
+            last, over = barrier.last_arrival, barrier.last_arrival_over
+            if last is None or any(w.knows_to(barrier.component) >= over for w in barrier.warps):
                 continue
-            credit, over = barrier.last_arrival
-            if any(w.knows_to(barrier.component) >= over for w in barrier.warps):
-                continue
-            op, warp = credit.op, credit.warp
+            op, warp = last.op, last.warp
             if not machine.options.ptx:
                 machine.lean("A8", op)
                 continue

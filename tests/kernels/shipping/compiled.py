@@ -119,8 +119,8 @@ def mosaic(k: Builder, *, tiles: int = 2, depth: int = 2, steps: int = 2, fault:
             k.tma.load(a_map, sa[slot], (t * ROW, j * 64), loaded[slot])
             k.mbarrier.arrive_expect_tx(loaded[slot], b_map.box_bytes)
             k.tma.load(b_map, sb[slot], (0, j * 64), loaded[slot])
-        for slot in range(min(steps, depth)):
-            free.wait(slot)
+        for used in range(min(steps, depth)):
+            free.wait(used)
     with k.role("mma", 1), k.elected():
         full, read = Phases(k, loaded, "loaded_bits"), Phases(k, stored, "stored_bits")
         with k.loop(tiles, name="t") as t:

@@ -193,7 +193,8 @@ class Mbarrier(MbarrierState):
         if away:
             self.senders[credit.component] = clock.item(credit.component)
         elif credit.asynchronous and arrivals > 0:
-            self.last_arrival = credit, self.base + self.phase + 1
+            self.last_arrival = Side(credit.warp, credit.op)
+            self.last_arrival_over = self.base + self.phase + 1
         if not credit.releases:
             self.by_count = False
         machine = self.machine

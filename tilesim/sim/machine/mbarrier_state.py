@@ -100,8 +100,9 @@ class MbarrierState:
         self.away_before: dict[int, tuple[int, int]] = {}
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Agent, Access] | None = None
-        #: the last asynchronous arrival of this CTA, and the component once its phase is over
-        self.last_arrival: tuple[Credit, int] | None = None
+        #: what has made the last asynchronous arrival of this CTA; the component behind its phase
+        self.last_arrival: Side | None = None
+        self.last_arrival_over = 0
         self.waiters: list[Agent] = []
         #: by component the latest look that was no wait: the barrier must outlive that as well
         self.looks: dict[int, Wait] = {}

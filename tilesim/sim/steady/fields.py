@@ -405,6 +405,7 @@ FIELDS: Fields = {
         "handed_on": at_component,
         "handed_on_away": at_component,
         "done": at_component, "done_before": at_component, "senders": positions,
+        "last_arrival_over": at_component,
         "away": positions, "away_before": _away_before,
         "_initialised": _initialised,
         # counted in with the phase; statistics
