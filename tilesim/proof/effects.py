@@ -862,7 +862,7 @@ def _polls(x: Execution, e: fx.Waits) -> None:
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         _own(at, w)
         for lane in group:
-            phase = _phase(lane_of(phases, lane), parity=e.parity)
+            phase = _phase(lane_of(phases, lane), parity=e.parity, ptx=m.ptx)
             looks.append((lane, m.mbarrier(at, w, lane), phase, m.order.past[w.first + lane]))
     over = [life.passes(phase, e.parity) and life.must_be_over(past)
             for _, life, phase, past in looks]  # fmt: skip
