@@ -446,7 +446,9 @@ def _way(kind: type) -> ObjectWriter:
     """How an object of this class is written if nothing else is said."""
     if kind is tuple:
         return Writer._tuple
-    if issubclass(kind, Enum | type) or kind.__module__.startswith("tilesim.ir."):
+    if issubclass(kind, Enum | type) or kind.__module__.startswith(
+        ("tilesim.arith.", "tilesim.ir.")
+    ):
         return Writer.identity
     for base, how in _WAYS.items():
         if issubclass(kind, base):
