@@ -72,19 +72,21 @@ class Examination:
 
     def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
         """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
-        report = self._check(target, frontier)
+        program = target.form()
+        report = self._check(target, program, frontier)
         if target.ptx is not None:
             report = covering(report, target.ptx.launch)
         if self.shrink and report.verdict == "failed":
             self.progress.show(f"shrinking {target.id}")
-            target, report = self._smaller(target, report)
+            target, program, report = self._smaller(target, program, report)
         if report.certificate is not None:
             named = replace(report.certificate, target=target.id)
             report = replace(report, certificate=named)
-        return self._result(target, report)
+        return self._result(target, program, report)
 
-    def _check(self, target: Target, frontier: Frontier | None = None) -> Report:
-        program = target.form()
+    def _check(
+        self, target: Target, program: Program | Mir, frontier: Frontier | None = None
+    ) -> Report:
         wanted = None
         if self.suggest is not None:
             wanted = Wanted(
@@ -157,25 +159,29 @@ class Examination:
                 f"{', '.join(params) or 'none'}"
             )
 
-    def _smaller(self, target: Target, report: Report) -> tuple[Target, Report]:
-        """The kernel with the smallest parameters that fail by the same rule, and its report."""
+    def _smaller(
+        self, target: Target, program: Program | Mir, report: Report
+    ) -> tuple[Target, Program | Mir, Report]:
+        """The kernel with the smallest parameters that fail by the same rule, its program, and its
+        report."""
         rule = report.findings[0].rule
         try:
             less = smallest(target, rule, self.strict, self.schedules, self.seed)
             params = changed(target, less)
-            again = self._check(less) if params else report
+            shrunk = less.form() if params else program
+            again = self._check(less, shrunk) if params else report
         except KeyboardInterrupt:
-            return target, replace(report, reasons=(INTERRUPTED_REASON, *report.reasons))
+            return target, program, replace(report, reasons=(INTERRUPTED_REASON, *report.reasons))
         if not params or again.witness is None or again.findings[0].rule != rule:
-            return target, report
+            return target, program, report
         witness = replace(Witness.from_dict(again.witness), params=params).to_dict()
         covers = f"{again.covers}; {in_words(target, params)}"
-        return less, replace(again, covers=covers, witness=witness)
+        return less, shrunk, replace(again, covers=covers, witness=witness)
 
-    def _result(self, target: Target, report: Report) -> Checked:
+    def _result(self, target: Target, program: Program | Mir, report: Report) -> Checked:
         """The report with what it shows of the failing schedule; its witness is written."""
         self.progress.show(f"reporting {target.id}")
-        at, program = _failing(target, report)
+        at, program = _failing(target, program, report)
         own = at.own_inputs(program, self.seed)
         recording = _record(program, report.witness, own, self.strict, self.pictures)
         checked = _checked(target, program, report, recording, self.pictures)
@@ -190,12 +196,14 @@ class Examination:
         return replace(checked, replay=again + (f" --seed {self.seed}" if self.seed else ""))
 
 
-def _failing(target: Target, report: Report) -> tuple[Target, Program | Mir]:
+def _failing(
+    target: Target, program: Program | Mir, report: Report
+) -> tuple[Target, Program | Mir]:
     """The program that a report is about, and what makes it: that of other values of parameters if
     all were asked for, and it fails for these."""
     where = {} if report.for_all is None else dict(report.for_all.where)
     if not where:
-        return target, target.form()
+        return target, program
     if target.ptx is not None:
         return replace(target), Scalars(target.ptx)(**where)
     at = replace(target, params={**target.params, **where})
