@@ -24,10 +24,11 @@ ROOT = Path(tilesim.__file__).resolve().parent.parent
 #: never loaded, and never interrupted
 ENDLESS = """
 import signal
+import time
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 while True:
-    pass
+    time.sleep(60)
 """
 #: writes to both outputs before it raises
 NOISY = """
