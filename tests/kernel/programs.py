@@ -1866,6 +1866,37 @@ def frees(k: Builder, address: Var, columns: int) -> None:
         k.tcgen05.dealloc(address, columns)
 
 
+def copies_over_the_word(k: Builder, *, stored: bool = False, fence: bool = False) -> None:
+    """A copy goes over the word in which tcgen05.alloc has left its address, which has been read;
+    ``stored``: and over a word that a thread has stored."""
+    k.launch(warps=2, target="sm_100a")
+    source, address = k.tensor("source", u32, (4,)), k.var("address", dtype=u32)
+    slot = k.shared("slot", u32, (1,), offset=0)
+    over, b = k.shared("over", u32, (4,), offset=0), k.mbarriers("b", offset=64)
+    begin(k, (b, 1))
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.alloc(slot, 32)
+        if stored:
+            with k.elected():
+                k.mem.store(over[1], 0)
+    k.sync_threads()
+    k.mem.load(address, slot[0])
+    if fence:
+        k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 1):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(over, source, b)
+    k.mbarrier.wait(b, 0)
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.dealloc(address, 32)
+
+
+@wrong("H24", breaks="H6")
+def a_copy_over_a_store_beside_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
+    copies_over_the_word(k, stored=not right)
+
+
 @wrong("G4")
 def columns_that_are_not_allocated(k: Builder, *, right: bool) -> None:
     address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))

@@ -13,6 +13,7 @@ from tests.kernel.programs import (
     Program,
     allocates,
     columns_of_a_pair,
+    copies_over_the_word,
     cta,
     frees,
     frees_of_a_pair,
@@ -592,3 +593,8 @@ def a_vector_of_lanes_behind_what_the_elected_one_has_seen(k: Builder, *, right:
     with thread(k, 1):
         k.mbarrier.wait(b, 0)
         k.mem.load(r, x[0])
+
+
+@wrong_by_the_text("H24", breaks="H6")
+def a_copy_over_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
+    copies_over_the_word(k, fence=right)

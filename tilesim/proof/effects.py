@@ -301,6 +301,9 @@ class _Inputs:
             raise _Unknown
         return np.array(known, np.uint64 if max(known) >> 63 else np.int64)
 
+    def number(self, _operand: Expr) -> None:
+        """Nothing at once: `lanes` has it."""
+
     def __getattr__(self, name: str) -> Any:
         raise _Unknown  # tiles and memory: data
 

@@ -669,8 +669,7 @@ class Machine:
                 over = [any(order.facts[i][row] & x.facts for row in rows) for i in lanes]
                 return all(over) if together is None else any(over)
             lane, position = theirs
-            # U12: at `practice` a generic read needs no proxy fence before an asynchronous write
-            seen = [generic] if y.write and not x.write and not self.ptx else rows
+            seen = [generic] if self._unfenced(x, y) else rows
             if together is not None:
                 return bool((order.rows[together, generic].max(0)[lane] >= position).all())
             if issuers is None:
@@ -678,6 +677,13 @@ class Machine:
             return all((order.rows[i, seen].max(0)[lane] >= position).all() for i in asked)
 
         return ordered
+
+    @rule("H24", "in practice, a copy over what was read, or over the word of tcgen05.alloc, needs"
+          " no proxy fence")  # fmt: skip
+    def _unfenced(self, x: Record, y: Record) -> bool:
+        """Whether a write ``y`` needs no fence behind an access ``x`` that is handed over (U12)."""
+        word = any(isinstance(e, fx.AllocatesTmem) for e in self.mir.effects[x.where.number])
+        return y.write and not self.ptx and (word or not x.write)
 
     @rule("H2", "strong accesses of one size and proxy whose scopes include each other do not race")
     def _morally_strong(self, x: Record, y: Record) -> bool:
