@@ -1892,6 +1892,39 @@ def copies_over_the_word(k: Builder, *, stored: bool = False, fence: bool = Fals
         k.tcgen05.dealloc(address, 32)
 
 
+@wrong("H25")
+def a_load_that_need_not_be_coherent_of_what_is_stored_later(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x = global_words(k, "g", 2), k.var("x")
+    with k.elected():
+        k.mem.load(x, g[0], nc=True)
+        k.mem.store(g[1 if right else 0], 1)
+
+
+@wrong("H25")
+def a_load_that_need_not_be_coherent_of_what_is_stored(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    g, x = global_words(k, "g", 2), k.var("x")
+    with thread(k, 0):
+        k.mem.store(g[0], 1)
+    k.sync_threads()
+    with thread(k, 1):
+        k.mem.load(x, g[0], nc=not right)
+
+
+@wrong("H25")
+def a_load_that_need_not_be_coherent_of_what_is_copied(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    d, g, x = words(k, "d", 4), global_words(k, "g", 8), k.var("x")
+    with thread(k, 0):
+        k.mem.load(x, g[4 if right else 3], nc=True)
+        k.mem.store(d[0:4], 1)
+        k.fence.proxy_async()
+        k.bulk.store(g[0:4], d)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
 @wrong("H24", breaks="H6")
 def a_copy_over_a_store_beside_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
     copies_over_the_word(k, stored=not right)

@@ -305,25 +305,6 @@ def warps_that_store_one_value(k: Builder, covered: bool) -> None:
         k.mem.store(out[0], 1 if covered else x)
 
 
-@lacking("`ld.global.nc` of a tensor that the grid writes")
-def a_noncoherent_load(k: Builder, covered: bool) -> None:
-    k.launch(warps=1)
-    g, out, x = global_words(k, "g", 2), global_words(k, "out"), k.var("x")
-    with k.elected():
-        k.mem.load(x, g[0], nc=True)
-        k.mem.store((out if covered else g)[0], 1)
-
-
-@lacking("`ld.global.nc` of a tensor that the grid writes")
-def a_noncoherent_load_beside_what_is_written(k: Builder, covered: bool) -> None:
-    """What is cached need not be what was written: no order helps."""
-    k.launch(warps=1)
-    g, out, x = global_words(k, "g", 2), global_words(k, "out"), k.var("x")
-    with k.elected():
-        k.mem.store((out if covered else g)[0], 1)
-        k.mem.load(x, g[1], nc=True)
-
-
 @lacking("what an earlier grid has left, `griddepcontrol`")
 def a_tensor_of_an_earlier_grid(k: Builder, covered: bool) -> None:
     k.launch(warps=1)

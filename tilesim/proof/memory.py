@@ -131,6 +131,7 @@ class Memory:
         self.name, self.nbytes = name, nbytes
         self.written = np.zeros(nbytes, bool)
         self.mbarriers = np.zeros(nbytes, bool)  # bytes of live ones
+        self._constant = np.zeros(nbytes, bool)  # what is read without coherence
         self.asynchronous: list[Record] = []
         self._writes: list[Record] = []
         self._last = np.zeros(nbytes, np.int32)  # number of the last write, from 1 on
@@ -175,8 +176,21 @@ class Memory:
             self._others.append(y)
             self._conflicting |= y.write or y.asynchronous
         if y.write:
+            self._coherent(self._constant[y.bytes], y.where)
             self.written[y.bytes] = True
             self._forget(y.bytes)
+
+    def read_as_constant(self, at: Bytes, where: Where) -> None:
+        """Some bytes are read, not necessarily as other instructions of the launch leave them."""
+        self.in_bounds(at, where)
+        self._coherent(self.written[at], where)
+        self._constant[at] = True
+
+    @rule("H25", "what ld.global.nc reads is not written by the launch, in whatever order")
+    def _coherent(self, both: NDArray[np.bool_], where: Where) -> None:
+        """Raises: Refuted: some bytes are read so, and written."""
+        if both.any():
+            raise Refuted("H25", f"{where}: {self.name} is written, and read by ld.global.nc")
 
     @rule("H6", "of two accesses that conflict, one comes before the other, or both are strong")
     def _race(self, y: Record, x: Record) -> None:
