@@ -1113,7 +1113,8 @@ def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -
     if not e.asynchronous:
         if any(how != "read" for _, how in products) or (products and e.write):
             raise Refuted("F3", f"{x.where}: {e.fragment.name} is used by products under way")
-        w.tiles[e.fragment.name] = (True, products)
+        moved = e.moved and not x.machine.ptx  # in practice a number may be, behind the fence
+        w.tiles[e.fragment.name] = (touched or not moved, products)
         return
     if group is None:
         raise NotCovered(f"{x.where}: a register tile that is used asynchronously")
