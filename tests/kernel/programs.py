@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -1671,6 +1671,187 @@ def warps_of_a_product_that_name_several_operands(k: Builder, *, right: bool) ->
     k.wgmma.mma_async(acc, stage, b, accumulate=0)
     k.wgmma.commit_group()
     k.wgmma.wait_group(0)
+
+
+# ---------------------------------------------------------------------- launch control
+
+
+class Taken(NamedTuple):
+    """The CTA whose work is done, the turn, and whether there is another one."""
+
+    tile: Var
+    turn: Var
+    more: Var
+
+
+@contextmanager
+def taken_over(k: Builder, *, grid: int = 5, number: str = "if there is one") -> Iterator[Taken]:
+    """One thread does the work of its CTA, and of those that launch control hands out to it."""
+    k.launch(warps=1, grid=grid, target="sm_100a")
+    response, b = k.shared("response", u32, (4,)), k.mbarriers("b")
+    taken = Taken(k.var("tile", k.cta_x), k.var("turn", 0), k.var("more", 1))
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        with k.while_(taken.more.ne(0)):
+            yield taken
+            k.mbarrier.arrive_expect_tx(b, 16)
+            k.clc.try_cancel(response, b)
+            k.mbarrier.wait(b, taken.turn & 1)
+            k.clc.query_is_canceled(taken.more, response)
+            with k.if_(taken.more.ne(0) if number == "if there is one" else taken.turn >= 0):
+                k.clc.query_first_ctaid(taken.tile, response)
+            k.fence.proxy_async("shared::cta")
+            k.assign(taken.turn, taken.turn + 1)
+
+
+@wrong("D18", not_covered="behind one that has failed")
+def a_request_behind_one_that_cancels_nothing(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=3, target="sm_100a")
+    response, b = k.shared("response", u32, (2, 4)), k.mbarriers("b")
+    with k.elected():
+        k.mbarrier.init(b, 1)
+        k.mbarrier.arrive_expect_tx(b, 16 if right else 32)
+        k.clc.try_cancel(response[0], b)
+        if not right:
+            k.clc.try_cancel(response[1], b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("D19")
+def the_number_of_no_cluster(k: Builder, *, right: bool) -> None:
+    with taken_over(k, number="if there is one" if right else "always"):
+        k.sync_warp(1)
+
+
+@wrong("D21", breaks="H6")
+def work_of_which_a_part_is_of_the_next_cluster(k: Builder, *, right: bool) -> None:
+    g = global_words(k, "g", 8)
+    with taken_over(k) as taken:
+        k.mem.store(g[taken.tile], 1)
+        if not right:
+            k.mem.store(g[taken.tile + 1], 1)
+
+
+@wrong("D21")
+def work_that_reads_what_another_cluster_has_written_first(k: Builder, *, right: bool) -> None:
+    g, r = global_words(k, "g", 8), k.var("r")
+    with taken_over(k) as taken:
+        with k.if_(taken.turn.eq(0)):
+            k.mem.store(g[k.cta_x], 1)
+        with k.if_(taken.turn > 0):
+            k.mem.load(r, g[taken.tile if right else 4 - taken.tile])
+
+
+@wrong("D21", not_covered="stores that may be of equal values")
+def a_place_that_every_cluster_writes_in_each_turn(k: Builder, *, right: bool) -> None:
+    g, h = global_words(k, "g", 8), global_words(k, "h", 8)
+    with taken_over(k) as taken:
+        k.mem.store(g[taken.tile], 1)
+        k.mem.store(h[k.cta_x if right else 0], 1)
+
+
+@wrong("D21")
+def a_place_that_a_cluster_writes_when_it_gets_no_more(k: Builder, *, right: bool) -> None:
+    """Clusters that get different numbers of others meet there."""
+    g = global_words(k, "g", 8)
+    with taken_over(k) as taken, k.if_(taken.turn > 0):
+        k.mem.store(g[taken.tile], 1)
+    with k.elected():
+        k.mem.store(g[k.cta_x if right else 4 - k.cta_x], 2)
+
+
+@wrong("D21", breaks="H6")
+def work_of_one_cluster_in_no_order(k: Builder, *, right: bool) -> None:
+    x, g = words(k, "x", 4), global_words(k, "g", 32)
+    begin(k, zero=[x])
+    k.fence.proxy_async()
+    with taken_over(k) as taken:
+        k.bulk.store(g[ds(4 * taken.tile, 4)], x)
+        k.bulk.commit_group()
+        if right:
+            k.bulk.wait_group(0)
+        k.bulk.store(g[ds(4 * taken.tile, 4)], x)
+        k.bulk.commit_group()
+    with k.elected():
+        k.bulk.wait_group(0)
+
+
+@wrong("D21", breaks="inside")
+def a_list_of_turns_that_is_too_short_for_all_clusters(k: Builder, *, right: bool) -> None:
+    done = words(k, "done", 5 if right else 4)
+    with taken_over(k) as taken:
+        k.mem.store(done[taken.turn], 1)
+
+
+@wrong("D21", breaks="deadlock")
+def a_wait_in_the_last_turn_of_a_cluster_that_gets_three(k: Builder, *, right: bool) -> None:
+    never = k.mbarriers("never")
+    with k.elected():
+        k.mbarrier.init(never, 1)
+    with taken_over(k) as taken:
+        k.sync_warp(1)
+    with k.elected(), k.if_(taken.turn.eq(9 if right else 4)):
+        k.mbarrier.wait(never, 0)
+
+
+@wrong("D21", breaks="uninitialised")
+def a_word_that_a_cluster_writes_only_if_it_gets_another(k: Builder, *, right: bool) -> None:
+    x, r = words(k, "x"), k.var("r")
+    with taken_over(k) as taken, k.if_((taken.turn > 0) if not right else (taken.turn >= 0)):
+        k.mem.store(x[0], 1)
+    with k.elected():
+        k.mem.load(r, x[0])
+
+
+@wrong("class", not_covered="differs in")
+def work_that_is_another_for_one_of_the_clusters(k: Builder, *, right: bool) -> None:
+    with taken_over(k) as taken, k.if_(taken.tile.ne(9 if right else 3)):
+        k.sync_warp(1)
+
+
+@wrong("class", not_covered="data decides")
+def work_that_depends_on_that_of_the_turn_before(k: Builder, *, right: bool) -> None:
+    """In each turn, the number is one of another answer."""
+    before = k.var("before", 0)
+    with taken_over(k) as taken:
+        with k.if_((taken.tile if right else taken.tile - before) < 9):
+            k.sync_warp(1)
+        k.assign(before, taken.tile)
+
+
+@wrong("class", not_covered="several answers of launch control decide an address")
+def a_place_that_two_answers_decide(k: Builder, *, right: bool) -> None:
+    g, before = k.tensor("g", s32, (8, 8)), k.var("before", 0)
+    with taken_over(k) as taken:
+        k.mem.store(g[taken.tile, 0] if right else g[before, taken.tile], 1)
+        k.assign(before, taken.tile)
+
+
+@wrong("class", not_covered="differs in")
+def a_word_that_tells_a_cluster_by_its_number(k: Builder, *, right: bool) -> None:
+    word, r = words(k, "word"), k.var("r")
+    with taken_over(k) as taken:
+        k.mem.store(word[0], taken.tile)
+        k.mem.load(r, word[0])
+        with k.if_(r >= (0 if right else 2)):
+            k.sync_warp(1)
+
+
+@wrong("class", not_covered="differs in")
+def a_place_in_shared_memory_by_the_number_of_a_cluster(k: Builder, *, right: bool) -> None:
+    x = words(k, "x", 5)
+    with taken_over(k) as taken:
+        k.mem.store(x[taken.tile * (0 if right else 1)], 1)
+
+
+@wrong("H2", not_covered="a strong access where launch control hands out clusters")
+def an_atomic_beside_launch_control(k: Builder, *, right: bool) -> None:
+    g = global_words(k, "g", 8)
+    with taken_over(k) as taken:
+        if right:
+            k.mem.store(g[taken.tile], 1)
+        else:
+            k.mem.atomic(g[taken.tile], "add", 1)
 
 
 # ---------------------------------------------------------------------- tensor memory

@@ -15,6 +15,7 @@ from typing import get_args
 import pytest
 
 import tilesim as ts
+from tests.kernel.programs import taken_over
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.sections import all_rows
 from tilesim import Builder, address_of, pred, s32, u32, u64
@@ -37,7 +38,8 @@ LITMUS = {
     "tensor maps of packed elements": ("LG18",),
     "tensor maps that are in memory": ("LB17",),
     "fences for tensor maps": ("LB30", "LB30-tiled", "LB17-acquired"),
-    "launch control": ("LD11-before", "LD11", "LD11-two-ordered"),
+    "requests to launch control behind one that has failed":
+        ("LD11-before", "LD11", "LD11-two-ordered"),
     "allocations of tensor memory that may wait": ("LG02-never",),
     "memory of several devices": ("LW10", "LW11", "LM09"),
     "memory that each thread has for itself": ("LW16",),
@@ -379,6 +381,33 @@ def atomics_of_two_sizes(k: Builder, covered: bool) -> None:
             k.mem.load(x, at, sem="relaxed", scope="gpu")
 
 
+@lacking("requests to launch control by several lanes at once")
+def a_request_by_each_lane(k: Builder, covered: bool) -> None:
+    k.launch(warps=1, grid=2, target="sm_100a")
+    response, b = k.shared("response", u32, (32, 4)), k.mbarriers("b")
+    begin(k, (b, 1))
+    with k.elected():
+        k.mbarrier.arrive_expect_tx(b, 16 if covered else 32)
+    with k.if_(k.lane_id < (1 if covered else 2)):
+        k.clc.try_cancel(response[k.lane_id], b)
+    k.mbarrier.wait(b, 0)
+
+
+@lacking("clusters that launch control hands out and that do not all do the same")
+def one_cluster_that_does_more(k: Builder, covered: bool) -> None:
+    with taken_over(k) as taken, k.if_(taken.tile < (9 if covered else 3)):
+        k.sync_warp(1)
+
+
+@lacking("strong accesses of global memory where launch control hands out clusters")
+def an_atomic_for_each_cluster(k: Builder, covered: bool) -> None:
+    g = global_words(k, "g", 8)
+    with taken_over(k) as taken:
+        k.mem.store(g[taken.tile], 1)
+        if not covered:
+            k.mem.atomic(g[taken.tile], "add", 1)
+
+
 @lacking("clusters of more than 3,072 threads")
 def a_large_cluster(k: Builder, covered: bool) -> None:
     ctas = 3 if covered else 4
@@ -418,7 +447,7 @@ def test_every_kind_of_effect_is_executed_or_not_covered() -> None:
     kinds = set(get_args(fx.Effect))
     apart = {fx.Waits, fx.FencesFragments}  # `effects.execute` and `_by_warpgroup` have them
     assert kinds - EXECUTORS.keys() - set(SILENT) - apart == {
-        fx.AcquiresMap, fx.Cancels, fx.PendingCount, fx.Queries, fx.ReleasesMaps, fx.WaitsGrids,
+        fx.AcquiresMap, fx.PendingCount, fx.ReleasesMaps, fx.WaitsGrids,
     }  # fmt: skip
     assert set(SILENT) == {
         fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles,

@@ -180,9 +180,9 @@ def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None
 #: members that decide nothing, are told by others, or never change
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
-                "deciding", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
+                "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
                 "_executes", "ptx", "_begins"},
-    "Warp": {"rank", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
+    "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
              "jumps_back"},
     "Group": {"over"},
     "Order": {"ctas", "shared", "_facts", "ptx", "handed"},

@@ -81,18 +81,22 @@ def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | 
     if any(tensor.dependent for tensor in v.program.tensors):
         raise NotCovered("tensors of an earlier grid")
     clusters = v.program.ctas // v.program.cluster_size
+    if v.launches and classes is None:
+        classes = [range(clusters)]
     _not_too_many(clusters if classes is None else len(classes))
     classes = [[c] for c in range(clusters)] if classes is None else classes
+    if v.launches and len(classes) > 1:
+        raise NotCovered("launch control, of clusters that differ")
     _partition(classes, clusters)
     seen: dict[str, Memory] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until)
         if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
             raise NotCovered("constant memory at which some instruction may write")
-        for one in repetitions:
-            leave_out(machine, one)
-        machine.run()
-        at_the_end(machine)
+        for left in repetitions:
+            leave_out(machine, left)
+        for one in machine.ends():
+            at_the_end(one)
         for name, memory in machine.globals.items():
             if seen.setdefault(name, memory) is not memory:
                 apart(name, seen[name], memory)

@@ -18,13 +18,15 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word
+from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
+    Answer,
     Asked,
     Chosen,
     Drawn,
+    Handed,
     MbarrierAt,
     Named,
     Place,
@@ -33,6 +35,7 @@ from tilesim.proof.operands import (
     answered,
     asked,
     cut,
+    handed,
     lane_of,
     need,
     seen,
@@ -58,6 +61,8 @@ SILENT = (fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
 _FULL = 0xFFFFFFFF
 #: strong reads on which something depends: a loop of them may never end
 MOST_LOOKS = 1024
+#: bytes of an answer of launch control
+_ANSWER = 16
 
 
 def executes(*kinds: type) -> Callable[[X], X]:
@@ -122,6 +127,8 @@ def _all_are_here(x: Execution) -> bool:
                 if set(x.lanes) != x.warp.alive:
                     return False
             case fx.GathersWarps() if not _gathers_warps(x):
+                return False
+            case fx.Cancels() if not x.machine.asks():
                 return False
             case fx.AllocatesTmem(pair=True) | fx.FreesTmem(pair=True) if not _meets_peer(x, e):
                 return False
@@ -235,6 +242,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     if isinstance(e.value, fx.Shuffles):
         what = (e.value.value, e.value.lane)  # type: ignore[assignment]
     apart = v.may_differ(what, w) and not isinstance(e.value, fx.Arrives | fx.Elects)
+    apart |= v.launches and (e.value is None or isinstance(e.value, View | fx.Queries))
     each = w.each if apart or e.var.name in w.differing else (w,)
     results = [_defined(x, e, one if apart else w) for one in each]
     for one, result in zip(reversed(each), reversed(results), strict=True):
@@ -272,6 +280,8 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
             return _load(x, e.value, w)
         case fx.Shuffles():
             return _shuffle(x, e.value, w)
+        case fx.Queries():
+            return _queried(x, e.value, w)
         case Expr():
             return x.machine.operands.value(e.value, w)
         case effect:
@@ -313,6 +323,8 @@ def _compute(x: Execution, w: Any) -> list[Value]:
     try:
         found = x.op.evaluate(_Inputs(x, w))
     except (_Unknown, NotImplementedError):
+        if (answers := _answers_in(x)) is not None:
+            return [[y and y._replace(half=n) for y in answers] for n in range(2)]
         if len(x.lanes) < LANES and x.effect(fx.Gathers) is not None:
             raise NotCovered(f"{x.where}: some lanes of a warp exchange data") from None
         return []
@@ -359,12 +371,72 @@ def _load(x: Execution, view: View, w: Any) -> Value:
     found: list[Scalar] = [None] * LANES
     for group, place, at, _ in x.machine.operands.view(view, w, x.lanes):
         word = place, int(at[0, 0]), at.size
-        known = (
+        known: Any = (
             x.words.get(word) if place[0] == "shared" else x.machine.given(str(place[1]), *word[1:])
         )
+        known = known[w.index] if type(known) is tuple else known
+        if len(place) == 4 and place[3] is not None:  # what lies there depends on the same number
+            known = handed(known, place[3])
         for i in group:
-            found[i] = None if known is None else _as_loaded(known, view)
+            found[i] = _as_loaded(known, view)
     return found
+
+
+def _answers_in(x: Execution) -> list[Answer | None] | None:
+    """Which answer of launch control a load or query finds that reads one whole, by lane."""
+    reads, queries = x.effect(fx.Reads), x.effect(fx.Queries) is not None
+    found: list[Answer | None] = [None] * LANES
+    if reads is None or reads.view.nbytes != _ANSWER or not (queries or x.op.mnemonic == "ld.v"):
+        return None
+    if reads.view.space == "global":
+        return None
+    for group, place, at, _ in x.machine.operands.view(reads.view, x.warp, x.lanes):
+        known = x.machine.memory(place).integer(int(at[0, 0]), _ANSWER)
+        for i in group:
+            found[i] = known if isinstance(known, Answer) else None
+    return found
+
+
+@rule("D19", "of an answer that cancels nothing, no cluster's number is asked for")
+def _queried(x: Execution, e: fx.Queries, w: Any) -> Value:
+    """Whether an answer has cancelled a cluster, or where the first CTA of that is: of each cluster
+    that it may be, one of those for which the warp stands."""
+    v = x.machine.operands
+    answers: Any = _answers_in(x)
+    if e.registers is not None:
+        low, high = (v.value(one, w) for one in e.registers)
+        halves = [(lane_of(low, i), lane_of(high, i)) for i in range(LANES)]
+        answers = [p if _whole(p, q) else None for p, q in halves]
+    found: list[Scalar] = [None] * LANES
+    for i in x.lanes:
+        answer = answers[i] if answers else None
+        if not isinstance(answer, Answer):
+            continue
+        if e.part == "canceled":
+            found[i] = int(answer.granted)
+            continue
+        if not answer.granted:
+            raise Refuted("D19", f"{x.where}: the number of no cluster")
+        at = coordinates(x.machine.program, w.cluster, 0)["xyz".index(e.part)]
+        found[i] = Handed(at, answer.turn)
+    return found
+
+
+def _whole(low: Scalar, high: Scalar) -> bool:
+    """Whether these are the words of one answer."""
+    return isinstance(low, Answer) and not low.half and high == low._replace(half=1)
+
+
+@executes(fx.Queries)
+def _queries(x: Execution, e: fx.Queries) -> None:
+    """What it answers is defined by `_queried`."""
+
+
+@executes(fx.Cancels)
+def _cancels(x: Execution, _: fx.Cancels) -> None:
+    if len(x.lanes) > 1:
+        raise NotCovered(f"{x.where}: several lanes ask launch control at once")
+    x.machine.failed = not x.machine.answer
 
 
 @executes(fx.Elects)
@@ -438,6 +510,11 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         raise NotCovered(f"{x.where}: more than {MOST_LOOKS} looks at words")
     if isinstance(e, fx.Writes) and (not _strong(e) or (all(settled) and e.element is None)):
         _leaves(x, e)
+    if isinstance(e, fx.Writes) and x.effect(fx.Cancels) is not None:
+        for one in x.issued:
+            answer = Answer(m.granted, bool(m.answer))
+            m.memory(one.place).holds(int(one.record.bytes[0]), _ANSWER, answer)
+        m.answer = None
 
 
 def _may_decide(x: Execution, e: fx.Reads) -> bool:
@@ -623,23 +700,23 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
     if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
-    stored: dict[Word, list[Scalar]] = {}
+    stored: dict[Word, list[list[Scalar]]] = {}
     for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
         if e.value is None or isinstance(e.value, Expr):
             each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
-            value = each[0] if all(y == each[0] for y in each) else None
         else:
-            value = x.answers.get(id(e.value))
+            each = [x.answers.get(id(e.value))]
         word = place, int(at[0, 0]), at.size
-        stored.setdefault(word, []).extend(lane_of(value, i) for i in group)
-    for word, numbers in stored.items():
-        one = _combined(e, x.words.get(word), numbers)
-        if isinstance(one, int):
-            bits = one & ((1 << e.view.dtype.bits) - 1)
-            x.machine.memory(word[0]).holds(*word[1:], cut(one, bits))
+        for row, value in zip(stored.setdefault(word, [[] for _ in each]), each, strict=True):
+            row += [lane_of(value, i) for i in group]
+    for word, rows in stored.items():
+        left = [_bits(_combined(e, x.words.get(word), row), e.view) for row in rows]
+        same = all(one == left[0] for one in left)
+        if None not in left and (same or v.launches):
+            x.machine.memory(word[0]).holds(*word[1:], left[0] if same else (*left,))
 
 
-def _combined(e: fx.Writes, old: int | None, numbers: list[Scalar]) -> Scalar:
+def _combined(e: fx.Writes, old: Scalar, numbers: list[Scalar]) -> Scalar:
     """What lanes leave in a word that held ``old``, in whichever order they come."""
     first = numbers[0]
     if e.combine in (None, "exch"):
@@ -649,8 +726,19 @@ def _combined(e: fx.Writes, old: int | None, numbers: list[Scalar]) -> Scalar:
     return sum(known) if adds else None
 
 
-def _as_loaded(bits: int, view: View) -> int:
+def _bits(one: Scalar, view: View) -> Scalar:
+    """The bits that a store of a value leaves, if that is a number."""
+    if isinstance(one, Handed):
+        return handed(_bits(one.value, view), one.turn)
+    return cut(one, one & ((1 << view.dtype.bits) - 1)) if isinstance(one, int) else None
+
+
+def _as_loaded(bits: Scalar, view: View) -> Scalar:
     """The number that a load of the view's type finds."""
+    if isinstance(bits, Handed):
+        return handed(_as_loaded(bits.value, view), bits.turn)
+    if not isinstance(bits, int):
+        return None
     negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
     return cut(bits, bits - (1 << view.dtype.bits) if negative else bits)
 
@@ -764,6 +852,8 @@ def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Se
 @rule("U9", "a multicast mask names CTAs of the cluster, at least one")
 def _ctas(x: Execution, mask: Expr, lane: int) -> list[int]:
     bits = need(lane_of(x.machine.operands.decides(mask, x.warp), lane), "a mask")
+    if x.effect(fx.Cancels) is not None:  # it goes to all CTAs of the cluster
+        bits = (1 << x.machine.size) - 1
     if not 0 < bits < 1 << x.machine.size:
         raise Refuted("U9", f"{x.where}: mask {bits:#x} in a cluster of {x.machine.size}")
     return [c for c in range(x.machine.size) if bits >> c & 1]

@@ -7,7 +7,8 @@ is issued. Effects are executed by `tilesim.proof.effects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
@@ -21,12 +22,13 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
-from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, exists
+from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, exists
 from tilesim.proof.operands import (
     LANES,
     Address,
     Asked,
     Chosen,
+    Handed,
     MbarrierAt,
     Operands,
     Place,
@@ -85,6 +87,8 @@ class Shadow:
         self.registers |= {n: v for n, v in (registers or {}).items() if v != warp.registers.get(n)}
         self.warp = warp
         self._cta = coordinates(warp.machine.program, cluster, warp.rank)
+        #: its place in `Warp.each`, where there are no repetitions
+        self.index = 0
 
     @property
     def side(self) -> str:
@@ -136,7 +140,10 @@ class Warp:
         self.registers: dict[str, Value] = {}
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
+        self.index = 0
         self.shadows = [Shadow(self, c) for c in clusters[1:]]
+        for n, shadow in enumerate(self.shadows):
+            shadow.index = n + 1
         #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
         self.fenced = self.jumps_back = False
@@ -195,7 +202,9 @@ class Warp:
         }  # fmt: skip
         if name not in known:
             raise NotCovered(f"special register {name}")
-        return known[name]
+        value, own = known[name], name == "cluster_id" or name.startswith("cta_")
+        launches = self.machine.operands.launches
+        return Handed(value, 0) if own and launches and isinstance(value, int) else value
 
 
 @dataclass
@@ -310,6 +319,11 @@ class Machine:
         #: (CTA, lane): the last position at which the lane has touched that CTA's memory
         self.touched: dict[tuple[int, int], int] = {}
         self.register_changes: list[Any] = []
+        #: clusters that launch control has handed out, how it answers the request that waits, and
+        #: whether one waits, one has failed
+        self.granted, self.asked, self.failed = 0, False, False
+        self.answer: bool | None = None
+        self.work: dict[str, Work] = {}
         self.read_only = set(self.tensors) - _written(self.mir)
         known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self._begins = {name: known[name] for name in self.read_only}
@@ -321,12 +335,33 @@ class Machine:
 
     # ------------------------------------------------------------------ the schedule
 
-    def run(self) -> None:
-        """Until all lanes have ended.
+    def ends(self) -> Iterator[Machine]:
+        """Until all lanes have ended: itself, and before that, for each number of clusters that
+        launch control may hand out, a copy that gets no more (D18).
 
-        Raises: Refuted: some cannot go on."""
+        Raises: Refuted: some lanes cannot go on."""
         while any(w.alive for w in self.warps):
-            self._round()
+            if self._round():
+                continue
+            if self.granted < self.program.ctas // self.size - 1:
+                same = (self.mir, self.program, self.operands, self.tensors, self.work)
+                ends = deepcopy(self, {id(one): one for one in same})
+                ends.answer = False
+                yield from ends.ends()
+                self.granted, self.answer, self.steps = self.granted + 1, True, ends.steps
+            else:
+                self.answer = False
+        yield self
+
+    @rule("D18", "a request to cancel a cluster comes behind answers that are all successes")
+    def asks(self) -> bool:
+        """Whether a request may go on: when nothing else does, and it is known how it is answered.
+
+        Raises: NotCovered: one before it has failed."""
+        if self.failed:
+            raise NotCovered("clusterlaunchcontrol.try_cancel behind one that has failed")
+        self.asked = True
+        return self.answer is not None
 
     def rounds_until(self, number: int) -> None:
         """The same, until so many rounds are over, if there are so many."""
@@ -334,16 +369,18 @@ class Machine:
             self._round()
 
     @rule("deadlock", "every thread of the canonical schedule ends")
-    def _round(self) -> None:
-        """Each warp moves until it waits, or jumps back."""
-        moved = False
+    def _round(self) -> bool:
+        """Each warp moves until it waits, or jumps back. Returns whether any has moved; if not, one
+        asks launch control."""
+        moved = self.asked = False
         for w in self.warps:
             w.jumps_back = False
             while w.alive and not w.jumps_back and self._step(w):
                 moved = True
-        if not moved:
+        if not moved and not self.asked:
             raise Refuted("deadlock", self._stuck())
         self.rounds += 1
+        return moved
 
     def state(self) -> State:
         """What decides how the cluster goes on, but for registers and global memory."""
@@ -367,7 +404,8 @@ class Machine:
         for name, group in sorted(self.groups.items()):
             s.same(name)
             group.state(s, places)
-        s.same(sorted(self.touched), len(self.register_changes))
+        s.same(sorted(self.touched), len(self.register_changes), self.granted, self.answer,
+               self.asked, self.failed)  # fmt: skip
         s.points((lane, position) for (_, lane), position in sorted(self.touched.items()))
         s.over()
         return s
@@ -546,10 +584,21 @@ class Machine:
             rank = int(place[1])
             exists(0 <= rank < self.size, f"CTA {rank} of a cluster of {self.size}")
             return self.shared[rank]
+        key, name = " ".join(map(str, (place[1], *place[3:]))), str(place[1])
+        if key not in self.globals:
+            self.globals[key] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
+        return self.globals[key]
+
+    def _of_a_cluster(self, y: Record, place: Place) -> None:
+        """An access of global memory, in a launch of which launch control may hand out clusters."""
+        if len(place) < 3 or not self.operands.launches:
+            return
+        if y.strong is not None:
+            raise NotCovered(f"{y.where}: a strong access where launch control hands out clusters")
         name = str(place[1])
-        if name not in self.globals:
-            self.globals[name] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
-        return self.globals[name]
+        if name not in self.work:
+            self.work[name] = Work(self.tensors[name].nbytes)
+        self.work[name].access(y, place[2])
 
     @rule("inputs", "what a tensor holds is known only if no instruction of the launch writes it")
     def given(self, name: str, first: int, size: int) -> int | None:
@@ -583,7 +632,7 @@ class Machine:
             rows = [np.flatnonzero(masks >> i & 1) for i in lanes]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
             lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
-        memory, instance = self.memory(place), place[2] if len(place) == 3 else None
+        memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
             self._shared(x, lanes, int(place[1]), flat, write)
         position = self.order.position[lane]
@@ -597,6 +646,7 @@ class Machine:
             record = plain
         record.adds, record.decides = adds, decides and settled
         memory.access(record, ordered)
+        self._of_a_cluster(record, place)
         return settled
 
     def issue(
@@ -604,13 +654,14 @@ class Machine:
         *, strong: Strong | None = None, issuers: Lanes | None = None,
     ) -> Record:  # fmt: skip
         """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do."""
-        memory, instance = self.memory(place), place[2] if len(place) == 3 else None
+        memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
             # a strong write is a reduction, which reads as well
             self._shared(x, lanes, int(place[1]), at, write and not strong)
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
         record = Record(at.reshape(-1), write, proxy, strong, x.where, instance=instance)
         memory.access(record, self._ordered(issuers, proxy, place))
+        self._of_a_cluster(record, place)
         x.issued.append(Issued(lanes[0], place, record))
         return record
 

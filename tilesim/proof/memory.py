@@ -140,7 +140,7 @@ class Memory:
         self._others: list[Record] = []
         self._conflicting = False  # whether a read has to be compared with some of them
         self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
-        self._integers: dict[int, tuple[int, int]] = {}  # byte -> (size, value)
+        self._integers: dict[int, tuple[int, Any]] = {}  # byte -> (size, value)
         #: what was ever read, written, and accessed by strong operations of which form
         self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
         self.first, self.end = nbytes, 0  # outside of which nothing was
@@ -342,19 +342,43 @@ class Memory:
 
     # ------------------------------------------------------------------ what is known to lie there
 
-    def integer(self, first: int, size: int) -> int | None:
-        """The integer that so many bytes hold; None: it is not known."""
+    def integer(self, first: int, size: int) -> Any:
+        """What so many bytes hold, an integer, if it is one, that of each cluster of a class, or an
+        answer of launch control; None: it is not known."""
         known = self._integers.get(first)
         return known[1] if known is not None and known[0] == size else None
 
-    def holds(self, first: int, size: int, value: int) -> None:
-        """From now on these bytes hold an integer."""
+    def holds(self, first: int, size: int, value: Any) -> None:
+        """From now on these bytes hold it."""
         self._integers[first] = size, value
 
     def _forget(self, at: NDArray[np.int64]) -> None:
         for first, (size, _) in list(self._integers.items()):
             if ((first <= at) & (at < first + size)).any():
                 del self._integers[first]
+
+
+class Work:
+    """Of each byte of a tensor, for which cluster's work it is written, or only read, in all runs
+    of a launch of which launch control may hand out clusters."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.touched, self.wrote = np.full((2, nbytes), -1, np.int32)
+
+    @rule("D21", "the work of two clusters accesses no byte of which one writes it")
+    def access(self, y: Record, cluster: Any) -> None:
+        """One more access. Any cluster may do the work of any other one, in no order.
+
+        Raises: Refuted: another cluster's work conflicts with it."""
+        before = self.touched[y.bytes] if y.write else self.wrote[y.bytes]
+        others = (before != -1) & (before != cluster)
+        if others.any():
+            byte = int(y.bytes[others][0])
+            raise Refuted("D21", f"{y.where}: byte {byte} for cluster {cluster}, and for others")
+        seen = self.touched[y.bytes]
+        self.touched[y.bytes] = np.where((seen == -1) | (seen == cluster), cluster, -2)
+        if y.write:
+            self.wrote[y.bytes] = cluster
 
 
 def _first_byte(x: Record) -> tuple[int, int, int]:

@@ -22,7 +22,7 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
 from tilesim.ir.boxes import fields_of
-from tilesim.ir.effects import Defines, ReadsMap, Writes, WritesMap
+from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
@@ -33,10 +33,11 @@ from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
-Scalar: TypeAlias = "int | Token | Chosen | Asked | None"
+Scalar: TypeAlias = "int | Token | Chosen | Asked | Handed | Answer | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
-#: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it)
-Place: TypeAlias = "tuple[str, int] | tuple[str, str, object]"
+#: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it, and,
+#: where launch control may hand out clusters, the `Handed.turn` that decides where)
+Place: TypeAlias = "tuple[str, int] | tuple[str, str, object] | tuple[str, str, object, int | None]"
 #: (rank, byte) of an mbarrier
 MbarrierAt: TypeAlias = tuple[int, int]
 AtMbarrier: TypeAlias = tuple[list[int], MbarrierAt]
@@ -101,6 +102,37 @@ class Asked(NamedTuple):
     no: Scalar
 
 
+class Handed(NamedTuple):
+    """A number in which clusters differ, where launch control may hand them out: it depends on that
+    of the cluster itself (``turn`` 0), or of the one that the answer to request ``turn`` names."""
+
+    value: int
+    turn: int
+
+
+class Answer(NamedTuple):
+    """What launch control has written for a request; ``half``: of its two words of 64 bits."""
+
+    turn: int
+    granted: bool
+    half: int = 0
+
+
+def handed(value: Scalar, turn: int) -> Scalar:
+    """A number that depends on that of a cluster; nothing else is known so."""
+    return Handed(value, turn) if isinstance(value, int) else None
+
+
+def plain(x: Scalar) -> Scalar:
+    """The same in all clusters, as it has been found to be."""
+    match x:
+        case Chosen(leader, rest):
+            return Chosen(plain(leader), plain(rest))
+        case Asked(look, yes, no):
+            return Asked(look, plain(yes), plain(no))
+    return x.value if isinstance(x, Handed) else x
+
+
 def asked(look: Look, yes: Scalar, no: Scalar) -> Scalar:
     """What a lane has in both cases; not known in one that depends on something else as well."""
     if type(yes) is type(no) and yes == no:
@@ -145,7 +177,8 @@ def need(value: Value, what: str) -> Any:
     """A value that decides something.
 
     Raises: NotCovered: data, or the schedule, decides it."""
-    unknown = {type(None): "data", Drawn: "an address", Address: "an address",
+    value = [plain(x) for x in value] if isinstance(value, list) else plain(value)
+    unknown = {type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
                Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
         if type(one) in unknown and (type(one) is not Address or what != AN_ADDRESS):
@@ -181,6 +214,8 @@ class Operands:
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
         self.inputs = inputs or {}
         self.bases = bases(self.program)
+        #: whether launch control may hand out clusters
+        self.launches = bool(mir.all_of(Cancels))
         self._far = {t.name for t in self.program.tensors} | {m.name for m in self.program.maps}
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
@@ -229,8 +264,14 @@ class Operands:
             if looks:
                 both = (one(*(answered(x, looks[0], yes=y) for x in xs)) for y in (True, False))
                 return asked(looks[0], *both) if looks == looks[:1] * len(looks) else None
-            if any(isinstance(x, Token) for x in xs) or (strict and None in xs):
+            if any(isinstance(x, Token | Answer) for x in xs) or (strict and None in xs):
                 return None
+            if function is _select and type(xs[0]) is int:
+                xs = (1, xs[1], xs[1]) if xs[0] else (0, xs[2], xs[2])
+            turns = {x.turn for x in xs if isinstance(x, Handed)}
+            if turns:
+                known = one(*(x.value if isinstance(x, Handed) else x for x in xs))
+                return handed(known, *turns) if len(turns) == 1 else None
             try:
                 result = function(*xs)
             except (ZeroDivisionError, ValueError, OverflowError):
@@ -254,7 +295,7 @@ class Operands:
         """An expression that decides something: it is the same in all clusters of a class."""
         value = self.value(e, w)
         self.agree(e, w, value)
-        return value
+        return [plain(x) for x in value] if isinstance(value, list) else plain(value)
 
     @rule("class", "whatever decides is the same in all clusters of a class")
     def agree(self, e: Expr, w: Warp, value: Value) -> None:
@@ -314,6 +355,10 @@ class Operands:
                 return asked(x.look, fit(x.yes), fit(x.no))
             if isinstance(x, Token):
                 return x if var.name in self.mir.typing.tokens else None
+            if isinstance(x, Handed):
+                return handed(fit(x.value), x.turn)
+            if isinstance(x, Answer):
+                return x if bits == 64 else None
             if x is None or kind == "float":
                 return None
             number = int(bool(x)) if kind == "pred" else x & ((1 << bits) - 1)
@@ -329,11 +374,10 @@ class Operands:
         """Lanes that have the same operands, together with these. ``own``: each cluster of a class
         has its own."""
         values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
-        groups: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[Scalar, ...], list[int]] = {}
         for lane in lanes:
-            key = tuple(need(lane_of(v, lane), what) for v in values)
-            groups.setdefault(key, []).append(lane)
-        return [(some, key) for key, some in groups.items()]
+            groups.setdefault(tuple(lane_of(v, lane) for v in values), []).append(lane)
+        return [(some, tuple(need(v, what) for v in key)) for key, some in groups.items()]
 
     # ------------------------------------------------------------------ places
 
@@ -363,6 +407,7 @@ class Operands:
         found, own = [], view.space == "global"
         for group, values in self.alike(view.operands, w, lanes, AN_ADDRESS, own=own):
             place, first = self._begins(view, values, w)
+            place = self._of_whom(place, view.operands, w, group)
             inside(view, values)
             first += sum(o * s for o, s in zip(values, t.byte_strides, strict=False))
             at = _box(view.extents, t.byte_strides, t.dtype.bytes) + first
@@ -382,6 +427,19 @@ class Operands:
             case t:
                 rank = w.rank if view.cta is None else values[len(view.offsets)]
                 return ("shared", rank), self.bases[t.name]
+
+    def _of_whom(
+        self, place: Place, operands: Sequence[Expr], w: Warp, lanes: Sequence[int]
+    ) -> Place:
+        """A place that operands name, the same in all lanes: where launch control may hand out
+        clusters, in global memory also by which of their numbers it is."""
+        if len(place) != 3 or not self.launches or self.program.ctas == self.program.cluster_size:
+            return place
+        values = [lane_of(self.value(e, w), lane) for e in operands for lane in lanes[:1]]
+        turns = {x.turn for x in values if isinstance(x, Handed)}
+        if len(turns) > 1:
+            raise NotCovered("several answers of launch control decide an address")
+        return (*place, turns.pop() if turns else None)
 
     def box_of_map(self, e: ReadsMap | WritesMap, w: Warp, lanes: Sequence[int]) -> list[Named]:
         """The bytes in global memory of a copy through a tensor map: a box of a tiled one."""
@@ -406,7 +464,7 @@ class Operands:
                 inside = np.arange(max(c, 0), min(c + n, size), dtype=np.int64) * stride
                 at = (at[:, None] + inside[None, :]).reshape(-1)
             at = at[:, None] + np.arange(fields.dtype.bytes) + fields.offset
-            place: Place = ("global", fields.tensor, w.instance)
+            place = self._of_whom(("global", fields.tensor, w.instance), e.coords, w, group)
             found.append(Named(group, place, at, fields.offset))
         return found
 

@@ -36,6 +36,8 @@ def leave_out(m: Machine, r: Repetition) -> None:
     """Executes two periods of a repetition, and goes on behind the last one.
 
     Raises: Refuted: a rule does not hold; NotCovered: the repetitions are not shown to be alike."""
+    if m.operands.launches:
+        raise NotCovered("repetitions of requests to launch control")
     shadows = sum(len(w.each) for w in m.warps) * r.times
     _allowed(r.round >= m.rounds and r.period > 0 and 0 < shadows <= MOST_SHADOWS, r)
     m.rounds_until(r.round)

@@ -1,0 +1,120 @@
+"""Random programs with launch control: what the proof kernel certifies is right in every execution.
+
+    python -m tests.kernel.answers --cases 2000 [--seed 1] [--jobs 2] [--seconds 100]
+
+All clusters of a program execute the same: they ask for others, by one warp or through a ring of
+answers, with changes that are drawn. The exhaustive reference of the tests lets launch control
+cancel, for any CTA that asks, any cluster that has not started, or none. The command ends with 1 if
+a program that is certified is wrong there.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+import click
+
+from tests.sim import steps as s
+from tests.sim.code_lanes import IllFormed
+from tests.sim.generate import Choose
+from tests.sim.grid_changes import changed_grid
+from tests.sim.reference import TooLarge
+from tests.sim.reference_grid import explore
+from tests.sim.small_grid import translate_grid
+from tests.sim.steps import Small, Step
+from tests.verdicts.row import kind
+from tilesim.errors import InvalidProgram
+from tilesim.ir.lower import lower
+from tilesim.ir.verify import verify
+from tilesim.proof.check import certify
+
+
+class Row(NamedTuple):
+    """A program, what the kernel says of it, and what the reference says."""
+
+    number: int
+    verdict: str
+    truth: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it is certified and must not be."""
+        return self.verdict == "certified" and self.truth == "wrong"
+
+
+def sample(choose: Choose) -> Small:
+    """A program of which all clusters execute the same, changed up to twice."""
+    clusters, n = 2 + choose(2), 1 + choose(2)
+    work: tuple[Step, ...] = (s.Put(0, by=True), s.Get(choose(2), by=True))[: 1 + choose(2)]
+    asks = (s.ArriveExpect(0, stages=n), s.Cancel(0, 0, n))
+    reads = (s.Wait(0, 0, carried=True, stages=n), s.Query(0, n))
+    if choose(2):
+        alone = (*(asks if choose(2) else asks[::-1]), *reads, s.Leave(), *work)
+        warps: tuple[tuple[Step, ...], ...] = ((s.Forever(alone),),)
+        counts = (1,) * n
+    else:
+        empty = s.Wait(n, 1, carried=True, stages=n)
+        worker = (*reads, s.Arrive(n, stages=n), s.Leave(), *work)
+        warps = ((s.Forever((empty, *asks, *reads, s.Leave())),), (s.Forever(worker),))
+        counts = (1,) * 2 * n
+    one = Small(warps, counts, flags=1, family="grids", clusters=1)
+    for _ in range(choose(3)):
+        one = changed_grid(choose, one)
+    return replace(one, clusters=clusters, warps=one.warps * clusters)
+
+
+def judged(number: int) -> Row:
+    """What is said of one program."""
+    try:
+        small = sample(random.Random(number).randrange)
+        program = translate_grid(small)
+        verify(program)
+        answer = certify(lower(program))
+    except (IllFormed, InvalidProgram):
+        return Row(number, "refused", "")
+    if answer.verdict == "not covered":
+        return Row(number, answer.verdict, kind(answer.what))
+    try:
+        return Row(number, answer.verdict, "right" if explore(small).clean else "wrong")
+    except TooLarge:
+        return Row(number, answer.verdict, "too large")
+    except IllFormed:
+        return Row(number, "refused", "")
+
+
+def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[Row]:
+    """What is said of so many programs, as far as the time goes."""
+    end = time.monotonic() + seconds
+    with ProcessPoolExecutor(jobs) as pool:
+        for row in pool.map(judged, range(seed, seed + cases), chunksize=8):
+            yield row
+            if time.monotonic() > end:
+                pool.shutdown(cancel_futures=True)
+                return
+
+
+@click.command()
+@click.option("--cases", default=500, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--jobs", default=2, show_default=True)
+@click.option("--seconds", default=1e9, help="Stop after so long.")
+def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
+    """Compares what the kernel says of random programs with an exhaustive reference."""
+    rows = list(found(cases, seed, jobs, seconds))
+    tally = Counter((row.verdict, row.truth) for row in rows)
+    for (verdict, truth), n in tally.most_common():
+        print(f"{n:7} {verdict:12} {truth}")
+    wrong = [row.number for row in rows if row.wrong]
+    print(f"{len(rows)} programs from {seed} on, certified and wrong: {wrong or 'none'}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
