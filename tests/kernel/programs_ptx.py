@@ -13,6 +13,7 @@ from tests.kernel.programs import (
     Program,
     allocates,
     columns_of_a_pair,
+    copies_of_lanes,
     copies_over_the_word,
     cta,
     frees,
@@ -598,3 +599,8 @@ def a_vector_of_lanes_behind_what_the_elected_one_has_seen(k: Builder, *, right:
 @wrong_by_the_text("H24", breaks="H6")
 def a_copy_over_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
     copies_over_the_word(k, fence=right)
+
+
+@wrong_by_the_text("H23-equal", breaks="H6")
+def copies_of_one_box_by_all_lanes(k: Builder, *, right: bool) -> None:
+    copies_of_lanes(k, lanes=1 if right else 32)

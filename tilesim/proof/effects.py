@@ -661,8 +661,16 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
     for w in x.warp.each:
         for group, place, at, _ in m.operands.box_of_map(e, w, x.lanes):
+            number = _box(x, w, group) if write and not strong else None
             for lane in group if write or place[1] not in m.read_only else ():
-                m.issue(x, [lane], place, at, write, "async", strong=strong)
+                m.issue(x, [lane], place, at, write, "async", strong=strong, number=number)
+
+
+def _box(x: Execution, w: Any, group: Sequence[int]) -> int | None:
+    """What lanes store that copy one box of shared memory to one place, as a number (H23)."""
+    views = x.machine.operands.view(x.effect(fx.Reads).view, w, group)
+    same = len(views) == 1 and not x.machine.ptx
+    return x.machine.steps * LANES + group[0] if same else None
 
 
 @executes(fx.Prefetches)

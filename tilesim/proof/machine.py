@@ -651,15 +651,19 @@ class Machine:
 
     def issue(
         self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, proxy: str,
-        *, strong: Strong | None = None, issuers: Lanes | None = None,
+        *, strong: Strong | None = None, issuers: Lanes | None = None, number: int | None = None,
     ) -> Record:  # fmt: skip
-        """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do."""
+        """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do;
+        ``number``: of what it stores, that of no other store of its instruction but an equal one.
+        """
         memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
             # a strong write is a reduction, which reads as well
             self._shared(x, lanes, int(place[1]), at, write and not strong)
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
-        record = Record(at.reshape(-1), write, proxy, strong, x.where, instance=instance)
+        record = Record(
+            at.reshape(-1), write, proxy, strong, x.where, instance=instance, number=number
+        )
         memory.access(record, self._ordered(issuers, proxy, place))
         self._of_a_cluster(record, place)
         x.issued.append(Issued(lanes[0], place, record))

@@ -201,7 +201,9 @@ class Memory:
             raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
 
-    @rule("H23-equal", "in practice, stores of one number by one instruction need no order")
+    @rule(
+        "H23-equal", "in practice, stores of one number, or box, by one instruction need no order"
+    )
     def _unordered(self, y: Record, x: Record, ordered: Ordered) -> None:
         """Nothing orders two accesses that conflict. What comes later is compared with both.
 
