@@ -8,7 +8,7 @@ from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.tensor_memory import issuer_of, tmem_of
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.cta import Cta, clusters_of_sm
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -73,6 +73,9 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     if first is None:
         return False
     _note_order(w, tmem, op)
+    if any(_may_wait_for_others(w.machine, t) for t in places):
+        what = "whether CTAs of other clusters on its SM leave columns for a tcgen05.alloc (G6)"
+        w.machine.nondeterministic(what, op, explorable=False)
     if not all(t.pool.always_fits(columns) for t in places):
         what = "whether the columns that are free hold those of a tcgen05.alloc in a row"
         w.machine.nondeterministic(what, op, explorable=False)
@@ -90,6 +93,20 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     # whoever follows one of its lanes from here on follows it
     w.gather()
     return True
+
+
+def _may_wait_for_others(machine: Machine, tmem: Tmem) -> bool:
+    """Whether an alloc that now gets its columns may wait in another schedule for a cluster on the
+    same SM that waits for this one: clusters there can fill the columns, and this one holds some
+    while it asks again, or while another of its CTAs does. Where all clusters are run together,
+    the pool that they share shows it."""
+    program = machine.program
+    clusters = min(program.ctas // program.cluster_size, clusters_of_sm(program))
+    if clusters == 1 or len(machine.clusters) == program.ctas // program.cluster_size:
+        return False
+    times = len(tmem.live) + 1
+    most = max(e.columns for _, e in machine.loaded.mir.all_of(fx.AllocatesTmem))
+    return program.cluster_size * times > 1 and clusters * times * most > COLUMNS
 
 
 def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:

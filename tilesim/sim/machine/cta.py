@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.named_barrier import NamedBarrier
 
 #: shared memory and warps of an SM of the targets that have tensor memory (section I)
-_SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 48
+_SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 64
 
 
 class Cluster:
@@ -121,14 +121,19 @@ class Cta:
         return all(w.exited for w in self.warps)
 
 
+def clusters_of_sm(program: Program) -> int:
+    """Of how many clusters an SM may hold CTAs, as far as shared memory and warps allow."""
+    smem = program.smem_requested + _RESERVED_SMEM
+    return max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
+
+
 def place_tmem(program: Program, clusters: list[Cluster]) -> None:
     """Gives every CTA its tensor memory, and CTAs that may share an SM a common pool (G6).
 
     CTAs of different clusters are put on one SM as far as shared memory and warps allow; that is
     the placement in which an allocation can have to wait for another CTA.
     """
-    smem = program.smem_requested + _RESERVED_SMEM
-    resident = max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
+    resident = clusters_of_sm(program)
     pools: dict[tuple[int, int], TmemPool] = {}
     for index, cluster in enumerate(clusters):
         for cta in cluster.ctas:
