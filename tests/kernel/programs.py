@@ -2073,6 +2073,35 @@ def copies_over_the_word(k: Builder, *, stored: bool = False, fence: bool = Fals
         k.tcgen05.dealloc(address, 32)
 
 
+@wrong("H24", breaks="H6")
+def a_reduction_over_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
+    """It reads what it adds to."""
+    k.launch(warps=1, cluster=2, grid=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (4,)), k.var("address", dtype=u32)
+    source, b = k.shared("source", u32, (4,)), k.mbarriers("b")
+    begin(k, (b, 1))
+    k.fence.mbarrier_init()
+    with k.elected():
+        k.mem.store(slot, 0)
+        k.mem.store(source, 0)
+    k.sync_warp()
+    k.fence.proxy_async()
+    k.tcgen05.alloc(slot[0], 32)
+    k.mem.load(address, slot[0])
+    if right:
+        k.fence.proxy_async()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(1)), k.elected():
+        k.bulk.reduce_peer(slot.at(0), source, b[0].at(0))
+    with k.if_(k.cluster_rank.eq(0)):
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(b, 16)
+        k.mbarrier.wait(b, 0, scope="cluster")
+    k.sync_warp()
+    k.tcgen05.dealloc(address, 32)
+    k.cluster.sync()
+
+
 @wrong("H25")
 def a_load_that_need_not_be_coherent_of_what_is_stored_later(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)

@@ -37,3 +37,9 @@ def test_what_is_computed_is_known(computes: str, number: int) -> None:
 def test_what_is_computed_of_data_is_not() -> None:
     data = "mul.f32 %f1, %f2, %f3; mov.b32 %r6, %f1; div.u32 %r5, %r6, 5;"
     assert answer(data, 7).startswith("not covered: data decides the branch")
+
+
+@pytest.mark.parametrize("base", ["div", "rem"])
+def test_what_is_divided_by_0_is_not_known(base: str) -> None:
+    found = answer(f"sub.u32 %r6, %r3, 37; {base}.u32 %r5, %r3, %r6;", 37)
+    assert found.startswith("not covered: data decides the branch")

@@ -17,6 +17,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
+from tilesim.ir.ops.compute import Compute
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong
@@ -320,8 +321,12 @@ class _Inputs:
 
 def _compute(x: Execution, w: Any) -> list[Value]:
     """The results of an instruction, in order; none if they are not known."""
+    inputs = _Inputs(x, w)
     try:
-        found = x.op.evaluate(_Inputs(x, w))
+        if isinstance(x.op, Compute) and x.op.opcode.startswith(("div.", "rem.")):
+            if not inputs.lanes(x.op.sources[1])[inputs.active].all():
+                return []  # by 0: a value of the machine
+        found = x.op.evaluate(inputs)
     except (_Unknown, NotImplementedError):
         if (answers := _answers_in(x)) is not None:
             return [[y and y._replace(half=n) for y in answers] for n in range(2)]

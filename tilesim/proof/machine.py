@@ -736,9 +736,10 @@ class Machine:
     @rule("H24", "in practice, a copy over what was read, or over the word of tcgen05.alloc, needs"
           " no proxy fence")  # fmt: skip
     def _unfenced(self, x: Record, y: Record) -> bool:
-        """Whether a write ``y`` needs no fence behind an access ``x`` that is handed over (U12)."""
+        """Whether a write ``y`` needs no fence behind an access ``x`` that is handed over (U12);
+        a reduction reads what it writes."""
         word = any(isinstance(e, fx.AllocatesTmem) for e in self.mir.effects[x.where.number])
-        return y.write and not self.ptx and (word or not x.write)
+        return y.write and not self.ptx and (not x.write or (word and not y.strong))
 
     @rule("H2", "strong accesses of one size and proxy whose scopes include each other do not race")
     def _morally_strong(self, x: Record, y: Record) -> bool:
