@@ -323,9 +323,12 @@ def _compute(x: Execution, w: Any) -> list[Value]:
     """The results of an instruction, in order; none if they are not known."""
     inputs = _Inputs(x, w)
     try:
-        if isinstance(x.op, Compute) and x.op.opcode.startswith(("div.", "rem.")):
-            if not inputs.lanes(x.op.sources[1])[inputs.active].all():
-                return []  # by 0: a value of the machine
+        op = x.op
+        if (
+            isinstance(op, Compute) and op.opcode.startswith(("div.", "rem."))
+            and not inputs.lanes(op.sources[1])[inputs.active].all()
+        ):  # fmt: skip
+            return []  # by 0: a value of the machine
         found = x.op.evaluate(inputs)
     except (_Unknown, NotImplementedError):
         if (answers := _answers_in(x)) is not None:
