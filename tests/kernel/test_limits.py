@@ -164,7 +164,7 @@ def test_that_memory_is_used_up_is_an_answer(monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Machine, "run", full)
+    monkeypatch.setattr(Machine, "ends", full)
     assert str(certify(lower(many.build(clusters=1)))) == "not covered: memory"
 
 

@@ -17,12 +17,14 @@ from tilesim.ir import effects as fx
 from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
+from tilesim.ir.ops.address import Getctarank, Isspacep
 from tilesim.ir.ops.compute import Compute
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong
 from tilesim.proof.operands import (
     LANES,
+    Address,
     Answer,
     Asked,
     Chosen,
@@ -38,6 +40,7 @@ from tilesim.proof.operands import (
     cut,
     handed,
     lane_of,
+    local,
     need,
     seen,
 )
@@ -302,14 +305,18 @@ class _Inputs:
         self._x, self._w = x, w
         self.active = np.zeros(LANES, bool)
         self.active[x.lanes] = True
+        #: whether an operand is computed of where shared memory begins
+        self.local = False
 
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand in each lane."""
         value = self._x.machine.operands.value(operand, self._w)
         row = [lane_of(value, i) for i in range(LANES)]
         known = [int(y) if isinstance(y, int) else 0 for y in row]
-        if any(type(y) is not int for y, on in zip(row, self.active, strict=True) if on):
+        active = [y for y, on in zip(row, self.active, strict=True) if on]
+        if any(type(y) is not int and not local(y) for y in active):
             raise _Unknown
+        self.local |= any(map(local, active))
         return np.array(known, np.uint64 if max(known) >> 63 else np.int64)
 
     def number(self, _operand: Expr) -> None:
@@ -338,13 +345,15 @@ def _compute(x: Execution, w: Any) -> list[Value]:
         return []
     except Exception as why:  # the definition refuses the operands
         raise NotCovered(f"{x.where}: {why}") from why
-    return [seen(_integers(row), w) for row in found]
+    # which window an address is in, and of which CTA it is, are the same wherever these begin
+    kind = Address if inputs.local and not isinstance(x.op, Isspacep | Getctarank) else int
+    return [seen(_integers(row, kind), w) for row in found]
 
 
-def _integers(row: Any) -> Value:
+def _integers(row: Any, kind: type[int]) -> Value:
     if isinstance(row, np.ndarray) and row.shape == (LANES,) and row.dtype.kind != "f":
-        return [int(y) for y in row.tolist()]
-    return int(row) if isinstance(row, int | np.integer) else None
+        return [kind(y) for y in row.tolist()]
+    return kind(row) if isinstance(row, int | np.integer) else None
 
 
 @rule("E27", "a lane gets a value of a lane that executes the shuffle as well")

@@ -19,7 +19,7 @@ import numpy as np
 
 from tilesim.arith.operators import BINARY, UNARY
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, bases
+from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
@@ -56,7 +56,13 @@ class Named(NamedTuple):
 Warp: TypeAlias = Any
 LANES = 32
 #: what an address may decide
-AN_ADDRESS = "an address"
+AN_ADDRESS, AN_MBARRIER = "an address", "which mbarrier"
+#: of addresses in shared memory, what they count from: where it begins, where its window of generic
+#: addresses does, both, or something that was computed of these
+_SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
+_LOCAL = (_SHARED, WINDOW, _GENERIC, _COMPUTED)
+#: shared memory begins at a multiple of so many bytes
+_ALIGNED = 1024
 #: bytes that an operand names
 MOST_BYTES = 1 << 20
 #: where generic addresses of shared memory end, and those of global memory begin
@@ -68,13 +74,13 @@ class Drawn(int):
 
 
 class Address(Drawn):
-    """An integer that another launch gives another value: so many bytes from where ``base`` lies in
-    global memory. It names a place, and its distance from others of the same base is known."""
+    """An integer that another launch gives another value: so many bytes from where ``base`` lies.
+    It names a place, and its distance from others of the same base is known."""
 
     base: str
 
-    def __new__(cls, number: int, base: str = "") -> Address:
-        """``base``: a tensor or a tensor map."""
+    def __new__(cls, number: int, base: str = _COMPUTED) -> Address:
+        """``base``: a tensor or a tensor map, or one of `_LOCAL`."""
         made = super().__new__(cls, number)
         made.base = base
         return made
@@ -82,9 +88,11 @@ class Address(Drawn):
 
 def cut(x: int, number: int) -> int:
     """What a conversion leaves of a number: an address is one as long as it is whole."""
-    if isinstance(x, Drawn):
-        return x if number == x else Drawn(number)
-    return number
+    if not isinstance(x, Drawn):
+        return number
+    if number == x:
+        return x
+    return Address(number) if local(x) else Drawn(number)
 
 
 class Chosen(NamedTuple):
@@ -181,7 +189,8 @@ def need(value: Value, what: str) -> Any:
     unknown = {type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
                Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
-        if type(one) in unknown and (type(one) is not Address or what != AN_ADDRESS):
+        names_a_place = type(one) is Address and what in (AN_ADDRESS, AN_MBARRIER)
+        if type(one) in unknown and not names_a_place:
             raise NotCovered(f"{unknown[type(one)]} decides {what}")
     return value
 
@@ -216,7 +225,6 @@ class Operands:
         self.bases = bases(self.program)
         #: whether launch control may hand out clusters
         self.launches = bool(mir.all_of(Cancels))
-        self._far = {t.name for t in self.program.tensors} | {m.name for m in self.program.maps}
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
 
@@ -236,9 +244,9 @@ class Operands:
                 return seen(w.special(name), w)
             case Base(name, space):
                 at = self.bases[name]
-                if name in self._far:
-                    return Address(at, name)
-                return (w.rank << RANK_SHIFT) + at if space == "shared" else at
+                if space == "shared":
+                    return Address((w.rank << RANK_SHIFT) + at, _SHARED)
+                return Address(at, name)
             case Unary(op, x):
                 return self._apply(e, UNARY[op], self.value(x, w))
             case Binary("and" | "or" as op, x, y):
@@ -471,7 +479,7 @@ class Operands:
     def mbarrier(self, mbar: Mbar, w: Warp, lanes: Sequence[int]) -> list[AtMbarrier]:
         """By lanes that name the same, where an mbarrier is."""
         found = []
-        for group, values in self.alike(mbar.operands, w, lanes, "which mbarrier"):
+        for group, values in self.alike(mbar.operands, w, lanes, AN_MBARRIER):
             if isinstance(mbar.array, AddressedMbarriers):
                 place, byte = self.locate(values[0], mbar.array.space, w)
                 found.append((group, (int(place[1]), byte)))
@@ -527,23 +535,46 @@ def _left(a: Any, b: Any) -> Any:
 _OPERATORS = BINARY | {"<<": _left}
 
 
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
+_BITS = ("&", "|", "^")
 
 
-@rule("address", "of where tensors lie in global memory, no more is known than distances in one")
+@rule("address", "of where memory lies, distances and the low bits of shared memory are known only")
 def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
     """What comes of operands of which some differ between launches or schedules."""
     of = [x.base for x in xs if isinstance(x, Address)]
+    others = [x for x in xs if type(x) is int]
     match e:
         case Select() if not isinstance(xs[0], Drawn):
             picked = xs[1] if xs[0] else xs[2]
             return cut(picked, number) if isinstance(picked, int) else number
         case Binary("+" | "-" as op) if [type(x) for x in xs] in _SHIFTS[op]:
             return Address(number, of[0])
-        case Binary(op) if (op == "-" or op in _COMPARISONS) and len(of) == 2 and of[0] == of[1]:
+        case Binary("+") if sorted(of) == sorted((_SHARED, WINDOW)):
+            return Address(number, _GENERIC)
+        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of):
             return number
-    return Drawn(number)
+        case Binary("==" | "!=") if of == [_GENERIC] and others == [0]:
+            return number
+        case Binary("%") if of == [_SHARED] and others and _ALIGNED % max(others[0], 1) == 0:
+            return number
+        case Binary(op) if op in _BITS and of == [_SHARED] and others:
+            if op == "&" and 0 <= others[0] < _ALIGNED:
+                return number
+            changes = ~others[0] & 0xFFFFFFFF if op == "&" else others[0]
+            return Address(number, _SHARED if 0 <= changes < _ALIGNED else _COMPUTED)
+    known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
+    return Address(number) if known else Drawn(number)
+
+
+def _of_one(bases_: Sequence[str]) -> bool:
+    """Whether these are two addresses that count from one place."""
+    return len(bases_) == 2 and bases_[0] == bases_[1] != _COMPUTED
+
+
+def local(x: object) -> bool:
+    """Whether something is computed of where shared memory begins."""
+    return isinstance(x, Address) and x.base in _LOCAL
 
 
 def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:
