@@ -256,6 +256,41 @@ for decides in (
     wrong("address", breaks="data", not_covered="an address decides")(on_an_address(decides))
 
 
+def in_shared(condition: Callable[[Expr, Expr, bool], Expr]) -> Program:
+    """A branch on an address in shared memory, and on what its place does not change."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        s = k.shared("s", u8, (4096,), align=1024)
+        p = k.var("p", address_of(s) + 72, u32)
+        with k.if_(condition(p, address_of(s), right)):
+            k.sync_warp()
+
+    program.__name__ = "a_branch_on_where_shared_memory_begins"
+    return program
+
+
+for chosen in (
+    lambda p, s, right: p - s > 8 if right else p > 8,
+    lambda p, s, right: (p & (1023 if right else 4095)).eq(72),
+    lambda p, s, right: (p % (8 if right else 2048)).eq(0),
+    lambda p, s, right: ((p ^ (64 if right else 1024)) - s).eq(8),
+    lambda p, s, right: ((p & (-64 if right else -2048)) - s).eq(64),
+):
+    wrong("address", breaks="data", not_covered="an address decides")(in_shared(chosen))
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_branch_on_an_address_that_was_loaded(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    s, r = k.shared("s", u32, (2,)), k.var("r", dtype=u32)
+    with k.elected():
+        k.mem.store(s[0], address_of(s))
+        k.mem.load(r, s[0])
+        with k.if_((r - address_of(s) if right else r).eq(0)):
+            k.fence.proxy_async()
+
+
 @wrong("address", breaks="data", not_covered="an address decides")
 def a_branch_on_bits_of_an_address(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)

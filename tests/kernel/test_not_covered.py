@@ -105,7 +105,7 @@ def _asks(k: Builder, covered: bool, asks: str) -> None:
                 k.mem.store(word[0], 1)
 
 
-@lacking("what the place of a tensor in global memory decides")
+@lacking("what the place of a tensor or of shared memory decides")
 def a_branch_on_an_address(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g = global_words(k, "g", 4)

@@ -287,7 +287,10 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
         case fx.Queries():
             return _queried(x, e.value, w)
         case Expr():
-            return x.machine.operands.value(e.value, w)
+            found = x.machine.operands.value(e.value, w)
+            # in which window an address is, and of which CTA, is the same wherever these begin
+            same = isinstance(x.op, Isspacep | Getctarank)
+            return [_without_base(lane_of(found, i)) for i in range(LANES)] if same else found
         case effect:
             return x.answers.get(id(effect))
 
@@ -345,9 +348,12 @@ def _compute(x: Execution, w: Any) -> list[Value]:
         return []
     except Exception as why:  # the definition refuses the operands
         raise NotCovered(f"{x.where}: {why}") from why
-    # which window an address is in, and of which CTA it is, are the same wherever these begin
-    kind = Address if inputs.local and not isinstance(x.op, Isspacep | Getctarank) else int
+    kind = Address if inputs.local else int
     return [seen(_integers(row, kind), w) for row in found]
+
+
+def _without_base(x: Scalar) -> Scalar:
+    return int(x) if isinstance(x, Drawn) else x
 
 
 def _integers(row: Any, kind: type[int]) -> Value:

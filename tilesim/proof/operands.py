@@ -552,6 +552,8 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return Address(number, of[0])
         case Binary("+") if sorted(of) == sorted((_SHARED, WINDOW)):
             return Address(number, _GENERIC)
+        case Binary("-") if of == [_GENERIC, WINDOW]:
+            return Address(number, _SHARED)
         case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of):
             return number
         case Binary("==" | "!=") if of == [_GENERIC] and others == [0]:
@@ -561,7 +563,7 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
         case Binary(op) if op in _BITS and of == [_SHARED] and others:
             if op == "&" and 0 <= others[0] < _ALIGNED:
                 return number
-            changes = ~others[0] & 0xFFFFFFFF if op == "&" else others[0]
+            changes = ~others[0] & OFFSET_MASK if op == "&" else others[0]
             return Address(number, _SHARED if 0 <= changes < _ALIGNED else _COMPUTED)
     known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
     return Address(number) if known else Drawn(number)
