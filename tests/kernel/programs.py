@@ -2417,6 +2417,27 @@ def a_copy_to_where_another_one_copies(k: Builder, *, right: bool) -> None:
     finish(k, s.address)
 
 
+@wrong("H6")
+def a_read_behind_a_product_of_what_was_copied_before_it(k: Builder, *, right: bool) -> None:
+    """That the product comes behind the copy, for its own proxy, tells no other proxy of it."""
+    again, done = k.mbarriers("again"), k.mbarriers("done")
+    s = setup(k, (again, 1), (done, 1))
+    x = k.var("x", dtype=bf16)
+    with thread(k, 4):
+        k.mbarrier.arrive_expect_tx(again, s.map_a.box_bytes)
+        k.tma.load(s.map_a, s.a, (0, 0), again)
+        k.mbarrier.wait(again, 0)
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    with thread(k, 0):
+        if right:
+            k.mbarrier.wait(again, 0)
+        k.mem.load(x, s.a[0, 0])
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
 @wrong("G19", breaks="H6")
 def a_load_of_what_a_product_behind_a_copy_computes(k: Builder, *, right: bool) -> None:
     done = k.mbarriers("done")

@@ -236,7 +236,7 @@ class Memory:
                 hit |= here
                 if not ordered(y, x, own[here], _lanes(x, here)):
                     known = False
-                elif x.asynchronous and not x.write:
+                elif x.asynchronous and not x.write and x.proxy == y.proxy:
                     vouched[own[here]] = True  # it came after that write, and y after its end
             if not known and (y.write or x.write):
                 self._unordered(y, x, ordered)
