@@ -225,6 +225,10 @@ class Op:
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
 
+    def unspecified(self, inputs: Inputs) -> bool:
+        """Whether PTX leaves to the machine what it computes of these operands (x / 0)."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Computation(Op):

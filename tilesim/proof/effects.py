@@ -17,8 +17,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
-from tilesim.ir.ops.address import Getctarank, Isspacep
-from tilesim.ir.ops.compute import Compute
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong
@@ -289,7 +287,7 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
         case Expr():
             found = x.machine.operands.value(e.value, w)
             # in which window an address is, and of which CTA, is the same wherever these begin
-            same = isinstance(x.op, Isspacep | Getctarank)
+            same = x.op.mnemonic in ("isspacep", "getctarank")
             return [_without_base(lane_of(found, i)) for i in range(LANES)] if same else found
         case effect:
             return x.answers.get(id(effect))
@@ -333,12 +331,8 @@ def _compute(x: Execution, w: Any) -> list[Value]:
     """The results of an instruction, in order; none if they are not known."""
     inputs = _Inputs(x, w)
     try:
-        op = x.op
-        if (
-            isinstance(op, Compute) and op.opcode.startswith(("div.", "rem."))
-            and not inputs.lanes(op.sources[1])[inputs.active].all()
-        ):  # fmt: skip
-            return []  # by 0: a value of the machine
+        if x.op.unspecified(inputs):
+            return []
         found = x.op.evaluate(inputs)
     except (_Unknown, NotImplementedError):
         if (answers := _answers_in(x)) is not None:

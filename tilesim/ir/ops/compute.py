@@ -82,6 +82,10 @@ class Compute(Computation, Symmetric):
             return self.compute(inputs.lanes)
         return tuple(result or 0 for result in apply(self.operation, known))
 
+    def unspecified(self, inputs: Inputs) -> bool:
+        divides = self.opcode.startswith(("div.", "rem."))
+        return divides and not inputs.lanes(self.sources[1])[inputs.active].all()
+
     def compute_many(self, value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
         return apply_many(self.operation, tuple(map(value, self.sources)))
 
