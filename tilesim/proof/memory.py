@@ -236,8 +236,10 @@ class Memory:
                 hit |= here
                 if not ordered(y, x, own[here], _lanes(x, here)):
                     known = False
-                elif x.asynchronous and not x.write and x.proxy == y.proxy:
-                    vouched[own[here]] = True  # it came after that write, and y after its end
+                elif x.asynchronous and not x.write and (y.write or x.proxy == y.proxy):
+                    # it came after that write, and y after its end; what a read sees, another
+                    # proxy has to be told
+                    vouched[own[here]] = True
             if not known and (y.write or x.write):
                 self._unordered(y, x, ordered)
             # what a write covers that comes after it need not be kept
