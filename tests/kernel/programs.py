@@ -2417,25 +2417,62 @@ def a_copy_to_where_another_one_copies(k: Builder, *, right: bool) -> None:
     finish(k, s.address)
 
 
-@wrong("H6")
-def a_read_behind_a_product_of_what_was_copied_before_it(k: Builder, *, right: bool) -> None:
-    """That the product comes behind the copy, for its own proxy, tells no other proxy of it."""
-    again, done = k.mbarriers("again"), k.mbarriers("done")
-    s = setup(k, (again, 1), (done, 1))
-    x = k.var("x", dtype=bf16)
-    with thread(k, 4):
-        k.mbarrier.arrive_expect_tx(again, s.map_a.box_bytes)
-        k.tma.load(s.map_a, s.a, (0, 0), again)
-        k.mbarrier.wait(again, 0)
-        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    with thread(k, 0):
-        if right:
-            k.mbarrier.wait(again, 0)
-        k.mem.load(x, s.a[0, 0])
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+def behind_a_product(*, copied: bool, again: Literal["load", "tma.store"]) -> Program:
+    """A is written, multiplied, and read once more by a thread to which only the commit tells that
+    the product is over; right: the write is handed over to it as well."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        written, done = k.mbarriers("written"), k.mbarriers("done")
+        s = setup(k, (written, 1), (done, 1))
+        with thread(k, 4):
+            if copied:
+                k.mbarrier.arrive_expect_tx(written, s.map_a.box_bytes)
+                k.tma.load(s.map_a, s.a, (0, 0), written)
+                k.mbarrier.wait(written, 0)
+            else:
+                k.mem.store(s.a[0, 0], 1.0)
+                k.fence.proxy_async()
+                k.mbarrier.arrive(written)
+            k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+            k.tcgen05.commit(done)
+        k.mbarrier.wait(done, 0)
+        with thread(k, 0):
+            if right:
+                k.mbarrier.wait(written, 0)
+            if again == "load":
+                k.mem.load(k.var("x", dtype=bf16), s.a[0, 0])
+            else:
+                k.tma.store(s.map_a, s.a, (0, 0))
+                k.bulk.commit_group()
+                k.bulk.wait_group(0)
+        k.tcgen05.fence_after_thread_sync()
+        finish(k, s.address)
+
+    program.__name__ = f"a_{again}_behind_a_product_of_what_was_{'copied' if copied else 'stored'}"
+    return program
+
+
+for is_copied in (False, True):
+    wrong("H6")(behind_a_product(copied=is_copied, again="load"))
+    wrong("H6")(behind_a_product(copied=is_copied, again="tma.store"))
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_barrier_of_an_array_that_bits_of_an_address_choose(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    s, b = k.shared("s", u8, (4096,), align=1024), k.mbarriers("b", 2)
+    begin(k, (b[0], 1), (b[1], 1))
+    bits = (address_of(s) + 8 & 8) >> 3 if right else address_of(s) >> 12 & 1
+    with k.elected():
+        k.mbarrier.arrive(b[bits])
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def an_element_that_bits_of_an_address_choose(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    s = k.shared("s", s32, (1024,), align=1024)
+    with k.elected():
+        k.mem.store(s[address_of(s[8]) & (1023 if right else 4095)], 1)
 
 
 @wrong("G19", breaks="H6")

@@ -330,7 +330,7 @@ def test_a_file_that_a_certificate_names_is_read(
     assert (result.exit_code, result.stdout) == (0, said)
 
 
-#: a loop that is a wait once what nobody reads is left out
+#: a loop that is a wait once what no instruction reads is left out
 IN_VAIN = (
     "M: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n@%p1 bra D;\n"
     "mov.u32 %r7, 1;\nbra M;\nD:"

@@ -61,7 +61,7 @@ def test_a_loop_that_polls_stays_one() -> None:
 
 
 def test_each_instruction_stands_where_it_is_written() -> None:
-    """Also what nobody reads, what computes a constant, and what goes behind the end."""
+    """Also what no instruction reads, what computes a constant, and what goes behind the end."""
     text = (
         "mov.u32 %r1, 5;\nadd.u32 %r2, %r1, 1;\nmov.u32 %r3, %r2;\nsetp.eq.u32 %p1, %r3, 6;\n"
         "selp.b32 %r4, 1, 0, %p1;\nsetp.ne.b32 %p2, %r4, 0;\n@%p2 bra E;\nbar.sync 0;\nE: ret;"

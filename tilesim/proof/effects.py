@@ -552,8 +552,8 @@ def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> i
         return None
     rows = [x.machine.operands.value(value, w) for w in x.warp.each]
     found = {lane_of(row, i) for row in rows for i in x.lanes}
-    known = all(type(y) is int for y in found)
-    return found.pop() if known and len(found) == 1 else None  # type: ignore[return-value]
+    numbers = [y for y in found if type(y) is int]
+    return numbers[0] if len(numbers) == len(found) == 1 else None
 
 
 @rule("H15", "what an access moves at once is one piece at a multiple of its size")

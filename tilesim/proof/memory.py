@@ -236,9 +236,9 @@ class Memory:
                 hit |= here
                 if not ordered(y, x, own[here], _lanes(x, here)):
                     known = False
-                elif x.asynchronous and not x.write and (y.write or x.proxy == y.proxy):
-                    # it came after that write, and y after its end; what a read sees, another
-                    # proxy has to be told
+                elif x.asynchronous and not x.write and y.write:
+                    # it came after that write, and y after its end, which hands on no memory: a
+                    # read has to know of the write itself
                     vouched[own[here]] = True
             if not known and (y.write or x.write):
                 self._unordered(y, x, ordered)

@@ -55,8 +55,6 @@ class Named(NamedTuple):
 #: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
 Warp: TypeAlias = Any
 LANES = 32
-#: what an address may decide
-AN_ADDRESS, AN_MBARRIER = "an address", "which mbarrier"
 #: of addresses in shared memory, what they count from: where it begins, where its window of generic
 #: addresses does, both, or something that was computed of these
 _SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
@@ -181,16 +179,15 @@ def lane_of(value: Value, lane: int) -> Scalar:
 
 
 @rule("data", "what decides is known, and no other schedule gives it another value")
-def need(value: Value, what: str) -> Any:
-    """A value that decides something.
+def need(value: Value, what: str, *, place: bool = False) -> Any:
+    """A value that decides something; ``place``: where in memory that is, and nothing else.
 
     Raises: NotCovered: data, or the schedule, decides it."""
     value = [plain(x) for x in value] if isinstance(value, list) else plain(value)
     unknown = {type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
                Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
-        names_a_place = type(one) is Address and what in (AN_ADDRESS, AN_MBARRIER)
-        if type(one) in unknown and not names_a_place:
+        if type(one) in unknown and not (place and type(one) is Address):
             raise NotCovered(f"{unknown[type(one)]} decides {what}")
     return value
 
@@ -377,15 +374,17 @@ class Operands:
 
     def alike(
         self, operands: Sequence[Expr], w: Warp, lanes: Sequence[int], what: str, *,
-        own: bool = False,
+        own: bool = False, place: bool = False,
     ) -> list[tuple[list[int], tuple[int, ...]]]:  # fmt: skip
         """Lanes that have the same operands, together with these. ``own``: each cluster of a class
-        has its own."""
+        has its own; ``place``: they are addresses."""
         values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
         groups: dict[tuple[Scalar, ...], list[int]] = {}
         for lane in lanes:
             groups.setdefault(tuple(lane_of(v, lane) for v in values), []).append(lane)
-        return [(some, tuple(need(v, what) for v in key)) for key, some in groups.items()]
+        return [
+            (some, tuple(need(v, what, place=place) for v in key)) for key, some in groups.items()
+        ]
 
     # ------------------------------------------------------------------ places
 
@@ -413,7 +412,10 @@ class Operands:
         if isinstance(t, GlobalTensor) and (t.private or t.devices != 1):
             raise NotCovered("private or multimem memory")
         found, own = [], view.space == "global"
-        for group, values in self.alike(view.operands, w, lanes, AN_ADDRESS, own=own):
+        by_address = isinstance(t, AddressedTensor)
+        for group, values in self.alike(
+            view.operands, w, lanes, "an address", own=own, place=by_address
+        ):
             place, first = self._begins(view, values, w)
             place = self._of_whom(place, view.operands, w, group)
             inside(view, values)
@@ -479,7 +481,10 @@ class Operands:
     def mbarrier(self, mbar: Mbar, w: Warp, lanes: Sequence[int]) -> list[AtMbarrier]:
         """By lanes that name the same, where an mbarrier is."""
         found = []
-        for group, values in self.alike(mbar.operands, w, lanes, AN_MBARRIER):
+        by_address = isinstance(mbar.array, AddressedMbarriers)
+        for group, values in self.alike(
+            mbar.operands, w, lanes, "which mbarrier", place=by_address
+        ):
             if isinstance(mbar.array, AddressedMbarriers):
                 place, byte = self.locate(values[0], mbar.array.space, w)
                 found.append((group, (int(place[1]), byte)))

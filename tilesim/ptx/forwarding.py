@@ -145,7 +145,7 @@ class _Forwarding:
                 known |= listing.sets[number]
         #: what registers hold that are set once, to what is the same from then on; and where
         self._always: dict[str, tuple[int, Expr]] = {}
-        #: registers that hold what nobody knows wherever they are set
+        #: registers that hold unknown values wherever they are set
         self._unknown = self._setters.keys() - known
         #: least and greatest values of registers that are set once
         self.ranges: dict[str, Interval] = {}

@@ -144,8 +144,9 @@ def _missing(low: Lowering) -> Iterator[Instruction]:
 
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
-    """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
-    them where half of a register does not matter. Where nobody takes that half, it may be 0."""
+    """Registers that are used and that no instruction sets hold unknown values: compilers pack
+    them where half of a register does not matter. Where no instruction takes that half, it may be
+    0."""
     where = naming(kernel)
     never = [register for name, register in where.registers.items() if name not in where.setters]
     padding = only_padding(kernel, never)

@@ -1,6 +1,6 @@
 """Rules for tcgen05: descriptors say what products multiply, addresses where it lies.
 
-Registers that tcgen05.ld sets hold what nobody knows; that they are not set before its wait is
+Registers that tcgen05.ld sets hold unknown values; that they are not set before its wait is
 left to the assembler, which honours the dependency (SEMANTICS G21).
 """
 

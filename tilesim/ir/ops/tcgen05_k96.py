@@ -24,7 +24,7 @@ class LongMma(Tcgen05Mma):
     """A product whose rows of A and B end in other views, if they have one; with six scale factors
     for each row: those of 32 rows take two words, the second ones behind the first of all rows.
 
-    What it computes nobody sees: in PTX, what tcgen05.ld loads is not known.
+    Its results are never seen: in PTX, what tcgen05.ld loads is not known.
     """
 
     mnemonic = "tcgen05.mma.k96"
