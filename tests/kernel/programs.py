@@ -274,6 +274,7 @@ for chosen in (
     lambda p, s, right: p - s > 8 if right else p > 8,
     lambda p, s, right: (p & (1023 if right else 4095)).eq(72),
     lambda p, s, right: (p % (8 if right else 2048)).eq(0),
+    lambda p, s, right: (p % 8 if right else as_expr(8) % p).eq(0),
     lambda p, s, right: ((p ^ (64 if right else 1024)) - s).eq(8),
     lambda p, s, right: ((p & (-64 if right else -2048)) - s).eq(64),
 ):

@@ -563,7 +563,7 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return number
         case Binary("==" | "!=") if of == [_GENERIC] and others == [0]:
             return number
-        case Binary("%") if of == [_SHARED] and others and _ALIGNED % max(others[0], 1) == 0:
+        case Binary("%") if of == [_SHARED] and others == [xs[1]] and _divides_low_bits(xs[1]):
             return number
         case Binary(op) if op in _BITS and of == [_SHARED] and others:
             if op == "&" and 0 <= others[0] < _ALIGNED:
@@ -572,6 +572,11 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return Address(number, _SHARED if 0 <= changes < _ALIGNED else _COMPUTED)
     known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
     return Address(number) if known else Drawn(number)
+
+
+def _divides_low_bits(n: Scalar) -> bool:
+    """Whether a remainder by n is that of the low bits, which where shared memory begins leaves."""
+    return isinstance(n, int) and n > 0 and _ALIGNED % n == 0
 
 
 def _of_one(bases_: Sequence[str]) -> bool:
