@@ -2462,7 +2462,10 @@ for is_copied in (False, True):
 def a_barrier_of_an_array_that_bits_of_an_address_choose(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     s, b = k.shared("s", u8, (4096,), align=1024), k.mbarriers("b", 2)
-    begin(k, (b[0], 1), (b[1], 1))
+    with k.one_thread():
+        for i in range(2):
+            k.mbarrier.init(b[i], 1)
+    k.sync_threads()
     bits = (address_of(s) + 8 & 8) >> 3 if right else address_of(s) >> 12 & 1
     with k.elected():
         k.mbarrier.arrive(b[bits])

@@ -563,7 +563,7 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return number
         case Binary("==" | "!=") if of == [_GENERIC] and others == [0]:
             return number
-        case Binary("%") if of == [_SHARED] and others == [xs[1]] and _divides_low_bits(xs[1]):
+        case Binary("%") if of == [_SHARED] and _divides_low_bits(xs[1]):
             return number
         case Binary(op) if op in _BITS and of == [_SHARED] and others:
             if op == "&" and 0 <= others[0] < _ALIGNED:
@@ -576,7 +576,7 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
 
 def _divides_low_bits(n: Scalar) -> bool:
     """Whether a remainder by n is that of the low bits, which where shared memory begins leaves."""
-    return isinstance(n, int) and n > 0 and _ALIGNED % n == 0
+    return type(n) is int and n > 0 and _ALIGNED % n == 0
 
 
 def _of_one(bases_: Sequence[str]) -> bool:
