@@ -85,7 +85,8 @@ class Pair:
         """What the kernel says of it at the pair's level."""
         held = {name: np.array(n, np.int32).tobytes() for name, n in self.inputs.items()}
         mir = self.mir(right=right)
-        return certify(mir, self.classes[right], strict=self.strict, inputs=held)
+        given = self.rule == "in-bounds"
+        return certify(mir, self.classes[right], strict=self.strict, inputs=held, in_bounds=given)
 
 
 PAIRS: list[Pair] = []
@@ -231,6 +232,53 @@ def arrivals_that_a_tensor_counts(k: Builder, *, right: bool) -> None:
         k.mbarrier.arrive(b)
     k.mem.load(r, n[1])
     k.mbarrier.wait(b, r + 1)
+
+
+@wrong("in-bounds", not_covered="data decides an address")
+def an_element_that_is_loaded_of_what_is_written(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x, r = global_words(k, "g"), global_words(k, "x", 32), k.var("r")
+    y = global_words(k, "y")
+    with k.elected():
+        k.mem.load(r, g[0])
+        k.mem.load(r, x[r])
+        k.mem.store((y if right else x)[0], r)
+
+
+@wrong("in-bounds", not_covered="data decides the branch", inputs={"x": [1, 1]})
+def a_branch_on_what_any_element_holds(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x, r = global_words(k, "g"), global_words(k, "x", 2), k.var("r")
+    k.mem.load(r, g[0])
+    k.mem.load(r, x[0 if right else r])
+    with k.if_(r.eq(1)):
+        k.sync_warp()
+
+
+@wrong("in-bounds", breaks="H15")
+def rows_of_which_the_first_one_is_aligned(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x, r = global_words(k, "g"), k.tensor("x", s32, (8, 8 if right else 5)), k.var("r")
+    d, b = words(k, "d", 4), k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mem.load(r, g[0])
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load(d, x[r, ds(0, 4)], b)
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("in-bounds", not_covered="data decides the last coordinate")
+def a_box_at_a_column_that_is_loaded(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x, r = global_words(k, "g"), k.tensor("x", s32, (8, 8)), k.var("r")
+    d, b, box = k.shared("d", s32, (2, 4), align=128), k.mbarriers("b"), k.tensor_map(x, (2, 4))
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mem.load(r, g[0])
+        k.mbarrier.arrive_expect_tx(b, 32)
+        k.tma.load(box, d, (r, 0) if right else (0, r), b)
+        k.mbarrier.wait(b, 0)
 
 
 def on_an_address(condition: Callable[[Expr, Expr], Expr]) -> Program:

@@ -209,7 +209,7 @@ def a_branch_on_the_answer_of_an_atomic(k: Builder, covered: bool) -> None:
             k.fence.proxy_async()
 
 
-@lacking("addresses that data decides, tickets")
+@lacking("other addresses that data decides, tickets")
 def a_ticket(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     g, out, ticket = global_words(k, "g"), global_words(k, "out", 2), k.var("ticket")
@@ -218,7 +218,7 @@ def a_ticket(k: Builder, covered: bool) -> None:
         k.mem.store(out[k.warp_id if covered else ticket], 1)
 
 
-@lacking("addresses that data decides, tickets")
+@lacking("other addresses that data decides, tickets")
 def an_index_that_is_loaded(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g, out, at = global_words(k, "g"), global_words(k, "out", 2), k.var("at")

@@ -144,13 +144,16 @@ def rechecked(
     inputs: Mapping[str, Any] | None = None,
 ) -> dict[Strict, str]:
     """What the proof kernel says of a program at some levels, of which no check has said anything,
-    with what its tensors hold.
+    with what its tensors hold, and if what data names in them is inside.
 
     Of each cluster at most ``steps`` instructions are executed.
     """
     try:
         with patch("tilesim.proof.machine.MOST_STEPS", steps):
-            return {level: said(certified(program, level, (), None, inputs)[1]) for level in levels}
+            given = ("in-bounds",)
+            return {
+                level: said(certified(program, level, given, None, inputs)[1]) for level in levels
+            }
     except TilesimError:
         return dict.fromkeys(levels, "")
     except Exception as error:

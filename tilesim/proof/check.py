@@ -37,7 +37,7 @@ _OF_SM = 228 * 1024, 1024, 64
 def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
     strict: Strict = "practice", until: float | None = None,
-    inputs: Mapping[str, bytes] | None = None,
+    inputs: Mapping[str, bytes] | None = None, in_bounds: bool = False,
 ) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -50,9 +50,10 @@ def certify(
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
         inputs: The bytes that tensors are said to begin with: the answer is about these.
+        in_bounds: Whether it is assumed that what data names in tensors is inside of them.
     """
     try:
-        _launch(Operands(mir, strict, inputs), classes, repetitions, until)
+        _launch(Operands(mir, strict, inputs, in_bounds), classes, repetitions, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -73,7 +74,8 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
     return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
-                   until=until, inputs=dict(certificate.inputs))  # fmt: skip
+                   until=until, inputs=dict(certificate.inputs),
+                   in_bounds="in-bounds" in certificate.assumptions)  # fmt: skip
 
 
 def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | None) -> None:

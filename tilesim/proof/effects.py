@@ -386,7 +386,7 @@ def _load(x: Execution, view: View, w: Any) -> Value:
     if not (plain or x.settled) or view.dtype.kind == "float":
         return None
     found: list[Scalar] = [None] * LANES
-    for group, place, at, _ in x.machine.operands.view(view, w, x.lanes):
+    for group, place, at, _, any_ in x.machine.operands.view(view, w, x.lanes):
         word = place, int(at[0, 0]), at.size
         known: Any = (
             x.words.get(word) if place[0] == "shared" else x.machine.given(str(place[1]), *word[1:])
@@ -395,7 +395,7 @@ def _load(x: Execution, view: View, w: Any) -> Value:
         if len(place) == 4 and place[3] is not None:  # what lies there depends on the same number
             known = handed(known, place[3])
         for i in group:
-            found[i] = _as_loaded(known, view)
+            found[i] = None if any_ else _as_loaded(known, view)
     return found
 
 
@@ -407,7 +407,7 @@ def _answers_in(x: Execution) -> list[Answer | None] | None:
         return None
     if reads.view.space == "global":
         return None
-    for group, place, at, _ in x.machine.operands.view(reads.view, x.warp, x.lanes):
+    for group, place, at, *_ in x.machine.operands.view(reads.view, x.warp, x.lanes):
         known = x.machine.memory(place).integer(int(at[0, 0]), _ANSWER)
         for i in group:
             found[i] = known if isinstance(known, Answer) else None
@@ -581,7 +581,7 @@ def _one_piece(at: Bytes, multiple: int) -> bool:
 
 def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     """A tile, or a store by the warp as one."""
-    group, place, at, _ = named
+    group, place, at, *_ = named
     w, write, holders, g = x.warp, isinstance(e, fx.Writes), None, None
     if write:
         _distinct(x, at)
@@ -612,7 +612,7 @@ def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequen
 
 
 def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
-    group, place, at, _ = named
+    group, place, at, *_ = named
     write, issues = isinstance(e, fx.Writes), x.effect(fx.Issues)
     if e.proxy == "generic":  # cp.async: lanes that name one box share it out
         together = len(group) > 1 and _one_box(x)
@@ -677,7 +677,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     combines = isinstance(e, fx.WritesMap) and e.combine is not None
     strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
     for w in x.warp.each:
-        for group, place, at, _ in m.operands.box_of_map(e, w, x.lanes):
+        for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
             number = _box(x, w, group) if write and not strong else None
             for lane in group if write or place[1] not in m.read_only else ():
                 m.issue(x, [lane], place, at, write, "async", strong=strong, number=number)
@@ -710,7 +710,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
     """Through the generic proxy (D13); a reduction is relaxed, at .cluster (D12)."""
     m, w, completes = x.machine, x.warp, x.effect(fx.Completes)
     strong = None if e.combine is None else (e.view.dtype.bytes, "cluster")
-    for group, place, at, _ in m.operands.view(e.view, w, x.lanes):
+    for group, place, at, *_ in m.operands.view(e.view, w, x.lanes):
         ranks = {rank for _, (rank, _) in m.operands.mbarrier(completes.mbar, w, group)}
         if ranks != {place[1]} or m.size == 1 or (strong and place[1] == w.rank):
             raise Refuted("D11", f"{x.where}: to {place}, with an mbarrier of CTA {ranks}")
@@ -726,7 +726,7 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
         return
     v = x.machine.operands
     stored: dict[Word, list[list[Scalar]]] = {}
-    for group, place, at, _ in v.view(e.view, x.warp, x.lanes):
+    for group, place, at, *_ in v.view(e.view, x.warp, x.lanes):
         if e.value is None or isinstance(e.value, Expr):
             each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
         else:
@@ -1186,7 +1186,7 @@ def _by_warpgroup(x: Execution) -> None:
 def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
     m, every = x.machine, list(range(LANES))
     places = [m.operands.view(e.view, w, every) for w in x.warps]
-    _, place, at, _ = places[0][0]
+    _, place, at, *_ = places[0][0]
     for some in places:
         if len(some) != 1 or some[0].place != place or (some[0].bytes != at).any():
             raise Refuted("F10", f"{x.where}: operands that differ")

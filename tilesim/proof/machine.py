@@ -19,7 +19,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
 from tilesim.ir.distribution import by_lane
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, exists
@@ -324,7 +323,7 @@ class Machine:
         self.granted, self.asked, self.failed = 0, False, False
         self.answer: bool | None = None
         self.work: dict[str, Work] = {}
-        self.read_only = set(self.tensors) - _written(self.mir)
+        self.read_only = operands.read_only
         known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self._begins = {name: known[name] for name in self.read_only}
         self.deciding = operands.deciding()
@@ -860,17 +859,3 @@ def _no_mbarrier(memory: Memory, at: Bytes, where: object) -> None:
 def _written_before(memory: Memory, at: Bytes, where: object) -> None:
     if not memory.written[at].all():
         raise Refuted("uninitialised", f"{where}: bytes that nothing has written")
-
-
-def _written(mir: Mir) -> set[str]:
-    """The global tensors that some instruction may write."""
-    found: set[str] = set()
-    every = {t.name for t in mir.kernel.tensors}
-    for effects in mir.effects:
-        for e in effects:
-            if isinstance(e, fx.WritesMap):
-                found |= {t.name for t in e.map.tensors}
-            elif isinstance(e, fx.Writes | fx.RemoteStore) and e.view.space != "shared":
-                tensor = e.view.tensor
-                found |= {tensor.name} if isinstance(tensor, GlobalTensor) else every
-    return found

@@ -22,7 +22,7 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
 from tilesim.ir.boxes import fields_of
-from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
+from tilesim.ir.effects import Cancels, Defines, ReadsMap, RemoteStore, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
@@ -44,12 +44,14 @@ AtMbarrier: TypeAlias = tuple[list[int], MbarrierAt]
 
 
 class Named(NamedTuple):
-    """What lanes name: a memory, the bytes there, and the first one before they are swizzled."""
+    """What lanes name: a memory, the bytes there, and the first one before they are swizzled;
+    ``any``: data decides which bytes, and these are some of them."""
 
     lanes: list[int]
     place: Place
     bytes: Bytes
     first: int
+    any: bool = False
 
 
 #: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
@@ -212,13 +214,17 @@ def _behind(value: Value, w: Warp) -> Value:
 
 
 class Operands:
-    """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold."""
+    """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold;
+    ``in_bounds``: what data names in tensors is taken to be inside of them."""
 
     def __init__(
-        self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None
-    ) -> None:
+        self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None,
+        in_bounds: bool = False,
+    ) -> None:  # fmt: skip
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
-        self.inputs = inputs or {}
+        self.inputs, self.in_bounds = inputs or {}, in_bounds
+        #: tensors that no instruction of the launch writes
+        self.read_only = {t.name for t in mir.kernel.tensors} - _written(mir)
         self.bases = bases(self.program)
         #: whether launch control may hand out clusters
         self.launches = bool(mir.all_of(Cancels))
@@ -374,16 +380,17 @@ class Operands:
 
     def alike(
         self, operands: Sequence[Expr], w: Warp, lanes: Sequence[int], what: str, *,
-        own: bool = False, place: bool = False,
-    ) -> list[tuple[list[int], tuple[int, ...]]]:  # fmt: skip
+        own: bool = False, place: bool = False, any: bool = False,
+    ) -> list[tuple[list[int], tuple[Any, ...]]]:  # fmt: skip
         """Lanes that have the same operands, together with these. ``own``: each cluster of a class
-        has its own; ``place``: they are addresses."""
+        has its own; ``place``: they are addresses; ``any``: data may decide them, which is None."""
         values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
         groups: dict[tuple[Scalar, ...], list[int]] = {}
         for lane in lanes:
             groups.setdefault(tuple(lane_of(v, lane) for v in values), []).append(lane)
         return [
-            (some, tuple(need(v, what, place=place) for v in key)) for key, some in groups.items()
+            (some, tuple(v if any and v is None else need(v, what, place=place) for v in key))
+            for key, some in groups.items()
         ]
 
     # ------------------------------------------------------------------ places
@@ -413,9 +420,10 @@ class Operands:
             raise NotCovered("private or multimem memory")
         found, own = [], view.space == "global"
         by_address = isinstance(t, AddressedTensor)
-        for group, values in self.alike(
-            view.operands, w, lanes, "an address", own=own, place=by_address
-        ):
+        named = self.alike(
+            view.operands, w, lanes, "an address", own=own, place=by_address, any=self._any_of(t)
+        )
+        for group, some, values in ((g, None in v, n) for g, v in named for n in _among(view, v)):
             place, first = self._begins(view, values, w)
             place = self._of_whom(place, view.operands, w, group)
             inside(view, values)
@@ -424,8 +432,17 @@ class Operands:
             mask = 0 if isinstance(t, GlobalTensor) else CHUNK_MASK[t.swizzle]
             if mask:
                 at = at ^ (((at >> 7) & mask) << 4)
-            found.append(Named(group, place, at, first))
+            found.append(Named(group, place, at, first, some))
         return found
+
+    @rule(
+        "in-bounds",
+        "data decides where an access is only if nothing writes there, and it is inside",
+    )
+    def _any_of(self, t: object) -> bool:
+        """Whether data may decide which elements of a tensor are accessed: that they are inside is
+        assumed, and what they hold not known."""
+        return self.in_bounds and isinstance(t, GlobalTensor) and t.name in self.read_only
 
     def _begins(self, view: View, values: tuple[int, ...], w: Warp) -> tuple[Place, int]:
         match view.tensor:
@@ -464,7 +481,10 @@ class Operands:
             if holds:
                 raise NotCovered(f"a tensor map {what}")
         found = []
-        for group, coords in self.alike(e.coords, w, lanes, "a coordinate", own=True):
+        reads = isinstance(e, ReadsMap) and fields.tensor in self.read_only  # outside, it gets 0
+        for group, some in self.alike(e.coords, w, lanes, "a coordinate", own=True, any=reads):
+            need(some[-1], "the last coordinate")
+            coords = tuple(c or 0 for c in some)
             starts_right(e, coords, fields.dtype.bytes)
             not_too_many(prod(fields.box) * fields.dtype.bytes)
             at = np.zeros(1, np.int64)
@@ -500,6 +520,18 @@ def starts_right(e: ReadsMap | WritesMap, coords: tuple[int, ...], nbytes: int) 
     """Raises: Refuted: it does not (B37)."""
     if coords[-1] * nbytes % 16 or (isinstance(e, WritesMap) and min(coords) < 0):
         raise Refuted("B19", f"a copy through {e.map} at {coords}")
+
+
+def _among(view: View, values: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+    """Two of the values of offsets that data decides: the places grow in equal steps, so what is
+    aligned at both is at all."""
+    if None not in values:
+        return (values,)
+    last = [size - n for size, n in zip(view.tensor.shape, view.extents, strict=True)]
+    return tuple(
+        tuple(min(number, n) if v is None else v for v, n in zip(values, last, strict=True))
+        for number in range(2)
+    )
 
 
 @rule("inside", "a view lies inside of its tensor")
@@ -612,6 +644,19 @@ def _leaves(x: object) -> Iterator[str]:
         case _:
             for name in getattr(x, "__dataclass_fields__", ()):
                 yield from _leaves(getattr(x, name))
+
+
+def _written(mir: Mir) -> set[str]:
+    """The global tensors that some instruction may write."""
+    found: set[str] = set()
+    every = {t.name for t in mir.kernel.tensors}
+    for e in (e for effects in mir.effects for e in effects):
+        if isinstance(e, WritesMap):
+            found |= {t.name for t in e.map.tensors}
+        elif isinstance(e, Writes | RemoteStore) and e.view.space != "shared":
+            tensor = e.view.tensor
+            found |= {tensor.name} if isinstance(tensor, GlobalTensor) else every
+    return found
 
 
 @cache

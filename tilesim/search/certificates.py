@@ -84,7 +84,7 @@ def certified(
     mir = machine_form(program)
     named, digest, given = mir.kernel.name, fingerprint(mir), tuple(sorted(assumptions))
     held = steering(mir, inputs or {})
-    found = proposed(mir, strict, until, dict(held))
+    found = proposed(mir, strict, until, dict(held), in_bounds="in-bounds" in given)
     made = Certificate(named, "", digest, strict, given, held, *found)
     answer = kernel_recheck(made, mir, until=until)
     if answer.verdict == "refuted" and any(made.repetitions or ()):
@@ -137,11 +137,11 @@ def steering(mir: Mir, inputs: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, b
 
 def proposed(
     mir: Mir, strict: Strict = "practice", until: float | None = None,
-    inputs: Mapping[str, bytes] | None = None,
+    inputs: Mapping[str, bytes] | None = None, *, in_bounds: bool = False,
 ) -> Proposal:  # fmt: skip
     """What `certify` may leave out, found by trying; None: there are too many classes of clusters,
-    or they are not found by ``until``, in seconds of `time.monotonic`. ``inputs``: what tensors
-    hold."""
+    or they are not found by ``until``, in seconds of `time.monotonic`. ``inputs``, ``in_bounds``:
+    what tensors hold, and whether what data names is inside of them."""
     left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
     classes: list[tuple[int, ...]] = []
     left_out: list[tuple[Repetition, ...]] = []
@@ -151,7 +151,8 @@ def proposed(
         some = left
         while True:
             try:
-                left_out.append(repetitions_of(Operands(mir, strict, inputs), some, until))
+                v = Operands(mir, strict, inputs, in_bounds)
+                left_out.append(repetitions_of(v, some, until))
                 break
             except Differs as why:
                 others |= set(why.clusters)
