@@ -67,7 +67,8 @@ MEMORY = 4 << 30
 _TESTS = """
 import sys, pytest
 from benchmarks.finder_mutants.mutate import Finder, Mutant
-Finder.install(Mutant(sys.argv[1], int(sys.argv[2]), 0, ""))
+if sys.argv[1]:
+    Finder.install(Mutant(sys.argv[1], int(sys.argv[2]), 0, ""))
 slow = "tests/kernel/test_limits.py::test_classes_are_found_by_few_executions"
 names = ("certificate", "repetitions", "limits", "not_covered", "elections")
 files = [f"tests/kernel/test_{name}.py" for name in names]
@@ -171,10 +172,13 @@ def judged(mutant: Mutant) -> tuple[Mutant, str]:
         return mutant, by
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    command = [sys.executable, "-c", _TESTS, mutant.module, str(mutant.number)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        return mutant, "other tests"
-    return mutant, ""
+    return mutant, "" if _passes_tests(mutant.module, mutant.number) else "other tests"
+
+
+def _passes_tests(module: str = "", number: int = 0) -> bool:
+    """Whether the other tests of the kernel find nothing, of a mutant or the kernel itself."""
+    command = [sys.executable, "-c", _TESTS, module, str(number)]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
@@ -223,6 +227,8 @@ def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: P
     every = [one for one in every if one.module in some]
     known = [one for one in every if harmless(one)]
     every = [one for one in every if one not in known]
+    if not _passes_tests():
+        raise click.ClickException("without a change, the tests of the kernel fail")
     end = time.monotonic() + seconds
     LAUNCHES.extend(launches())
     tried: Counter[str] = Counter()

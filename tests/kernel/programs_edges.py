@@ -305,6 +305,26 @@ def a_commit_in_place_of_the_first_fence(k: Builder, *, right: bool) -> None:
     finish(k, s.address)
 
 
+@wrong("H6")
+def a_product_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) -> None:
+    b, done = k.mbarriers("b"), k.mbarriers("done")
+    s = setup(k, (b, 128), (done, 1))
+    tile = k.fragment("tile", f32, (32, 32))
+    with k.if_(k.warp_id < 4):
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
+        k.tcgen05.wait_st()
+        k.mbarrier.arrive(b)  # hands memory over, but no tcgen05.fence comes before it
+    with thread(k, 4):
+        k.mbarrier.wait(b, 0, sem="acquire" if right else "relaxed")
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
 # ---------------------------------------------------------------------- elections
 
 

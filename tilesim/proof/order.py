@@ -236,7 +236,7 @@ class Order:
             self.cross(np.array([lane]), Row.TMEM, Row.TMEM_FENCED)
             self.release_fence(lane, (Row.TMEM_FENCED,))
             return
-        self.acquire_fence(lane, (Row.TMEM, Row.TMEM_FENCED))
+        self.acquire_fence(lane, (Row.TMEM_FENCED,))
         self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)
 
     def cross(self, lanes: Lanes, source: int, target: int) -> None:
