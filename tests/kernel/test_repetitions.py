@@ -181,9 +181,9 @@ def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
                 "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
-                "_executes", "ptx", "_begins"},
+                "_executes", "ptx", "_begins", "kinds"},
     "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
-             "jumps_back"},
+             "jumps_back", "values", "_all"},
     "Group": {"over"},
     "Order": {"ctas", "shared", "_facts", "ptx", "handed"},
     "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "first", "end",

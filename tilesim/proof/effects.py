@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
-from tilesim.proof.memory import Bytes, Record, Strong
+from tilesim.proof.memory import Bytes, Record, Strong, all_apart
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -599,16 +600,22 @@ def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
 
 @rule("H23", "the elements of a register tile are stored to different bytes")
 def _distinct(x: Execution, at: Bytes) -> None:
-    if len(np.unique(at)) < at.size:
+    if not all_apart(at):
         raise Refuted("H23", f"{x.where}: elements at one place")
 
 
-def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequence[int]:
-    """For each element of a register tile, the mask of the lanes that access it."""
+def _holders(x: Execution, tile: Fragment, elements: int, write: bool) -> Sequence[Lanes]:
+    """For each lane, the elements of a register tile that it accesses."""
     rows = tile.warp_shape[0]
     columns = elements // rows  # of one column, or all
     layout = layout_of(tile, lanes=tile.name in x.machine.rows_in_lanes)
-    return Held(layout, rows, columns, write).lanes()
+    return _of_lanes(Held(layout, rows, columns, write))
+
+
+@cache
+def _of_lanes(held: Held) -> list[Lanes]:
+    masks = np.array(held.lanes(), np.int64)
+    return [np.flatnonzero(masks >> i & 1) for i in range(LANES)]
 
 
 def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
@@ -783,7 +790,7 @@ def _invalidates(x: Execution, e: fx.InvalidatesMbarrier) -> None:
     m, w = x.machine, x.warp
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
-            life = m.mbarrier(at, w, lane)
+            life = m.mbarrier(at, w, [lane])
             m.over_before(life, w.lanes([lane]), "mbarrier.inval", own=True)
             m.handed_over(life, w.first + lane)
             life.last_phase()
@@ -804,7 +811,7 @@ def _credit(
 ) -> None:  # fmt: skip
     """One credit of a lane; ``later``: of an asynchronous operation that it has issued."""
     m, i = x.machine, x.warp.first + lane
-    life = m.mbarrier(at, x.warp, lane)
+    life = m.mbarrier(at, x.warp, [lane])
     reaches = not m.ptx or at[0] == x.warp.rank or scope != "cta"  # U4
     if reaches and not later and (knowledge := m.order.released(i, sem)) is not None:
         for one in _learners(x, life, at):
@@ -842,7 +849,7 @@ def _arrives_later(x: Execution, e: fx.Arrives, lane: int, at: MbarrierAt, count
     m, i = x.machine, x.warp.first + lane
     if e.lent:
         _credit(x, lane, at, lent=count)
-    life = m.mbarrier(at, x.warp, lane)
+    life = m.mbarrier(at, x.warp, [lane])
     assert e.group is not None
     commit, learners = e.group == "tcgen05", _learners(x, life, at)
     rows = _rows_handed_over(x, e.group)
@@ -901,7 +908,7 @@ def _completes(x: Execution, e: fx.Completes) -> None:
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         for lane in group:
             for cta, to in _signals(x, e, at, lane):
-                life = m.mbarrier(to, w, lane)
+                life = m.mbarrier(to, w, [lane])
                 # reads are over with any of the completions, writes with that of their CTA
                 mine = [i for i in x.issued if i.lane == lane
                         and (not i.record.write or i.place == ("shared", cta))]  # fmt: skip
@@ -937,32 +944,34 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
     """The lanes whose wait passes have learned what it tells."""
     m, w = x.machine, x.warp
     phases = m.operands.decides(e.phase, w)
-    passing = []
+    passing: list[tuple[list[int], Mbarrier]] = []
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         _own(at, w)
-        for lane in group:
-            life = m.mbarrier(at, w, lane)
-            if life.passes(_phase(lane_of(phases, lane), parity=e.parity, ptx=m.ptx), e.parity):
-                passing.append((lane, life))
-    if passing:
-        m.order.step(w.lanes([lane for lane, _ in passing]))
+        life = m.mbarrier(at, w, group)
+        through = [i for i in group if life.passes(
+            _phase(lane_of(phases, i), parity=e.parity, ptx=m.ptx), e.parity)]  # fmt: skip
+        if through:
+            passing.append((through, life))
+    lanes = [i for some, _ in passing for i in some]
+    if lanes:
+        m.order.step(w.lanes(lanes))
         _whichever_is_elected(x, w)
-    for lane, life in passing:
-        if lane in x.unless:
-            life.spared(x.unless[lane], w.first + lane, _asks(e, lane_of(phases, lane)))
-        _passes(x, e, w.first + lane, life)
-    return [lane for lane, _ in passing]
+    for some, life in passing:
+        for i in (i for i in some if i in x.unless):
+            life.spared(x.unless[i], w.first + i, _asks(e, lane_of(phases, i)))
+        _passes(x, e, w.lanes(some), life)
+    return lanes
 
 
-def _passes(x: Execution, e: fx.Waits, i: int, life: Mbarrier) -> None:
-    """A lane has found the last phase over."""
+def _passes(x: Execution, e: fx.Waits, lanes: Lanes, life: Mbarrier) -> None:
+    """Lanes have found the last phase over."""
     order = x.machine.order
-    life.no_early_pass(order.past[i])
-    over = life.waited(i, int(order.position[i]), acquires=e.sem == "acquire")
+    life.no_early_pass(order.past[lanes].min(0))
+    over = life.waited(lanes, order.position[lanes], acquires=e.sem == "acquire")
     if over is not None:
-        past = order.past[i, : len(over.past)]
-        np.maximum(past, over.past, out=past)
-        order.observe(i, over.knowledge[0 if e.scope == "cta" else -1], e.sem)
+        width = len(over.past)
+        order.past[lanes, :width] = np.maximum(order.past[lanes, :width], over.past)
+        order.observe(lanes, over.knowledge[0 if e.scope == "cta" else -1], e.sem)
 
 
 def _asks(e: fx.Waits, phase: Scalar) -> tuple[object, ...]:
@@ -981,14 +990,15 @@ def _polls(x: Execution, e: fx.Waits) -> None:
         _own(at, w)
         for lane in group:
             phase = _phase(lane_of(phases, lane), parity=e.parity, ptx=m.ptx)
-            looks.append((lane, m.mbarrier(at, w, lane), phase, m.order.past[w.first + lane]))
+            life = m.mbarrier(at, w, [lane])
+            looks.append((lane, life, phase, m.order.past[w.first + lane]))
     over = [life.passes(phase, e.parity) and life.must_be_over(past)
             for _, life, phase, past in looks]  # fmt: skip
     answers: list[Scalar] = [None] * LANES
     for lane, life, phase, past in looks:
         i = w.first + lane
         if all(over) and not e.suspends:
-            _passes(x, e, i, life)
+            _passes(x, e, w.lanes([lane]), life)
             answers[lane] = 1
         elif isinstance(phase, Token):
             raise NotCovered(f"{x.where}: an mbarrier that is polled by a token")

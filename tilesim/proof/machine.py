@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +23,7 @@ from tilesim.ir.distribution import by_lane
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
-from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, exists
+from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, all_apart, exists
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -84,6 +86,7 @@ class Shadow:
         self.instance = (cluster, repetition) if repetition else cluster
         self.registers = _Over(warp.registers)
         self.registers |= {n: v for n, v in (registers or {}).items() if v != warp.registers.get(n)}
+        self.values: dict[int, Any] = {}
         self.warp = warp
         self._cta = coordinates(warp.machine.program, cluster, warp.rank)
         #: its place in `Warp.each`, where there are no repetitions
@@ -132,11 +135,14 @@ class Warp:
         self.repetition = 0
         #: its first lane in the cluster
         self.first = (rank * p.warps + number) * LANES
+        self._all = np.arange(self.first, self.first + LANES)
         self.at = [0] * LANES
         self.alive = set(range(LANES))
         #: what a lane waits for: a named barrier, or a round of the cluster barrier
         self.blocked: dict[int, NamedBarrier | int] = {}
         self.registers: dict[str, Value] = {}
+        #: by the identity of an expression, registers that it had, and its value then
+        self.values: dict[int, tuple[list[Value], Value]] = {}
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
         self.index = 0
@@ -184,7 +190,7 @@ class Warp:
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
-        return np.array(lanes, np.int64) + self.first
+        return self._all if len(lanes) == LANES else np.array(lanes, np.int64) + self.first
 
     def special(self, name: str) -> Value:
         """A special register, in its lanes."""
@@ -240,7 +246,10 @@ class Execution:
 
     def effect(self, kind: type) -> Any:
         """Its effect of a kind, if it has one."""
-        return next((e for e in self.effects if isinstance(e, kind)), None)
+        known, key = self.machine.kinds, (self.number, kind)
+        if key not in known:
+            known[key] = next((e for e in self.effects if isinstance(e, kind)), None)
+        return known[key]
 
 
 class Group:
@@ -327,6 +336,8 @@ class Machine:
         known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self._begins = {name: known[name] for name in self.read_only}
         self.deciding = operands.deciding()
+        #: by instruction and kind, `Execution.effect`
+        self.kinds: dict[tuple[int, type], fx.Effect | None] = {}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins = spins(operands)
@@ -411,9 +422,8 @@ class Machine:
 
     def under_way(self, rank: int) -> list[Record]:
         """The asynchronous accesses of a CTA's memory that none of its threads knows to be over."""
-        known = 0
-        for i in range(rank * self.in_cta, (rank + 1) * self.in_cta):
-            known |= self.order.known_in_time(i)
+        lanes = range(rank * self.in_cta, (rank + 1) * self.in_cta)
+        known = reduce(or_, map(self.order.known_in_time, lanes))
         return [x for x in self.shared[rank].asynchronous if not x.facts & known]
 
     def _stuck(self) -> str:
@@ -423,9 +433,8 @@ class Machine:
     def _step(self, w: Warp) -> bool:
         self._leave_cluster_barrier(w)
         groups: dict[int, list[int]] = {}
-        for lane in sorted(w.alive):
-            if lane not in w.blocked:
-                groups.setdefault(w.at[lane], []).append(lane)
+        for lane in sorted(w.alive.difference(w.blocked)):
+            groups.setdefault(w.at[lane], []).append(lane)
         return any(self._execute(w, at, groups[at]) for at in sorted(groups))
 
     def _execute(self, w: Warp, at: int, lanes: list[int]) -> bool:
@@ -435,8 +444,10 @@ class Machine:
             raise NotCovered(f"more than {MOST_STEPS} executed instructions")
         if self.until is not None and monotonic() >= self.until:
             raise NotCovered("time")
-        w.detours = {i: x for i, x in w.detours.items() if i not in lanes or x[1] != at}
-        detours = {i: w.detours[i][0] for i in lanes if i in w.detours}
+        detours: dict[int, Look] = {}
+        if w.detours:
+            w.detours = {i: x for i, x in w.detours.items() if i not in lanes or x[1] != at}
+            detours = {i: w.detours[i][0] for i in lanes if i in w.detours}
         if at >= len(self.mir.code):
             need([Asked(look, 0, 1) for look in detours.values()], "whether lanes end")
             self.exit(w, lanes)
@@ -612,12 +623,12 @@ class Machine:
 
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
-        strong: Strong | None = None, holders: Sequence[int] | None = None,
+        strong: Strong | None = None, holders: Sequence[Lanes] | None = None,
         together: Lanes | None = None, number: int | None = None, adds: bool = False,
         decides: bool = False,
     ) -> bool:  # fmt: skip
-        """One access by the generic proxy: of each piece, its lanes access all of its bytes, or,
-        by element, those in the mask of ``holders``. ``together``: lanes that make one access,
+        """One access by the generic proxy: of each piece, its lanes access all of its bytes, or
+        the elements that ``holders`` has of each. ``together``: lanes that make one access,
         which comes after what any of them knows. ``number``, ``adds``, ``decides``: as a `Record`
         has them, the last if it comes after all writes so far. Returns whether it does.
 
@@ -627,8 +638,7 @@ class Machine:
             flat = np.concatenate([np.tile(at.reshape(-1), len(some)) for some, at in pieces])
             lane = np.concatenate([np.repeat(x.warp.lanes(some), at.size) for some, at in pieces])
         else:
-            masks, (_, at) = np.array(holders, np.int64), pieces[0]
-            rows = [np.flatnonzero(masks >> i & 1) for i in lanes]
+            rows, (_, at) = [holders[i] for i in lanes], pieces[0]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
             lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
         memory, instance = self.memory(place), (*place, None)[2]
@@ -671,7 +681,7 @@ class Machine:
     def _lanes_apart(self, y: Record) -> None:
         """What lanes of one instruction store lies apart, or is one number, or all of it is strong
         (H2, H6)."""
-        apart = y.number is not None or len(np.unique(y.bytes)) == len(y.bytes)
+        apart = y.number is not None or all_apart(y.bytes)
         if apart or (y.strong and self._morally_strong(y, y)):
             return
         raise NotCovered(f"{y.where}: lanes store to one place, which may be equal values")
@@ -719,16 +729,17 @@ class Machine:
                 return False  # nothing orders clusters
             asked: Any = issuers if y.lane is None else y.lane[own]
             if theirs is None:
-                lanes = np.unique(asked) if together is None else together
-                over = [any(order.facts[i][row] & x.facts for row in rows) for i in lanes]
-                return all(over) if together is None else any(over)
+                lanes = np.flatnonzero(np.bincount(asked)) if together is None else together
+                over = (order.facts[np.ix_(lanes, rows)] & x.facts).any(1)
+                return bool(over.all() if together is None else over.any())
             lane, position = theirs
             seen = [generic] if self._unfenced(x, y) else rows
             if together is not None:
                 return bool((order.rows[together, generic].max(0)[lane] >= position).all())
             if issuers is None:
                 return bool((order.rows[asked, generic, lane] >= position).all())
-            return all((order.rows[i, seen].max(0)[lane] >= position).all() for i in asked)
+            known = order.rows[np.ix_(asked, seen)].max(1).min(0)  # by all that have issued it
+            return bool((known[lane] >= position).all())
 
         return ordered
 
@@ -755,22 +766,21 @@ class Machine:
     # ------------------------------------------------------------------ mbarriers
 
     @rule("A6", "an operation on an mbarrier finds one that is live")
-    def mbarrier(self, at: MbarrierAt, w: Warp, lane: int) -> Mbarrier:
-        """The mbarrier on which a lane operates.
+    def mbarrier(self, at: MbarrierAt, w: Warp, lanes: Sequence[int]) -> Mbarrier:
+        """The mbarrier on which lanes operate.
 
         Raises: Refuted: there is none, or its init need not come before the operation."""
         found = self.mbarriers.get(at)
         if found is None:
             raise Refuted("A6", f"no mbarrier at byte {at[1]} of CTA {at[0]}")
-        self._after_init(found, w.first + lane)
+        self._after_init(found, w.lanes(lanes))
         return found
 
     @rule("A7", "mbarrier.init comes before every other operation, in time and in memory")
-    def _after_init(self, mbarrier: Mbarrier, i: int) -> None:
+    def _after_init(self, mbarrier: Mbarrier, lanes: Lanes) -> None:
         lane, position = mbarrier.init
-        rows = self.order.rows[i]
-        seen = max(rows[Row.GENERIC, lane], rows[Row.INIT, lane])
-        if self.order.past[i, lane] < position or seen < position:
+        seen = np.maximum(*(self.order.rows[lanes, row, lane] for row in (Row.GENERIC, Row.INIT)))
+        if min(self.order.past[lanes, lane].min(), seen.min()) < position:
             raise Refuted("A7", f"{mbarrier.name}: its init need not come before")
 
     @rule("A5", "mbarrier.init makes one mbarrier, in the own CTA, with a count in range")

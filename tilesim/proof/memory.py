@@ -50,8 +50,8 @@ class Record:
     is an addition; ``decides``: a strong read of which it is counted on what it finds."""
 
     __slots__ = (
-        "_facts", "adds", "asynchronous", "bytes", "decides", "instance", "key", "lane", "number",
-        "over", "position", "proxy", "strong", "tmem", "where", "whole", "write",
+        "_facts", "adds", "asynchronous", "bytes", "decides", "end", "first", "instance", "key",
+        "lane", "number", "over", "position", "proxy", "strong", "tmem", "where", "whole", "write",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,7 @@ class Record:
         self.adds = self.decides = False
         self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
         self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
+        self.first, self.end = (int(at.min()), int(at.max()) + 1) if at.size else (0, 0)
         self.asynchronous = lane is None
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self
@@ -71,6 +72,10 @@ class Record:
         self.key: object = None
         if lane is not None and not write:
             self.key = proxy, strong, instance, at.tobytes(), lane.tobytes()
+
+    def meets(self, x: Record) -> bool:
+        """Whether their bytes may be the same."""
+        return self.first < x.end and x.first < self.end
 
     @property
     def facts(self) -> int:
@@ -157,14 +162,15 @@ class Memory:
     def access(self, y: Record, ordered: Ordered) -> None:
         """One more access, after those so far."""
         self.in_bounds(y.bytes, y.where)
-        vouched = self._against_others(y, ordered)
+        layers = self._distinct(y.bytes) if y.write or self._conflicting else []
+        vouched = self._against_others(y, layers, ordered)
         in_order = self._against_writes(y, ordered, vouched)
         if y.asynchronous:
             self.asynchronous.append(y)
         if self.ever is not None:
             self._across_clusters(y)
         # of several bytes at one place, which one stays is not known
-        single = not y.write or len(self._distinct(y.bytes)) <= 1
+        single = not y.write or len(layers) <= 1
         if y.write and y.strong is None and single and in_order:
             self._writes.append(y)
             self._last[y.bytes] = len(self._writes)
@@ -174,7 +180,7 @@ class Memory:
             if y.key is not None:  # whatever comes after a lane's read comes after its earlier ones
                 self._others = [x for x in self._others if x.key != y.key]
             self._others.append(y)
-            self._conflicting |= y.write or y.asynchronous
+            self._conflicting |= y.write
         if y.write:
             self._coherent(self._constant[y.bytes], y.where)
             self.written[y.bytes] = True
@@ -218,20 +224,24 @@ class Memory:
                 if here.any() and not ordered(y, z, own[here], _lanes(z, here)):
                     self._race(y, z)
 
-    def _against_others(self, y: Record, ordered: Ordered) -> NDArray[np.bool_]:
+    def _against_others(
+        self, y: Record, layers: Sequence[NDArray[np.int64]], ordered: Ordered
+    ) -> NDArray[np.bool_]:
         """Compares with what has touched the bytes since their last write. Returns which bytes need
         not be compared with that write, as something in between came after it."""
         vouched = np.zeros(len(y.bytes), bool)
         if not y.write and not self._conflicting:
             return vouched
         kept: list[Record] = []
-        layers = self._distinct(y.bytes)
         for x in self._others:
+            if not (y.write or x.write) or not y.meets(x):
+                kept.append(x)
+                continue
             known = True
             hit = np.zeros(len(x.bytes), bool)
             for own in (self._matched(y, layer, x) for layer in layers):
                 here = own >= 0
-                if not here.any() or not (y.write or x.write or x.asynchronous):
+                if not here.any():
                     continue
                 hit |= here
                 if not ordered(y, x, own[here], _lanes(x, here)):
@@ -240,7 +250,7 @@ class Memory:
                     # it came after that write, and y after its end, which hands on no memory: a
                     # read has to know of the write itself
                     vouched[own[here]] = True
-            if not known and (y.write or x.write):
+            if not known:
                 self._unordered(y, x, ordered)
             # what a write covers that comes after it need not be kept
             covered = known and y.write and y.strong is None
@@ -301,7 +311,7 @@ class Memory:
         after all but other additions, with which it leaves the same in any order. Those that come
         later have to come after a read on which something depends (`_race`)."""
         layers = self._distinct(y.bytes)
-        for x in (x for x in self._others if x.write and not (adds and x.adds)):
+        for x in (x for x in self._others if x.write and y.meets(x) and not (adds and x.adds)):
             for own in (self._matched(y, layer, x) for layer in layers):
                 here = own >= 0
                 if here.any() and not ordered(y, x, own[here], _lanes(x, here)):
@@ -383,6 +393,12 @@ class Work:
         self.touched[y.bytes] = np.where((seen == -1) | (seen == cluster), cluster, -2)
         if y.write:
             self.wrote[y.bytes] = cluster
+
+
+def all_apart(at: Bytes) -> bool:
+    """Whether no number is there twice."""
+    flat = np.sort(at, axis=None)
+    return not (flat[1:] == flat[:-1]).any()
 
 
 def _first_byte(x: Record) -> tuple[int, int, int]:

@@ -11,8 +11,9 @@ that is executed; what decides anything has to be the same in all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from math import prod
+from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -180,17 +181,23 @@ def lane_of(value: Value, lane: int) -> Scalar:
     return value[lane] if isinstance(value, list) else value
 
 
+_UNKNOWN: Mapping[type, str] = {
+    type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
+    Chosen: "which lane is elected", Asked: "an mbarrier that is polled",
+}  # fmt: skip
+
+
 @rule("data", "what decides is known, and no other schedule gives it another value")
 def need(value: Value, what: str, *, place: bool = False) -> Any:
     """A value that decides something; ``place``: where in memory that is, and nothing else.
 
     Raises: NotCovered: data, or the schedule, decides it."""
+    if type(value) is int:
+        return value
     value = [plain(x) for x in value] if isinstance(value, list) else plain(value)
-    unknown = {type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
-               Chosen: "which lane is elected", Asked: "an mbarrier that is polled"}  # fmt: skip
     for one in value if isinstance(value, list) else (value,):
-        if type(one) in unknown and not (place and type(one) is Address):
-            raise NotCovered(f"{unknown[type(one)]} decides {what}")
+        if type(one) in _UNKNOWN and not (place and type(one) is Address):
+            raise NotCovered(f"{_UNKNOWN[type(one)]} decides {what}")
     return value
 
 
@@ -234,7 +241,16 @@ class Operands:
     # ------------------------------------------------------------------ values
 
     def value(self, e: Expr, w: Warp) -> Value:
-        """What an expression is in the lanes of a warp."""
+        """What an expression is in the lanes of a warp: what it was, if its registers are."""
+        if isinstance(e, Var | Const) or w.side or w.detours:
+            return self._value(e, w)
+        now = [w.registers.get(name) for name in self.names(e)]
+        known = w.values.get(id(e))
+        if known is None or not all(map(is_, known[0], now)):
+            known = w.values[id(e)] = now, self._value(e, w)
+        return known[1]
+
+    def _value(self, e: Expr, w: Warp) -> Value:
         match e:
             case Const(value):
                 whole = not isinstance(value, float) or value.is_integer()
@@ -264,9 +280,15 @@ class Operands:
     def _apply(self, e: Expr, function: Callable[..., Any], *operands: Value) -> Value:
         """An operation in each lane; its result wraps in the type of the expression."""
         kind = self._type(e)
-        strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
         if kind not in LIMITS:
             return None
+
+        def number(*xs: Scalar) -> int | None:
+            try:
+                result = function(*xs)
+            except (ZeroDivisionError, ValueError, OverflowError):
+                return None
+            return None if result is None else wrap(int(result), kind)
 
         def one(*xs: Scalar) -> Scalar:
             if any(isinstance(x, Chosen) for x in xs):
@@ -275,6 +297,7 @@ class Operands:
             if looks:
                 both = (one(*(answered(x, looks[0], yes=y) for x in xs)) for y in (True, False))
                 return asked(looks[0], *both) if looks == looks[:1] * len(looks) else None
+            strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
             if any(isinstance(x, Token | Answer) for x in xs) or (strict and None in xs):
                 return None
             if function is _select and type(xs[0]) is int:
@@ -283,19 +306,16 @@ class Operands:
             if turns:
                 known = one(*(x.value if isinstance(x, Handed) else x for x in xs))
                 return handed(known, *turns) if len(turns) == 1 else None
-            try:
-                result = function(*xs)
-            except (ZeroDivisionError, ValueError, OverflowError):
-                return None
-            if result is None:
-                return None
-            number = wrap(int(result), kind)
-            return _from_bases(e, xs, number) if any(isinstance(x, Drawn) for x in xs) else number
+            found = number(*xs)
+            drawn = found is not None and any(isinstance(x, Drawn) for x in xs)
+            return _from_bases(e, xs, found) if drawn else found
 
+        rows = [x if isinstance(x, list) else [x] for x in operands]
+        numbers = all(type(x) is int for row in rows for x in row)
         if not any(isinstance(x, list) for x in operands):
-            return one(*operands)  # type: ignore[arg-type]
-        rows = [x if isinstance(x, list) else [x] * LANES for x in operands]
-        return [one(*xs) for xs in zip(*rows, strict=True)]
+            return (number if numbers else one)(*(x for (x,) in rows))
+        rows = [row if len(row) == LANES else row * LANES for row in rows]
+        return [*map(number if numbers else one, *rows)]
 
     def _type(self, e: Expr) -> CType:
         if id(e) not in self._types:
@@ -306,6 +326,8 @@ class Operands:
         """An expression that decides something: it is the same in all clusters of a class."""
         value = self.value(e, w)
         self.agree(e, w, value)
+        if not self.launches:
+            return value
         return [plain(x) for x in value] if isinstance(value, list) else plain(value)
 
     @rule("class", "whatever decides is the same in all clusters of a class")
@@ -386,7 +408,10 @@ class Operands:
         has its own; ``place``: they are addresses; ``any``: data may decide them, which is None."""
         values = [self.value(e, w) if own else self.decides(e, w) for e in operands]
         groups: dict[tuple[Scalar, ...], list[int]] = {}
-        for lane in lanes:
+        apart = list in map(type, values)
+        if lanes and not apart:
+            groups[tuple(values)] = [*lanes]  # type: ignore[arg-type]
+        for lane in lanes if apart else ():
             groups.setdefault(tuple(lane_of(v, lane) for v in values), []).append(lane)
         return [
             (some, tuple(v if any and v is None else need(v, what, place=place) for v in key))
@@ -659,13 +684,13 @@ def _written(mir: Mir) -> set[str]:
     return found
 
 
-@cache
 def not_too_many(nbytes: int) -> None:
     """Raises: NotCovered: so many bytes are too many for one operand."""
     if nbytes > MOST_BYTES:
         raise NotCovered(f"an operand of {nbytes} bytes")
 
 
+@lru_cache(64)
 def _box(extents: tuple[int, ...], strides: tuple[int, ...], nbytes: int) -> Bytes:
     """The bytes of a box of elements, relative to its first one."""
     not_too_many(prod(extents) * nbytes)

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from functools import reduce
-from operator import or_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +25,8 @@ from numpy.typing import NDArray
 from tilesim.proof.state import State
 
 Positions: TypeAlias = NDArray[np.int32]
+#: sets of facts, as integers
+Facts: TypeAlias = NDArray[np.object_]
 #: numbers of lanes in the cluster
 Lanes: TypeAlias = NDArray[np.int64]
 
@@ -64,14 +64,14 @@ class Knowledge:
 
     __slots__ = ("facts", "rows")
 
-    def __init__(self, rows: Positions, facts: list[int]) -> None:
+    def __init__(self, rows: Positions, facts: Facts) -> None:
         self.rows = rows
         self.facts = facts
 
     @classmethod
     def like(cls, rows: Positions) -> Knowledge:
         """Nothing, in so many rows and of so many lanes as these have."""
-        return cls(np.zeros_like(rows), [0] * len(rows))
+        return cls(np.zeros_like(rows), np.zeros(len(rows), object))
 
     def state(self, s: State) -> None:
         """Tells it, for comparisons."""
@@ -80,17 +80,13 @@ class Knowledge:
 
     def join(self, other: Knowledge, rows: Iterable[int] | None = None) -> None:
         """Adds what another one has, of some rows or all."""
-        if rows is None:
-            np.maximum(self.rows, other.rows, out=self.rows)
-            self.facts[:] = [a | b for a, b in zip(self.facts, other.facts, strict=True)]
-        for row in () if rows is None else rows:
-            np.maximum(self.rows[row], other.rows[row], out=self.rows[row])
-            self.facts[row] |= other.facts[row]
+        of: Any = slice(None) if rows is None else list(rows)
+        self.rows[of] = np.maximum(self.rows[of], other.rows[of])
+        self.facts[of] |= other.facts[of]
 
     def add(self, fact: int, rows: Iterable[int]) -> None:
         """Adds a fact to some rows."""
-        for row in rows:
-            self.facts[row] |= fact
+        self.facts[list(rows)] |= fact
 
 
 def merged(vectors: Sequence[Positions]) -> Positions:
@@ -111,7 +107,7 @@ class Order:
         self.past = np.zeros((lanes, lanes + _MORE), np.int32)
         count = len(Row) + (2 * ctas if halves else ctas)
         self.rows = np.zeros((lanes, count, lanes), np.int32)
-        self.facts = [[0] * count for _ in range(lanes)]
+        self.facts: Facts = np.zeros((lanes, count), object)
         #: rows about shared memory
         self.shared = [row for row in range(count) if row not in NOT_SHARED]
         #: rows that are handed over. By the text it takes tcgen05 fences for tensor memory (U20)
@@ -183,23 +179,25 @@ class Order:
 
     def of(self, lanes: Lanes) -> Knowledge:
         """What the lanes hand over together, their own accesses included."""
+        together = Knowledge(self.rows[lanes].max(0), np.bitwise_or.reduce(self.facts[lanes]))
+        if len(self.handed) == len(together.rows):
+            return together
         knowledge = self.nothing()
-        knowledge.rows[self.handed] = self.rows[lanes].max(0)[self.handed]
-        for row in self.handed:
-            knowledge.facts[row] = reduce(or_, (self.facts[lane][row] for lane in lanes))
+        knowledge.join(together, self.handed)
         return knowledge
 
     def learn(
-        self, lanes: Iterable[int], knowledge: Knowledge, rows: Iterable[int] | None = None
+        self, lanes: Sequence[int] | Lanes, knowledge: Knowledge, rows: Iterable[int] | None = None
     ) -> None:
         """Each of the lanes knows that of some rows."""
-        for lane in lanes:
-            Knowledge(self.rows[lane], self.facts[lane]).join(knowledge, rows)
+        at: Any = lanes if rows is None else np.ix_(lanes, list(rows))
+        of: Any = slice(None) if rows is None else list(rows)
+        self.rows[at] = np.maximum(self.rows[at], knowledge.rows[of])
+        self.facts[at] |= knowledge.facts[of]
 
-    def learn_fact(self, lanes: Iterable[int], fact: int, rows: Iterable[int]) -> None:
+    def learn_fact(self, lanes: Sequence[int], fact: int, rows: Iterable[int]) -> None:
         """Each of the lanes knows a fact, for accesses of some kinds (B3: implicit fence)."""
-        for lane in lanes:
-            Knowledge(self.rows[lane], self.facts[lane]).add(fact, rows)
+        self.facts[np.ix_(lanes, list(rows))] |= fact
 
     def released(self, lane: int, sem: str) -> Knowledge | None:
         """What an operation of this strength hands over (H3)."""
@@ -207,17 +205,17 @@ class Order:
             return self.of(np.array([lane]))
         return self._fenced.get(lane)
 
-    def observe(self, lane: int, knowledge: Knowledge, sem: str) -> None:
-        """A lane observes what was released; a relaxed operation acquires with a later fence."""
-        if sem == "relaxed":
+    def observe(self, lanes: Lanes, knowledge: Knowledge, sem: str) -> None:
+        """Lanes observe what was released; a relaxed operation acquires with a later fence."""
+        for lane in lanes.tolist() if sem == "relaxed" else ():
             self._observed.setdefault(lane, self.nothing()).join(knowledge)
-        else:
-            self.learn([lane], knowledge)
+        if sem != "relaxed":
+            self.learn(lanes, knowledge)
 
     def known_in_time(self, lane: int) -> int:
         """The facts that a lane has learned, also by relaxed operations (B34)."""
         observed = self._observed.get(lane)
-        return self.facts[lane][0] | (0 if observed is None else observed.facts[0])
+        return self.facts[lane, 0] | (0 if observed is None else observed.facts[0])
 
     def acquire_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
         """What relaxed operations have observed is known behind the fence (H3)."""
@@ -241,8 +239,5 @@ class Order:
 
     def cross(self, lanes: Lanes, source: int, target: int) -> None:
         """A proxy fence: what one kind of access sees, the other one sees as well (H9)."""
-        rows = self.rows[lanes]
-        rows[:, target] = np.maximum(rows[:, target], rows[:, source])
-        self.rows[lanes] = rows
-        for lane in lanes:
-            self.facts[lane][target] |= self.facts[lane][source]
+        self.rows[lanes, target] = np.maximum(self.rows[lanes, target], self.rows[lanes, source])
+        self.facts[lanes, target] |= self.facts[lanes, source]

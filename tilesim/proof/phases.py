@@ -331,11 +331,12 @@ class Mbarrier:
             raise NotCovered(f"{self.name}: a wait that is left out by a poll of something else")
         self.no_early_pass(look.past)
 
-    def waited(self, lane: int, position: int, *, acquires: bool) -> PhaseOver | None:
-        """A lane has passed a wait for the last phase. Returns what it learns."""
-        self._waits.setdefault(self.phase - 1, []).append((lane, position))
-        self.acquired += [(lane, position)] * acquires
-        self.operations[lane] = position
+    def waited(self, lanes: Lanes, positions: Positions, *, acquires: bool) -> PhaseOver | None:
+        """Lanes have passed a wait for the last phase. Returns what they learn."""
+        at = [*zip(lanes.tolist(), positions.tolist(), strict=True)]
+        self._waits.setdefault(self.phase - 1, []).extend(at)
+        self.acquired += at * acquires
+        self.operations |= dict(at)
         return self.over
 
 

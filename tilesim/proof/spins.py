@@ -33,6 +33,7 @@ class _Known:
     def __init__(self, v: Operands) -> None:
         self._v = v
         self.registers: dict[str, Value] = {}
+        self.values: dict[int, tuple[list[Value], Value]] = {}
 
     def special(self, _name: str) -> Value:
         """Nothing."""
