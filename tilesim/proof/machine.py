@@ -730,7 +730,7 @@ class Machine:
             asked: Any = issuers if y.lane is None else y.lane[own]
             if theirs is None:
                 lanes = np.flatnonzero(np.bincount(asked)) if together is None else together
-                over = (order.facts[np.ix_(lanes, rows)] & x.facts).any(1)
+                over = (order.facts[np.ix_(lanes, np.array(rows))] & x.facts).any(1)
                 return bool(over.all() if together is None else over.any())
             lane, position = theirs
             seen = [generic] if self._unfenced(x, y) else rows
@@ -738,7 +738,8 @@ class Machine:
                 return bool((order.rows[together, generic].max(0)[lane] >= position).all())
             if issuers is None:
                 return bool((order.rows[asked, generic, lane] >= position).all())
-            known = order.rows[np.ix_(asked, seen)].max(1).min(0)  # by all that have issued it
+            # by all lanes that have issued it
+            known = order.rows[np.ix_(asked, np.array(seen))].max(1).min(0)
             return bool((known[lane] >= position).all())
 
         return ordered

@@ -245,7 +245,7 @@ class Operands:
         if isinstance(e, Var | Const) or w.side or w.detours:
             return self._value(e, w)
         now = [w.registers.get(name) for name in self.names(e)]
-        known = w.values.get(id(e))
+        known: tuple[list[Value], Value] | None = w.values.get(id(e))
         if known is None or not all(map(is_, known[0], now)):
             known = w.values[id(e)] = now, self._value(e, w)
         return known[1]
@@ -307,8 +307,9 @@ class Operands:
                 known = one(*(x.value if isinstance(x, Handed) else x for x in xs))
                 return handed(known, *turns) if len(turns) == 1 else None
             found = number(*xs)
-            drawn = found is not None and any(isinstance(x, Drawn) for x in xs)
-            return _from_bases(e, xs, found) if drawn else found
+            if found is None or not any(isinstance(x, Drawn) for x in xs):
+                return found
+            return _from_bases(e, xs, found)
 
         rows = [x if isinstance(x, list) else [x] for x in operands]
         numbers = all(type(x) is int for row in rows for x in row)

@@ -76,7 +76,7 @@ class Knowledge:
     def state(self, s: State) -> None:
         """Tells it, for comparisons."""
         s.vectors(self.rows)
-        s.facts(self.facts)
+        s.facts(self.facts.tolist())
 
     def join(self, other: Knowledge, rows: Iterable[int] | None = None) -> None:
         """Adds what another one has, of some rows or all."""
@@ -190,14 +190,14 @@ class Order:
         self, lanes: Sequence[int] | Lanes, knowledge: Knowledge, rows: Iterable[int] | None = None
     ) -> None:
         """Each of the lanes knows that of some rows."""
-        at: Any = lanes if rows is None else np.ix_(lanes, list(rows))
         of: Any = slice(None) if rows is None else list(rows)
+        at: Any = lanes if rows is None else np.ix_(np.array(lanes), np.array(of))
         self.rows[at] = np.maximum(self.rows[at], knowledge.rows[of])
         self.facts[at] |= knowledge.facts[of]
 
     def learn_fact(self, lanes: Sequence[int], fact: int, rows: Iterable[int]) -> None:
         """Each of the lanes knows a fact, for accesses of some kinds (B3: implicit fence)."""
-        self.facts[np.ix_(lanes, list(rows))] |= fact
+        self.facts[np.ix_(np.array(lanes), np.array(list(rows)))] |= fact
 
     def released(self, lane: int, sem: str) -> Knowledge | None:
         """What an operation of this strength hands over (H3)."""
@@ -215,7 +215,7 @@ class Order:
     def known_in_time(self, lane: int) -> int:
         """The facts that a lane has learned, also by relaxed operations (B34)."""
         observed = self._observed.get(lane)
-        return self.facts[lane, 0] | (0 if observed is None else observed.facts[0])
+        return int(self.facts[lane, 0] | (0 if observed is None else observed.facts[0]))
 
     def acquire_fence(self, lane: int, rows: Iterable[int] | None = None) -> None:
         """What relaxed operations have observed is known behind the fence (H3)."""
