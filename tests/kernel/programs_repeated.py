@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.kernel.programs import Program, cta
+from tests.kernel.programs import Program, cta, frees
+from tests.kernel.programs_data import filled, loaded
 from tests.litmus.notation import begin, global_words, thread, words
-from tilesim import Builder, ds, s32
+from tilesim import Builder, ds, f32, s32, u32
 from tilesim.ir.expr import Expr, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
@@ -228,3 +229,21 @@ def a_count_of_the_elected_lane(k: Builder, *, right: bool) -> None:
         with k.if_(n.eq(TURNS if right else TURNS + 1)):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
+
+
+@wrong("H6", "differs in", 1, 2)
+def a_load_of_tensor_memory_that_is_no_longer_stored(k: Builder, *, right: bool) -> None:
+    """Each turn writes what the one before it has loaded (U33)."""
+    address, cells, _ = filled(k)
+    s, tile = k.shared("s", u32, (4, 32)), k.fragment("again", f32, (32, 4))
+    with k.role("W0", 0), k.loop(TURNS) as i:
+        first, *others = loaded(k, cells)
+        for n, register in enumerate(others):
+            k.mem.store(s[n, k.lane_id], register)
+        with k.if_(late(i, right=right).eq(0)):
+            k.mem.store(s[3, k.lane_id], first)
+        k.sync_warp()
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(cells, tile)
+        k.tcgen05.wait_st()
+    frees(k, address, 32)

@@ -247,12 +247,16 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     apart = v.may_differ(what, w) and not isinstance(e.value, fx.Arrives | fx.Elects)
     apart |= v.launches and (e.value is None or isinstance(e.value, View | fx.Queries))
     each = w.each if apart or e.var.name in w.differing else (w,)
+    made = _made_of_loads(x, e)
     results = [_defined(x, e, one if apart else w) for one in each]
     for one, result in zip(reversed(each), reversed(results), strict=True):
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
     if e.value is None and not (e.chance or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]
+    w.made.pop(e.var.name, None)
+    if made:
+        w.made[e.var.name] = made
     mine = w.registers.get(e.var.name)
     if all(s.registers.get(e.var.name) == mine for s in w.shadows):
         w.differing.discard(e.var.name)
@@ -260,6 +264,39 @@ def _defines(x: Execution, e: fx.Defines) -> None:
             s.registers.pop(e.var.name, None)
     else:
         w.differing.add(e.var.name)
+
+
+def _made_of_loads(x: Execution, e: fx.Defines) -> frozenset[tuple[Any, str]]:
+    """Of which registers that loads of tensor memory have set a register is made from now on, in
+    all lanes: loads, and names (U33). One of several results need not be made of all sources, nor
+    one of the registers for which a variable stands."""
+    w = x.warp
+    if e.group == "tcgen05.ld" and not x.machine.ptx:
+        load = x.machine.group(e.group, w.first).open[-1].record.tmem
+        if len(load.lanes) == LANES:
+            load.left.add(e.var.name)
+            return frozenset({(load, e.var.name)})
+    if not w.made or len(x.effects) > 1 or getattr(x.op, "partly", False):
+        return frozenset()
+    made = frozenset[tuple[Any, str]]().union(
+        *(w.made.get(name, ()) for name in x.machine.operands.sources(x.op))
+    )
+    everywhere = len(x.lanes) == LANES and not x.unless
+    return made if everywhere else made & w.made.get(e.var.name, frozenset())
+
+
+def _stores_what_is_loaded(x: Execution, e: fx.Writes, places: Sequence[Named]) -> None:
+    """All lanes store registers that tcgen05.ld has set, or what is made of them, where others may
+    see it (U33)."""
+    m, w = x.machine, x.warp
+    own = any(p.place[0] == "global" and m.tensors[str(p.place[1])].private for p in places)
+    if own or e.asynchronous or e.proxy != "generic" or e.combine or len(x.lanes) < LANES:
+        return
+    positions = m.order.position[x.all].tolist()
+    for field in x.op.data:
+        for name in m.operands.names(getattr(x.op, field)):
+            for load, register in w.made.get(name, ()):
+                load.stores(register, x.all.tolist(), positions)
 
 
 def _in_both_cases(x: Execution, e: fx.Defines, w: Any, value: Value) -> Value:
@@ -500,6 +537,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
         places += [p for p in m.operands.view(e.view, s, lanes) if p.place[0] == "global"]
+    if w.made and isinstance(e, fx.Writes):
+        _stores_what_is_loaded(x, e, places)
     pieces: dict[Place, list[Piece]] = {}
     for named in places:
         _aligned(x, e, named)

@@ -42,7 +42,7 @@ from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, P
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.spins import spins
 from tilesim.proof.state import State
-from tilesim.proof.tensor_memory import Pool
+from tilesim.proof.tensor_memory import Pool, TmemAccess
 
 #: lanes of a cluster: their knowledge takes memory that grows with the square
 MOST_LANES = 3072
@@ -152,6 +152,8 @@ class Warp:
         #: by register tile: touched since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
         self.fenced = self.jumps_back = False
+        #: by register, of which registers that loads of tensor memory have set it is made (U33)
+        self.made: dict[str, frozenset[tuple[TmemAccess, str]]] = {}
         #: by lane that has gone on as if its poll had answered no, that poll, and where it would
         #: have gone on if it had answered yes; it has not come there yet
         self.detours: dict[int, tuple[Look, int]] = {}
@@ -187,6 +189,11 @@ class Warp:
         for i, (look, to) in sorted(self.detours.items()):
             s.same(i, to)
             look.state(s)
+        for name, loaded in sorted(self.made.items()):
+            s.same(name)
+            for load, register in sorted(loaded, key=lambda one: (one[0].position, one[1])):
+                s.same(register)
+                load.state(s)
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""

@@ -28,7 +28,7 @@ from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Spec
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
@@ -237,6 +237,7 @@ class Operands:
         self.launches = bool(mir.all_of(Cancels))
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
+        self._sources: dict[int, tuple[frozenset[str], Op]] = {}
 
     # ------------------------------------------------------------------ values
 
@@ -351,6 +352,14 @@ class Operands:
         if id(operand) not in self._leaves:
             self._leaves[id(operand)] = frozenset(_leaves(operand)), operand
         return self._leaves[id(operand)][0]
+
+    def sources(self, op: Op) -> frozenset[str]:
+        """The same in all operands of an instruction, but for registers that it only sets."""
+        if id(op) not in self._sources:
+            fields = op.__dataclass_fields__.keys() - results_of(type(op)) - ANNOTATIONS
+            operands = tuple(getattr(op, name) for name in fields)
+            self._sources[id(op)] = frozenset(_leaves(operands)), op
+        return self._sources[id(op)][0]
 
     def deciding(self) -> set[str]:
         """The registers on which more may depend than what data is stored."""

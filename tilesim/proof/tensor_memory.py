@@ -31,11 +31,13 @@ ISSUED_BY_ONE = ("mma", "cp", "shift")
 _QUARTER = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TmemAccess:
     """How an access of tensor memory was issued: by which lanes of the cluster, of which warp, the
     first of them at which position. ``form``: of a product, what identifies products of one form
-    that accumulate in one place. ``other``: of an allocation by a pair, that of the other CTA."""
+    that accumulate in one place. ``other``: of an allocation by a pair, that of the other CTA.
+    ``left``: of a load, the registers that have not been stored; ``stored``: by lane, at which
+    position the last of them was (U33)."""
 
     kind: str
     warp: Any
@@ -43,11 +45,21 @@ class TmemAccess:
     position: int
     form: Hashable = None
     other: tuple[int, int] | None = None
+    left: set[str] = field(default_factory=set)
+    stored: dict[int, int] = field(default_factory=dict)
 
     def state(self, s: State) -> None:
         """Tells it."""
-        s.same(self.kind, self.warp.rank, self.warp.number, self.lanes, repr(self.form))
+        s.same(self.kind, self.warp.rank, self.warp.number, self.lanes, repr(self.form),
+               sorted(self.left))  # fmt: skip
         s.points([(self.lanes[0], self.position), *([self.other] if self.other else [])])
+        s.points(sorted(self.stored.items()))
+
+    def stores(self, register: str, lanes: Sequence[int], positions: Sequence[int]) -> None:
+        """All lanes store one of the registers that a load has set, or what is made of it."""
+        if register in self.left:
+            self.left.remove(register)
+            self.stored.update(() if self.left else zip(lanes, positions, strict=True))
 
 
 @dataclass
@@ -272,7 +284,7 @@ class Ordered:
         # by the text, tcgen05.fence is of its thread, and no lane's fence counts for its warp
         by_warp = a.warp is b.warp and b.kind not in ISSUED_BY_ONE and not self.order.ptx
         by_warp &= len(b.lanes) <= _QUARTER  # of a pair, each of both warps knows
-        if self._over(x, b, together=by_warp):
+        if self._over(x, b, together=by_warp) or (a.stored and self._behind_stores(a, b)):
             return True
         return issued and b.kind != "free" and self._in_issue_order(x, y)
 
@@ -282,6 +294,13 @@ class Ordered:
         asked = range(b.warp.first, b.warp.first + 32) if together else b.lanes
         known = [bool(self.order.facts[i, Row.TMEM] & x.facts) for i in asked]
         return any(known) if together else all(known)
+
+    @rule("U33", "in practice, a load is over behind the stores of all its registers by all lanes")
+    def _behind_stores(self, a: TmemAccess, b: TmemAccess) -> bool:
+        """Whether each lane that makes the later access comes after them in memory."""
+        lanes, positions = list(a.stored), np.array(list(a.stored.values()))
+        rows = self.order.rows[np.ix_(b.lanes, (Row.GENERIC, Row.GENERIC_GLOBAL), lanes)]
+        return bool((rows >= positions).all())
 
     @rule("G19", "products, and copies and shifts beside them, execute in the order of their issue")
     def _in_issue_order(self, x: Record, y: Record) -> bool:
