@@ -56,6 +56,48 @@ def three_warps_of_the_last_warpgroup_that_give_registers(k: Builder, *, right: 
         k.setmaxnreg("dec", 24)
 
 
+def registers_of_three_warpgroups(
+    k: Builder, *, meets: bool = True, again: int = 168, up: int = 168, ends_with: int = 24
+) -> None:
+    """One gives registers and takes them again, while one takes what it has, and one gives some."""
+    k.launch(warps=12, registers=168)
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("dec", 24)
+        if meets:
+            k.bar.sync(1, 128)
+        k.setmaxnreg("inc", again)
+    with k.role("WG1", range(4, 8)):
+        k.setmaxnreg("inc", up)
+        k.setmaxnreg("inc", up)
+    with k.role("WG2", range(8, 12)):
+        k.setmaxnreg("dec", 24)
+        k.bar.sync(2, 128)
+        k.setmaxnreg("dec", ends_with)
+
+
+@wrong("E15")
+def warps_that_have_not_met_take_registers_again(k: Builder, *, right: bool) -> None:
+    registers_of_three_warpgroups(k, meets=right)
+
+
+@wrong("E17", not_covered="changes its registers twice")
+def registers_that_one_may_take_again_behind_another_one(k: Builder, *, right: bool) -> None:
+    registers_of_three_warpgroups(k, up=168 if right else 176)
+
+
+@wrong("E17")
+def registers_that_are_given_back_that_it_has_not(k: Builder, *, right: bool) -> None:
+    registers_of_three_warpgroups(k, ends_with=24 if right else 32)
+
+
+@wrong("E17")
+def more_than_it_had_is_taken_again(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4, registers=168)
+    k.setmaxnreg("dec", 24)
+    k.sync_threads()
+    k.setmaxnreg("inc" if right else "dec", 168)
+
+
 @wrong("F1", breaks="deadlock")
 def a_fence_of_the_fifth_of_six_warpgroups(k: Builder, *, right: bool) -> None:
     k.launch(warps=24)
@@ -375,3 +417,146 @@ def an_elected_lane_that_follows_the_wait_of_the_first(k: Builder, *, right: boo
             k.sync_warp()
         with k.elected(sync=False):
             k.mem.load(r, x[0])
+
+
+# ---------------------------------------------------------------------- copies of no plain box
+
+
+def pixels_are_copied(k: Builder, *, moved: int = 0, stored: int = 0) -> None:
+    """A copy by im2col takes pixels 1, 2, 4, 5, 6 and 12 of 24 while another warp stores to one;
+    ``moved``: a value behind the first offset, of which there are 256."""
+    k.launch(warps=2)
+    b, d, g = k.mbarriers("b"), k.shared("d", s32, (6, 4)), k.tensor("g", s32, (2, 3, 4, 4))
+    box, shift = k.tensor_map(g, (6, 4), lower=(0, 0), upper=(-1, -1)), k.var("shift", moved)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 96)
+        k.tma.load(box, d, (0, 0, 1, 0), b, mode="im2col", info=(shift, 0))
+        k.mbarrier.wait(b, 0)
+    with thread(k, 1):
+        k.mem.store(g[stored // 12, stored // 4 % 3, stored % 4, 3], 1)
+
+
+@wrong("B23")
+def an_offset_of_im2col_beyond_its_range(k: Builder, *, right: bool) -> None:
+    pixels_are_copied(k, moved=255 if right else 256)
+
+
+@wrong("H6")
+def a_store_to_a_pixel_that_is_copied(k: Builder, *, right: bool) -> None:
+    pixels_are_copied(k, stored=3 if right else 4)
+
+
+@wrong("H6")
+def a_store_to_a_pixel_of_the_next_image_that_is_copied(k: Builder, *, right: bool) -> None:
+    pixels_are_copied(k, stored=13 if right else 12)
+
+
+def rows_are_copied(k: Builder, *, mode: str, at: tuple[int, ...], stored: tuple[int, int]) -> None:
+    """A copy stores some rows of eight while another warp stores to one word."""
+    k.launch(warps=2, target="sm_100a")
+    s, g = k.shared("s", s32, (4, 4)), k.tensor("g", s32, (8, 4))
+    tiled = mode == "tile"
+    box = k.tensor_map(g, (8 if tiled else 1, 4), element_strides=(2, 1) if tiled else None)
+    with k.if_(k.thread_id < 4):
+        for i in range(4):
+            k.mem.store(s[k.thread_id, i], 9)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 0):
+        k.tma.store(box, s, at, mode=mode)  # type: ignore[arg-type]
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.mem.store(g[stored], 1)
+
+
+@wrong("H6")
+def a_store_to_a_row_that_is_scattered(k: Builder, *, right: bool) -> None:
+    rows_are_copied(k, mode="tile::scatter4", at=(1, 3, 5, 7, 0), stored=(2 if right else 3, 3))
+
+
+@wrong("H23")
+def two_rows_that_are_scattered_to_one_place(k: Builder, *, right: bool) -> None:
+    at = (1, 3, 5 if right else 3, 7, 0)
+    rows_are_copied(k, mode="tile::scatter4", at=at, stored=(0, 0))
+
+
+@wrong("H6")
+def a_store_to_a_row_of_every_second_one(k: Builder, *, right: bool) -> None:
+    rows_are_copied(k, mode="tile", at=(0, 0), stored=(5 if right else 4, 0))
+
+
+@wrong("H6")
+def a_store_to_the_last_row_of_every_second_one(k: Builder, *, right: bool) -> None:
+    rows_are_copied(k, mode="tile", at=(5, 0), stored=(6 if right else 7, 0))
+
+
+def packed_elements_are_copied(k: Builder, *, first: int = 128, stored: int = 0) -> None:
+    """128 elements of 4 bits of two rows are loaded, while another warp stores to a byte."""
+    k.launch(warps=2, target="sm_100a")
+    b, d, g = k.mbarriers("b"), k.shared("d", u8, (2, 64)), k.tensor("g", u8, (2, 192))
+    box, at = k.tensor_map(g, (2, 128), packing="b4x16"), k.var("at", first)
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 128)
+        k.tma.load(box, d, (0, at), b)
+        k.mbarrier.wait(b, 0)
+    with thread(k, 1):
+        k.mem.store(g[0, stored], 1)
+
+
+@wrong("H6")
+def a_store_in_front_of_packed_elements_that_are_copied(k: Builder, *, right: bool) -> None:
+    packed_elements_are_copied(k, stored=63 if right else 64)
+
+
+@wrong("H6")
+def a_store_behind_packed_elements_that_are_copied(k: Builder, *, right: bool) -> None:
+    packed_elements_are_copied(k, stored=128 if right else 127)
+
+
+@wrong("B19")
+def a_copy_that_starts_between_packed_elements(k: Builder, *, right: bool) -> None:
+    packed_elements_are_copied(k, first=2 if right else 1)
+
+
+# ---------------------------------------------------------------------- parts of a number
+
+
+def a_part_is_loaded(k: Builder, *, at: int = 0, over: int = 0, size: int = 1) -> None:
+    """A thread waits for another one, which arrives if a part of a word is 0; ``over``: a byte of
+    that is stored once more."""
+    k.launch(warps=2)
+    word, r, b = words(k, "word"), k.var("r", 0), k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mem.store(word[0], 0x00020001)
+        if over:
+            k.mem.store(view_at(address_of(word) + over, u8), 0)
+    k.sync_threads()
+    k.mem.load(r, view_at(address_of(word) + at, u8 if size == 1 else u16))
+    with thread(k, 1), k.if_(r.eq(0)):
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        k.mbarrier.wait(b, 0)
+
+
+@wrong("data", breaks="deadlock")
+def a_byte_of_a_word_that_decides(k: Builder, *, right: bool) -> None:
+    a_part_is_loaded(k, at=1 if right else 2)
+
+
+@wrong("data", breaks="deadlock")
+def the_last_byte_of_a_word_that_decides(k: Builder, *, right: bool) -> None:
+    a_part_is_loaded(k, at=3 if right else 0)
+
+
+@wrong("data", not_covered="data decides")
+def a_byte_of_a_word_of_which_another_one_is_stored_once_more(k: Builder, *, right: bool) -> None:
+    a_part_is_loaded(k, at=2 if right else 1, over=2)
+
+
+@wrong("data", not_covered="data decides")
+def a_half_of_a_word_of_which_a_byte_is_stored_once_more(k: Builder, *, right: bool) -> None:
+    a_part_is_loaded(k, at=1 if right else 2, over=0 if right else 3, size=1 if right else 2)

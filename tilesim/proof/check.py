@@ -19,7 +19,7 @@ from tilesim.ir.program import Strict
 from tilesim.ir.tmem import COLUMNS
 from tilesim.proof import effects
 from tilesim.proof.certificate import Certificate, Repetition, fingerprint
-from tilesim.proof.machine import Machine
+from tilesim.proof.machine import Change, Machine
 from tilesim.proof.memory import Memory, apart
 from tilesim.proof.operands import LANES, Operands
 from tilesim.proof.repetitions import leave_out
@@ -169,35 +169,46 @@ def _both_relinquish(m: Machine) -> None:
             raise Refuted("G9-exit", "tcgen05.relinquish_alloc_permit of a pair in one CTA only")
 
 
-@rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA end with fits its pool")
+@rule("E17", "every setmaxnreg.inc is granted: what the warps of a CTA have fits its pool")
 def _registers(m: Machine) -> None:
+    """What they have at most, whatever comes first; or what they end with, where nothing is given
+    back behind an .inc."""
     p, changes = m.program, m.register_changes
     most = min(p.target.registers // (LANES * p.warps), 255) // 8 * 8
-    start = p.registers or min([most, *(c[2] for c in changes if c[3])])
+    start = p.registers or min([most, *(c.registers for c in changes if c.increase)])
     for rank in range(m.size):
-        own = [c for c in changes if c[0] == rank]
-        if len({c[1] for c in own}) < len(own):
+        own = [[c for c in changes if (c.rank, c.warp) == (rank, w)] for w in range(p.warps)]
+        for first in range(0, p.warps, 4):
+            _by_warpgroup(own[first : first + 4], ptx=m.ptx)
+        has = [[start, *(c.registers for c in some)] for some in own]
+        for before, c in ((n, c) for some, mine in zip(own, has, strict=True)
+                          for n, c in zip(mine, some, strict=False)):  # fmt: skip
+            if (c.registers < before) if c.increase else (c.registers > before):
+                raise Refuted("E17", f"setmaxnreg of warp {c.warp} from {before} to {c.registers}")
+        if sum(map(max, has)) <= start * p.warps:
+            continue
+        if max(map(len, own)) > 1:
             raise NotCovered("a warp that changes its registers twice")
-        _by_warpgroup(own, p.warps, ptx=m.ptx)
-        ends_with = dict.fromkeys(range(p.warps), start)
-        for _, warp, count, increase, _, _, past, _ in own:
-            if (count < start) if increase else (count > start):
-                raise Refuted("E17", f"setmaxnreg of warp {warp} from {start} to {count}")
-            ends_with[warp] = count
-            for _, _, _, inc, lane, position, *_ in own:
-                if not increase and inc and past[lane] >= position:
+        for some in own:
+            for c in (c for c in some if not c.increase):
+                if any(o.increase and c.past[o.lane] >= o.position for [o] in filter(None, own)):
                     raise NotCovered("registers that are given back after others are taken")
-        if sum(ends_with.values()) > start * p.warps:
-            raise Refuted("E17", f"{sum(ends_with.values())} of {start * p.warps} registers")
+        if (total := sum(mine[-1] for mine in has)) > start * p.warps:
+            raise Refuted("E17", f"{total} of {start * p.warps} registers")
 
 
 @rule("E15", "the warps of a warpgroup execute setmaxnreg together, .inc with the same number")
-def _by_warpgroup(changes: Sequence[Any], warps: int, *, ptx: bool) -> None:
-    """``ptx``: there are four, and they execute the same one, at one place in the code (U16)."""
-    groups: dict[int, list[tuple[int, bool, int]]] = {}
-    for _, warp, count, increase, *_, place in changes:
-        groups.setdefault(warp // 4, []).append((count, increase, place if ptx else 0))
-    for number, some in groups.items():
-        apart = len(set(some)) > 1 and (ptx or any(increase for _, increase, _ in some))
-        if apart or len(some) < (4 if ptx else min(4, warps - 4 * number)):
-            raise Refuted("E15", f"warpgroup {number} executes different setmaxnreg")
+def _by_warpgroup(own: Sequence[Sequence[Change]], *, ptx: bool) -> None:
+    """By warp, its changes: as many in each, each one behind those before it in all, but one that
+    changes nothing. ``ptx``: also that, and there are four, which execute the same one, at one
+    place in the code (U16)."""
+    made = {tuple((c.registers, c.increase, c.place if ptx else 0) for c in some) for some in own}
+    differ = len(made) > 1 and (ptx or any(c.increase for some in own for c in some))
+    few = ptx and 0 < len(own) < 4 and any(own)
+    if differ or few or len(set(map(len, own))) > 1:
+        raise Refuted("E15", f"warps {own} execute different setmaxnreg")
+    for n, c in ((n, c) for some in own for n, c in enumerate(some) if n):
+        before = [some[n - 1] for some in own]
+        changes = ptx or any(b.warp == c.warp and b.registers != c.registers for b in before)
+        if changes and any(c.past[b.lane] < b.position for b in before):
+            raise Refuted("E15", f"setmaxnreg of warp {c.warp} need not come behind those before")

@@ -19,7 +19,7 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Execution, Group, Issued, Piece, Warp, Word, coordinates
+from tilesim.proof.machine import Change, Execution, Group, Issued, Piece, Warp, Word, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong, all_apart
 from tilesim.proof.operands import (
     LANES,
@@ -724,6 +724,8 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
     for w in x.warp.each:
         for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
+            if write and not strong:
+                _distinct(x, at)
             number = _box(x, w, group) if write and not strong else None
             for lane in group if write or place[1] not in m.read_only else ():
                 m.issue(x, [lane], place, at, write, "async", strong=strong, number=number)
@@ -1165,8 +1167,8 @@ def _exits(x: Execution, _: fx.Exits) -> None:
 @executes(fx.Registers)
 def _changes_registers(x: Execution, e: fx.Registers) -> None:
     order, i = x.machine.order, int(x.all[0])
-    change = (x.warp.rank, x.warp.number, e.count, e.increase, i, int(order.position[i]),
-              order.past[i].copy(), x.number)  # fmt: skip
+    change = Change(x.warp.rank, x.warp.number, e.count, e.increase, x.number, i,
+                    int(order.position[i]), order.past[i].copy())  # fmt: skip
     x.machine.register_changes.append(change)
 
 

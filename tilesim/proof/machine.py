@@ -259,6 +259,20 @@ class Execution:
         return known[key]
 
 
+class Change(NamedTuple):
+    """A setmaxnreg of a warp, of which ``lane`` is the first in the cluster; ``place``: in the
+    code; ``past``: what comes before it in time."""
+
+    rank: int
+    warp: int
+    registers: int
+    increase: bool
+    place: int
+    lane: int
+    position: int
+    past: Positions
+
+
 class Group:
     """The asynchronous operations of a thread or warpgroup: the open group and those committed,
     without the first ones, so many as are ``over``."""
@@ -333,7 +347,7 @@ class Machine:
         self.groups: dict[tuple[str, int], Group] = {}
         #: (CTA, lane): the last position at which the lane has touched that CTA's memory
         self.touched: dict[tuple[int, int], int] = {}
-        self.register_changes: list[Any] = []
+        self.register_changes: list[Change] = []
         #: clusters that launch control has handed out, how it answers the request that waits, and
         #: whether one waits, one has failed
         self.granted, self.asked, self.failed = 0, False, False

@@ -24,6 +24,8 @@ Strong: TypeAlias = tuple[int, str]
 #: whether bytes ``own`` of a later record come after the positions ``theirs`` of an earlier one
 Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | None], bool]"
 
+#: bytes of the longest integer
+_WORD = 8
 #: what the form of a strong access by the asynchronous proxy has over its size
 _ASYNC = 128
 #: bytes of a memory that are kept track of; what is not accessed takes no memory
@@ -357,10 +359,15 @@ class Memory:
     # ------------------------------------------------------------------ what is known to lie there
 
     def integer(self, first: int, size: int) -> Any:
-        """What so many bytes hold, an integer, if it is one, that of each cluster of a class, or an
-        answer of launch control; None: it is not known."""
-        known = self._integers.get(first)
-        return known[1] if known is not None and known[0] == size else None
+        """What so many bytes hold, an integer or part of one, if it is known, that of each cluster
+        of a class, or an answer of launch control; None: it is not known."""
+        for start in range(first, first - _WORD, -1):
+            length, value = self._integers.get(start, (0, None))
+            if (start, length) == (first, size):
+                return value
+            if first + size <= start + length and type(value) is int:
+                return value >> 8 * (first - start) & ((1 << 8 * size) - 1)
+        return None
 
     def holds(self, first: int, size: int, value: Any) -> None:
         """From now on these bytes hold it."""

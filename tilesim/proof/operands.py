@@ -22,13 +22,14 @@ from tilesim.arith.operators import BINARY, UNARY
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
-from tilesim.ir.boxes import fields_of
+from tilesim.ir.boxes import WIDE, MapFields, copied_shape, fields_of, info_problems, rows_of
 from tilesim.ir.effects import Cancels, Defines, ReadsMap, RemoteStore, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
+from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.program import Strict
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
@@ -504,30 +505,22 @@ class Operands:
         return (*place, turns.pop() if turns else None)
 
     def box_of_map(self, e: ReadsMap | WritesMap, w: Warp, lanes: Sequence[int]) -> list[Named]:
-        """The bytes in global memory of a copy through a tensor map: a box of a tiled one."""
+        """The bytes in global memory of a copy through a tensor map."""
         fields = fields_of(e.map)
-        lacking = {
-            f"of mode {e.mode}": e.mode != "tile" or fields.lower is not None,
-            "of packed elements": fields.packing is not None,
-            "in memory": e.map.rank is not None,
-            "with element strides": any(s != 1 for s in fields.steps),
-        }
-        for what, holds in lacking.items():
-            if holds:
-                raise NotCovered(f"a tensor map {what}")
-        found = []
+        if e.map.rank is not None or e.mode == "im2col_no_offs":
+            raise NotCovered(f"a tensor map {'in memory' if e.map.rank else f'of mode {e.mode}'}")
+        info, found = e.info if isinstance(e, ReadsMap) else (), []
+        bits = getattr(packing_of(e.map), "bits", 8)  # of packed elements, bytes are counted
         reads = isinstance(e, ReadsMap) and fields.tensor in self.read_only  # outside, it gets 0
-        for group, some in self.alike(e.coords, w, lanes, "a coordinate", own=True, any=reads):
-            need(some[-1], "the last coordinate")
-            coords = tuple(c or 0 for c in some)
-            starts_right(e, coords, fields.dtype.bytes)
-            not_too_many(prod(fields.box) * fields.dtype.bytes)
-            at = np.zeros(1, np.int64)
-            for c, n, size, stride in zip(
-                coords, fields.box, fields.dims, fields.strides, strict=True
-            ):
-                inside = np.arange(max(c, 0), min(c + n, size), dtype=np.int64) * stride
-                at = (at[:, None] + inside[None, :]).reshape(-1)
+        for group, some in self.alike(
+            (*e.coords, *info), w, lanes, "a coordinate", own=True, any=reads
+        ):
+            need([*some[len(e.coords) - 1 :]], "the last coordinate, or an offset")
+            values = tuple(c or 0 for c in some)
+            coords, shift = values[: len(e.coords)], values[len(e.coords) :]
+            starts_right(e, coords, unit(fields.packing, fields.dtype, self.program.target.name))
+            _small_offsets(e, shift)
+            at = _elements(fields, e.mode, (*coords[:-1], coords[-1] * bits // 8), shift)
             at = at[:, None] + np.arange(fields.dtype.bytes) + fields.offset
             place = self._of_whom(("global", fields.tensor, w.instance), e.coords, w, group)
             found.append(Named(group, place, at, fields.offset))
@@ -551,9 +544,11 @@ class Operands:
 
 
 @rule("B19", "a tensor copy starts at a multiple of 16 bytes, and a store not before its tensor")
-def starts_right(e: ReadsMap | WritesMap, coords: tuple[int, ...], nbytes: int) -> None:
-    """Raises: Refuted: it does not (B37)."""
-    if coords[-1] * nbytes % 16 or (isinstance(e, WritesMap) and min(coords) < 0):
+def starts_right(e: ReadsMap | WritesMap, coords: tuple[int, ...], multiple: int) -> None:
+    """``multiple``: so many elements (B37); of padded ones more.
+
+    Raises: Refuted: it does not."""
+    if coords[-1] % multiple or (isinstance(e, WritesMap) and min(coords) < 0):
         raise Refuted("B19", f"a copy through {e.map} at {coords}")
 
 
@@ -567,6 +562,32 @@ def _among(view: View, values: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
         tuple(min(number, n) if v is None else v for v, n in zip(values, last, strict=True))
         for number in range(2)
     )
+
+
+@rule("B23", "the offsets of a copy by im2col are in their range")
+def _small_offsets(e: ReadsMap | WritesMap, shift: tuple[int, ...]) -> None:
+    """Raises: Refuted: they are not."""
+    for problem in info_problems(e.map, e.mode, tuple(map(Const, shift))):
+        raise Refuted("B23", problem)
+
+
+def _elements(
+    fields: MapFields, mode: str, coords: tuple[int, ...], shift: tuple[int, ...]
+) -> Bytes:
+    """Where in a tensor those elements of a copy are that lie inside of it (B19, B22, B23)."""
+    counts = copied_shape(fields.box, fields.steps, mode, shift[0] if mode in WIDE else 0)
+    not_too_many(prod(counts) * fields.dtype.bytes)
+    at, steps = np.zeros(1, np.int64), fields.steps
+    if mode != "tile":  # rows, each of as many elements
+        rows = np.array(rows_of(fields, mode, coords, shift), np.int64)
+        inside = ((rows >= 0) & (rows < np.array(fields.dims[:-1]))).all(1)
+        at, steps = rows[inside] @ np.array(fields.strides[:-1], np.int64), (1,)
+    each = (x[-len(steps) :] for x in (coords, counts, steps, fields.dims, fields.strides))
+    for c, n, step, size, stride in zip(*each, strict=True):
+        index = c + np.arange(n, dtype=np.int64) * step
+        index = index[(index >= 0) & (index < size)]
+        at = (at[:, None] + index * stride).reshape(-1)
+    return at
 
 
 @rule("inside", "a view lies inside of its tensor")
