@@ -7,7 +7,8 @@ from tests.kernel.programs import cta, wrong
 from tests.kernel.programs_ptx import PAIRS, wrong_by_the_text
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, setup
-from tilesim import Builder, address_of, f32, mbar_at, s32, u8, u16, u32, u64, view_at
+from tests.litmus.wgmma import operands
+from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
 
 __all__ = ["PAIRS"]
 
@@ -365,6 +366,110 @@ def a_product_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) ->
     k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
+
+
+@wrong("H6")
+def a_product_that_overwrites_its_own_operand(k: Builder, *, right: bool) -> None:
+    done = k.mbarriers("done")
+    s = setup(k, (done, 1))
+    p = k.fragment("p", bf16, (128, 16), "warpgroup")
+    rows = k.tcgen05.tensor(s.address + 64, bf16, (128, 16), name="rows")
+    with k.role("WG", range(4)):
+        k.tile.fill(p, 1)
+        k.tcgen05.st(rows, p)
+        k.tcgen05.wait_st()
+        k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    with thread(k, 4):
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.mma(s.at(k, 0 if right else 64), rows, s.b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
+@wrong("A7")
+def a_start_of_an_mbarrier_that_another_lane_fences(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    b = k.mbarriers("b")
+    with k.if_(k.thread_id.eq(0)):
+        k.mbarrier.init(b, 1)
+    with k.if_(k.thread_id.eq(0 if right else 1)):
+        k.fence.mbarrier_init()
+    k.cluster.arrive(sem="relaxed")
+    k.cluster.wait()
+    with k.if_(k.cluster_rank.eq(1)), thread(k, 0):
+        k.mbarrier.arrive(b.at(0), scope="cluster")
+    k.cluster.sync()
+
+
+# ---------------------------------------------------------------------- registers
+
+
+@wrong("unset")
+def a_register_that_another_warp_has_set(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    late, x = k.var("late", dtype=u32), words(k, "x", 64)
+    with k.if_(k.warp_id.eq(0)):
+        k.assign(late, 1)
+    with k.if_(k.warp_id.eq(0 if right else 1)):
+        k.mem.store(x[k.thread_id], late)
+
+
+@wrong("unset")
+def a_register_that_half_of_the_lanes_have_set(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    late, x = k.var("late", dtype=u32), words(k, "x", 32)
+    with k.if_(k.lane_id < 16):
+        k.assign(late, 1)
+    if right:
+        with k.if_(k.lane_id >= 16):
+            k.assign(late, 2)
+    k.mem.store(x[k.lane_id], late)
+
+
+@wrong("unset")
+def a_tile_that_is_stored_and_was_not_filled(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    tile, x = k.fragment("tile", f32, (16, 16)), k.shared("x", f32, (16, 16))
+    if right:
+        k.tile.fill(tile, 0)
+    k.tile.store(x, tile)
+
+
+@wrong("unset")
+def a_product_that_adds_to_what_was_not_filled(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b, accumulate=0 if right else 1)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
+@wrong("F3")
+def an_accumulator_that_was_an_operand_before_the_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    r, s = (k.fragment(name, f16, (64, 16), "warpgroup") for name in "rs")
+    a, b = k.shared("a", f16, (64, 16), swizzle=32), k.shared("b", f16, (16, 16), swizzle=32)
+    with k.if_(k.warp_id.eq(0)):
+        for name, tensor in (("x", a), ("y", b)):
+            ones = k.fragment(name, f16, tensor.shape)
+            k.tile.fill(ones, 1)
+            k.tile.store(tensor, ones)
+        k.fence.proxy_async()
+    k.sync_threads()
+    k.tile.fill(r, 1)
+    k.wgmma.fence()
+    k.wgmma.mma_async(s, r, b, accumulate=0)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+    if right:
+        k.wgmma.fence()
+    k.wgmma.mma_async(r, a, b, accumulate=0)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
 
 
 # ---------------------------------------------------------------------- elections

@@ -135,7 +135,10 @@ def test_a_poll_that_decides_more_is_not_covered(body: str, why: str) -> None:
 
 
 def answer(loop: str, arrive: str = ARRIVE) -> str:
-    start = "mov.u32 %r7, 0; setp.ne.u32 %p3, %r7, 0; setp.eq.u32 %p4, %r7, 0;\n"
+    start = (
+        "mov.u32 %r7, 0; setp.ne.u32 %p1, %r7, 0; setp.ne.u32 %p3, %r7, 0; "
+        "setp.eq.u32 %p4, %r7, 0;\n"
+    )
     word = "@%p0 st.shared.u32 [%r1+16], 1;\nbar.warp.sync -1;\n"
     return str(certify(program(f"{start}{INIT}{word}{arrive}{loop}", by=plain)))
 

@@ -94,6 +94,7 @@ def execute(x: Execution) -> Sequence[int]:
     if x.unless and not all(isinstance(e, fx.Defines) for e in x.effects):
         raise NotCovered(f"{x.where}: an mbarrier that is polled decides whether it is executed")
     _step(x)
+    _reads_registers(x)
     if x.warps:
         _by_warpgroup(x)
         return x.lanes
@@ -238,6 +239,19 @@ def _gathers_warps(x: Execution) -> bool:
 # ---------------------------------------------------------------------- registers
 
 
+def _reads_registers(x: Execution) -> None:
+    """The registers that an instruction reads have to be set before."""
+    for name in sorted(x.machine.operands.sources(x.op) - {"", "lane"}):
+        _is_set(x, x.warp, name)
+
+
+@rule("unset", "a register, or a register tile, is set before it is read")
+def _is_set(x: Execution, w: Warp, name: str) -> None:
+    """Raises: Refuted: lanes read what they have not set."""
+    if any(not w.set_in.get(name, 0) >> i & 1 for i in x.lanes):
+        raise Refuted("unset", f"{x.where}: {name}, which nothing has set")
+
+
 @executes(fx.Defines)
 def _defines(x: Execution, e: fx.Defines) -> None:
     v, w = x.machine.operands, x.warp
@@ -251,6 +265,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     results = [_defined(x, e, one if apart else w) for one in each]
     for one, result in zip(reversed(each), reversed(results), strict=True):
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
+    w.has_set(e.var.name, [i for i in x.lanes if i not in x.unless])
     if e.value is None and not (e.chance or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]
@@ -1124,7 +1139,7 @@ def _fence(x: Execution, e: fx.Orders) -> None:
     if e.scope == "cta" and x.machine.size > 1 and not e.inits:
         return  # its edges end in the CTA, and barriers of a cluster need not
     if e.inits:
-        order.cross(x.all, Row.GENERIC, Row.INIT)
+        order.publish_own(x.all)
     for i in x.all if not e.inits else ():
         if e.acquires:
             order.acquire_fence(int(i), rows)
@@ -1223,7 +1238,7 @@ def _by_warpgroup(x: Execution) -> None:
                     _uses_tile(x, w, e, group)
             case fx.FencesFragments():
                 for w in x.warps:
-                    w.tiles = {n: (False, products) for n, (_, products) in w.tiles.items()}
+                    w.tiles = {n: (frozenset(), products) for n, (_, products) in w.tiles.items()}
                     w.fenced = True
             case fx.Commits():
                 group.commit()
@@ -1259,8 +1274,8 @@ def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> 
     del group.committed[:count]
     for w in x.warps:
         w.tiles = {
-            name: (touched, frozenset(p for p in products if p[0] >= group.over))
-            for name, (touched, products) in w.tiles.items()
+            name: (uses, frozenset(p for p in products if p[0] >= group.over))
+            for name, (uses, products) in w.tiles.items()
         }
 
 
@@ -1270,24 +1285,39 @@ def _uses_fragment(x: Execution, e: fx.UsesFragment) -> None:
         raise NotCovered(f"{x.where}: a part of a warp uses a register tile")
     if x.op.mnemonic != "tcgen05.ld":  # its registers are used behind tcgen05.wait::ld
         _uses_tile(x, x.warp, e, None)
+    else:
+        _tile_is_set(x, x.warp, e)
 
 
 @rule("F3", "a register tile is not touched while products use it, nor used by one before a fence")
 def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -> None:
     """``group``: of an asynchronous product, the warpgroup's (F3, F5, F6)."""
-    touched, products = w.tiles.get(e.fragment.name, (not w.fenced, frozenset()))
+    never = frozenset[Any]() if w.fenced else frozenset({"accessed"})
+    uses, products = w.tiles.get(e.fragment.name, (never, frozenset()))
+    _tile_is_set(x, w, e)
     if not e.asynchronous:
         if any(how != "read" for _, how in products) or (products and e.write):
             raise Refuted("F3", f"{x.where}: {e.fragment.name} is used by products under way")
         moved = e.moved and not x.machine.ptx  # in practice a number may be, behind the fence
-        w.tiles[e.fragment.name] = (touched or not moved, products)
+        w.tiles[e.fragment.name] = (uses if moved else uses | {"accessed"}, products)
         return
     if group is None:
         raise NotCovered(f"{x.where}: a register tile that is used asynchronously")
     how = e.product if e.write else "read"
-    if touched or {other for _, other in products} - {how}:
+    if (uses | {other for _, other in products}) - {how}:
         raise Refuted("F3", f"{x.where}: {e.fragment.name} without wgmma.fence, or another shape")
-    w.tiles[e.fragment.name] = (touched, products | {(group.number, how)})
+    w.tiles[e.fragment.name] = (uses | {how}, products | {(group.number, how)})
+
+
+def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
+    """What products and other instructions on whole tiles read has to be set before."""
+    keeps = e.keeps is not None and any(
+        lane_of(x.machine.operands.value(e.keeps, w), i) != 0 for i in x.lanes
+    )
+    if (keeps or not e.write) and not e.partly:
+        _is_set(x, w, e.fragment.name)
+    if e.write:
+        w.has_set(e.fragment.name, x.lanes)
 
 
 # ---------------------------------------------------------------------- tensor memory

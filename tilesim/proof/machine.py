@@ -149,8 +149,10 @@ class Warp:
         self.shadows = [Shadow(self, c) for c in clusters[1:]]
         for n, shadow in enumerate(self.shadows):
             shadow.index = n + 1
-        #: by register tile: touched since the last wgmma.fence; its products' groups, and how
-        self.tiles: dict[str, tuple[bool, frozenset[tuple[int, Any]]]] = {}
+        #: by register tile: its uses since the last wgmma.fence; its products' groups, and how
+        self.tiles: dict[str, tuple[frozenset[Any], frozenset[tuple[int, Any]]]] = {}
+        #: by register or register tile, the lanes that have set it, as bits
+        self.set_in: dict[str, int] = {}
         self.fenced = self.jumps_back = False
         #: by register, of which registers that loads of tensor memory have set it is made (U33)
         self.made: dict[str, frozenset[tuple[TmemAccess, str]]] = {}
@@ -175,8 +177,9 @@ class Warp:
         now = m.group("wgmma", first).number
         s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles), self.apart,
                self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
-        for _, (touched, products) in sorted(self.tiles.items()):
-            s.same(touched, sorted((n - now, repr(how)) for n, how in products))
+        s.same(sorted(self.set_in.items()))
+        for _, (uses, products) in sorted(self.tiles.items()):
+            s.same(sorted(map(repr, uses)), sorted((n - now, repr(how)) for n, how in products))
         for i, on in sorted(self.blocked.items()):
             s.same(i, on - m.cluster_barrier.round if isinstance(on, int) else on.name)
         for _, value in sorted(self.registers.items()):
@@ -194,6 +197,10 @@ class Warp:
             for load, register in sorted(loaded, key=lambda one: (one[0].position, one[1])):
                 s.same(register)
                 load.state(s)
+
+    def has_set(self, name: str, lanes: Sequence[int]) -> None:
+        """Lanes set a register, or one of a tile."""
+        self.set_in[name] = self.set_in.get(name, 0) | sum(1 << i for i in lanes)
 
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""

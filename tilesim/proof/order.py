@@ -237,6 +237,10 @@ class Order:
         self.acquire_fence(lane, (Row.TMEM_FENCED,))
         self.cross(np.array([lane]), Row.TMEM_FENCED, Row.TMEM)
 
+    def publish_own(self, lanes: Lanes) -> None:
+        """A fence.mbarrier_init: each lane's own starts of mbarriers can be handed over (D6)."""
+        self.rows[lanes, Row.INIT, lanes] = self.rows[lanes, Row.GENERIC, lanes]
+
     def cross(self, lanes: Lanes, source: int, target: int) -> None:
         """A proxy fence: what one kind of access sees, the other one sees as well (H9)."""
         self.rows[lanes, target] = np.maximum(self.rows[lanes, target], self.rows[lanes, source])

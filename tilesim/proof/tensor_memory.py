@@ -306,6 +306,8 @@ class Ordered:
     def _in_issue_order(self, x: Record, y: Record) -> bool:
         """By the text, what a product reads may not be overwritten in that order (U19)."""
         a, b = x.tmem, y.tmem
+        if (a.lanes, a.position) == (b.lanes, b.position):
+            return False  # operands of one product (G17)
         if a.kind == b.kind == "mma" and x.write and y.write:
             return bool(a.form == b.form)
         if (a.kind, b.kind) in (("mma", "mma"), ("mma", "cp")):
