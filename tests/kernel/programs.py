@@ -85,8 +85,8 @@ class Pair:
         """What the kernel says of it at the pair's level."""
         held = {name: np.array(n, np.int32).tobytes() for name, n in self.inputs.items()}
         mir = self.mir(right=right)
-        given = self.rule == "in-bounds"
-        return certify(mir, self.classes[right], strict=self.strict, inputs=held, in_bounds=given)
+        given = ("in-bounds", "zero-state")
+        return certify(mir, self.classes[right], strict=self.strict, inputs=held, assumed=given)
 
 
 PAIRS: list[Pair] = []

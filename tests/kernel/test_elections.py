@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kernel.elections import Program, each_certified
-from tests.kernel.programs_data import PAIRS
+from tests.kernel.programs_words import PAIRS
 from tests.kernel.test_litmus import PROGRAMS
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower

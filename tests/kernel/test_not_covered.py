@@ -149,32 +149,41 @@ def a_poll_by_a_token(k: Builder, covered: bool) -> None:
             k.mbarrier.try_wait(done, full, token=token)
 
 
-@lacking("words that are waited for, locks, branches on data")
+@lacking("words that are waited for, of which something is not known")
 def a_flag(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
-    flag, seen = global_words(k, "flag"), k.var("seen", 0)
+    flag, seen = (words if covered else global_words)(k, "flag"), k.var("seen", 0)
+    begin(k, zero=[flag] if covered else ())
     with thread(k, 0):
         k.mem.store(flag[0], 1, sem="release", scope="gpu")
-    with thread(k, 1):
-        if covered:
-            k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
-        else:
-            with k.while_(seen.eq(0)):
-                k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
+    with thread(k, 1), k.while_(seen.eq(0)):
+        k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
 
 
-@lacking("words that are waited for, locks, branches on data")
+@lacking(
+    "words that are waited for, in global memory, in launches of several clusters, "
+    "or with restricted fences"
+)
+def a_word_of_several_clusters(k: Builder, covered: bool) -> None:
+    k.launch(warps=1, grid=2)
+    count, seen = (words if covered else global_words)(k, "count"), k.var("seen", 0)
+    begin(k, zero=[count] if covered else ())
+    k.mem.atomic(count[0], "add", 1, sem="release", scope="gpu")
+    with k.elected(), k.while_(seen < 32):
+        k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+
+
+@lacking("words that pass, or are gone, if they are changed in another order")
 def a_word_that_counts(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
-    count, seen = global_words(k, "count"), k.var("seen", 0)
-    with k.elected():
-        k.mem.atomic(count[0], "add", 1, sem="release")
-        if not covered:
-            with k.while_(seen < 2):
-                k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+    count, seen = words(k, "count"), k.var("seen", 0)
+    begin(k, zero=[count])
+    k.mem.atomic(count[0], "add", 1, sem="release")
+    with thread(k, 1), k.while_(seen < 64 if covered else seen < 63):
+        k.mem.load(seen, count[0], sem="acquire")
 
 
-@lacking("words that are waited for, locks, branches on data")
+@lacking("locks, branches on data")
 def a_lock(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     lock, x, old = global_words(k, "lock"), global_words(k, "x", 2), k.var("old", 1)
@@ -187,7 +196,7 @@ def a_lock(k: Builder, covered: bool) -> None:
             k.mem.store(lock[0], 0, sem="release", scope="gpu")
 
 
-@lacking("words that are waited for, locks, branches on data")
+@lacking("locks, branches on data")
 def a_branch_on_data(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g, x = global_words(k, "g"), k.var("x")
@@ -197,7 +206,7 @@ def a_branch_on_data(k: Builder, covered: bool) -> None:
             k.fence.proxy_async()
 
 
-@lacking("words that are waited for, locks, branches on data")
+@lacking("locks, branches on data")
 def a_branch_on_the_answer_of_an_atomic(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     g, old = global_words(k, "g"), k.var("old")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.programs import Pair
-from tests.kernel.programs_data import PAIRS
+from tests.kernel.programs_words import PAIRS
 from tilesim.proof.check import certify
 from tilesim.proof.rules import RULES
 

@@ -243,13 +243,14 @@ def translate(warps: Warps) -> Program:
                     k.bar.sync(0, 32 * len(warps), aligned=False)
                 else:
                     with k.elected():
-                        _emit(k, step, words, data, seen, got)
+                        emit(k, step, words, data, seen, got)
     return k.finish()
 
 
-def _emit(
+def emit(
     k: Builder, step: Step, words: GlobalTensor, data: GlobalTensor, seen: Var, got: Var
 ) -> None:
+    """One step of a thread."""
     match step:
         case Add(word, amount, release):
             order: AtomicSem = "release" if release else "relaxed"

@@ -144,13 +144,14 @@ def rechecked(
     inputs: Mapping[str, Any] | None = None,
 ) -> dict[Strict, str]:
     """What the proof kernel says of a program at some levels, of which no check has said anything,
-    with what its tensors hold, and if what data names in them is inside.
+    with what its tensors hold, if these begin with 0 where nothing says more, and
+    what data names in them is inside.
 
     Of each cluster at most ``steps`` instructions are executed.
     """
     try:
         with patch("tilesim.proof.machine.MOST_STEPS", steps):
-            given = ("in-bounds",)
+            given = ("in-bounds", "zero-state")
             return {
                 level: said(certified(program, level, given, None, inputs)[1]) for level in levels
             }

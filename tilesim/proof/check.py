@@ -7,7 +7,7 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -37,7 +37,7 @@ _OF_SM = 228 * 1024, 1024, 64
 def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
     strict: Strict = "practice", until: float | None = None,
-    inputs: Mapping[str, bytes] | None = None, in_bounds: bool = False,
+    inputs: Mapping[str, bytes] | None = None, assumed: Collection[str] = (),
 ) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -50,10 +50,10 @@ def certify(
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
         inputs: The bytes that tensors are said to begin with: the answer is about these.
-        in_bounds: Whether it is assumed that what data names in tensors is inside of them.
+        assumed: What the proof leans on, by name (`Operands`).
     """
     try:
-        _launch(Operands(mir, strict, inputs, in_bounds), classes, repetitions, until)
+        _launch(Operands(mir, strict, inputs, assumed), classes, repetitions, until)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -75,7 +75,7 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
     return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
                    until=until, inputs=dict(certificate.inputs),
-                   in_bounds="in-bounds" in certificate.assumptions)  # fmt: skip
+                   assumed=certificate.assumptions)  # fmt: skip
 
 
 def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | None) -> None:

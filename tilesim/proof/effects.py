@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,8 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.proof import tensor_memory as tmem
-from tilesim.proof.machine import Change, Execution, Group, Issued, Piece, Warp, Word, coordinates
+from tilesim.proof.counters import Increment, Wait, Word
+from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
 from tilesim.proof.memory import Bytes, Record, Strong, all_apart
 from tilesim.proof.operands import (
     LANES,
@@ -43,7 +44,7 @@ from tilesim.proof.operands import (
     need,
     seen,
 )
-from tilesim.proof.order import Knowledge, Lanes, Row
+from tilesim.proof.order import Knowledge, Lanes, Row, merged
 from tilesim.proof.phases import (
     Credit,
     Look,
@@ -53,6 +54,7 @@ from tilesim.proof.phases import (
     arrives_at_all,
 )
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.spins import Turn
 
 Executor = Callable[[Execution, Any], None]
 X = TypeVar("X", bound=Executor)
@@ -90,6 +92,9 @@ def execute(x: Execution) -> Sequence[int]:
         for e in x.effects if x.lanes else ():
             if isinstance(e, fx.Defines):
                 _defines(x, e)
+        return x.lanes
+    if x.number in x.machine.turns and not x.unless:
+        x.lanes = _waits_for_word(x, x.machine.turns[x.number])
         return x.lanes
     if x.unless and not all(isinstance(e, fx.Defines) for e in x.effects):
         raise NotCovered(f"{x.where}: an mbarrier that is polled decides whether it is executed")
@@ -567,15 +572,21 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             _by_warp(x, e, named)
         else:
             pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
-        if named.place[0] == "shared":
+        if m.tracks(named.place):
             word = named.place, int(named.bytes[0, 0]), named.bytes.size
             x.words.setdefault(word, m.memory(named.place).integer(*word[1:]))
     write, decides = isinstance(e, fx.Writes), isinstance(e, fx.Reads) and _may_decide(x, e)
+    counts = write and m.turns and e.sem != "weak" and e.lanes
+    counted = [(one, m.word(one)) for one in places if counts and m.tracks(one.place)]
+    for named, _ in counted:
+        m.memory(named.place).words.pop(int(named.bytes[0, 0]), None)
     settled = [
         m.access(x, some, place, write, strong=_strong(e), number=_number(x, e, some),
                  adds=isinstance(e, fx.Writes) and e.combine == "add", decides=decides)
         for place, some in pieces.items()
     ]  # fmt: skip
+    if isinstance(e, fx.Writes):
+        _counts(x, e, counted)
     x.settled |= decides and all(settled)
     m.looks += decides
     if m.looks > MOST_LOOKS:
@@ -785,11 +796,13 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
     """The integers that stores of one element, or atomics, leave, where they are known, and the
     same in all clusters."""
     whole = e.view.dtype.kind in ("int", "uint")
-    if e.asynchronous or e.view.space != "shared" or isinstance(e.held, Fragment) or not whole:
+    if e.asynchronous or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
-    stored: dict[Word, list[list[Scalar]]] = {}
+    stored: dict[Bits, list[list[Scalar]]] = {}
     for group, place, at, *_ in v.view(e.view, x.warp, x.lanes):
+        if not x.machine.tracks(place):
+            continue
         if e.value is None or isinstance(e.value, Expr):
             each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
         else:
@@ -829,6 +842,61 @@ def _as_loaded(bits: Scalar, view: View) -> Scalar:
         return None
     negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
     return cut(bits, bits - (1 << view.dtype.bits) if negative else bits)
+
+
+# ---------------------------------------------------------------------- words that are waited for
+
+
+def _waits_for_word(x: Execution, turn: Turn) -> list[int]:
+    """The lanes whose wait passes have learned what it tells. What they have found is not known."""
+    m, w, e = x.machine, x.warp, x.effect(fx.Reads)
+    v, order, passing = m.operands, m.order, list[tuple[int, Named, Word, Wait]]()
+    differ = any(v.may_differ(m.mir.code[n].what, w) for n in (*turn.ops, turn.branch))
+    if differ or not m.reaches_all(e.scope):
+        raise NotCovered(f"{x.where}: clusters or CTAs that may wait for something else")
+    for named in v.view(e.view, w, x.lanes):
+        _aligned(x, e, named)
+        word = m.word(named)
+        for lane in named.lanes:
+            wait = Wait(turn.passes(v, w, lane, partial(_as_loaded, view=e.view)), w.first + lane)
+            if wait.passes(word.holds()):
+                passing.append((lane, named, word, wait))
+    x.lanes = [lane for lane, *_ in passing]
+    if passing:
+        order.step(x.all)
+        _whichever_is_elected(x, w)
+        _reads_registers(x)
+        _defines(x, x.effect(fx.Defines))
+    for lane, named, word, wait in passing:
+        m.access(x, [([lane], named.bytes)], named.place, False, strong=_strong(e))
+        wait.position = int(order.position[wait.lane])
+        learned = order.nothing()
+        made = word.wait(wait, m.seen(wait.lane, named.place), learned)
+        past = merged([order.past[wait.lane], *(c.past for c in made)])
+        order.past[wait.lane, : len(past)] = past
+        order.observe(w.lanes([lane]), learned, "acquire" if e.sem == "acquire" else "relaxed")
+        w.leaving[lane], m.counted = (turn.branch, not turn.back), m.counted + 1
+    return x.lanes
+
+
+def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> None:
+    """Words that may be waited for are changed by strong stores and atomics of lanes."""
+    m, order = x.machine, x.machine.order
+    for named, word in words:
+        m.memory(named.place).words[int(named.bytes[0, 0])] = word
+        rows = [m.operands.value(e.value, w) for w in x.warp.each if isinstance(e.value, Expr)]
+        for lane in named.lanes:
+            i, numbers = x.warp.first + lane, {lane_of(row, lane) for row in rows}
+            n = numbers.pop() if len(numbers) == 1 and e.view.dtype.kind != "float" else None
+            whole = not e.element and e.times == 1 and m.reaches_all(e.scope)
+            n = n if whole and type(n) is int else None
+            c = Increment(
+                i, int(order.position[i]), m.seen(i, named.place), order.past[i].copy(),
+                order.released(i, e.sem), n if e.combine == "add" else None,
+                e.combine in (None, "exch"),
+            )  # fmt: skip
+            word.change(c, n)
+            m.counted += 1
 
 
 # ---------------------------------------------------------------------- mbarriers

@@ -7,12 +7,13 @@ is issued. Effects are executed by `tilesim.proof.effects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from tilesim.ir.distribution import by_lane
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.proof.counters import Word
 from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, all_apart, exists
 from tilesim.proof.operands import (
     LANES,
@@ -31,6 +33,7 @@ from tilesim.proof.operands import (
     Chosen,
     Handed,
     MbarrierAt,
+    Named,
     Operands,
     Place,
     Value,
@@ -40,7 +43,7 @@ from tilesim.proof.operands import (
 from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
-from tilesim.proof.spins import spins
+from tilesim.proof.spins import spins, turns
 from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool, TmemAccess
 
@@ -50,6 +53,8 @@ MOST_LANES = 3072
 MOST_SHADOWS = 1 << 16
 #: executed instructions, counted by warp
 MOST_STEPS = 3_000_000
+#: strong accesses of words that are waited for: each change is compared with each wait
+MOST_COUNTED = 8192
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _POINTER = 8  # bytes
 
@@ -64,8 +69,8 @@ class Issued(NamedTuple):
     past: Positions = np.zeros(0, np.int32)
 
 
-#: a place in shared memory, a byte there, and how many
-Word: TypeAlias = tuple[Place, int, int]
+#: a place, a byte there, and how many
+Bits: TypeAlias = tuple[Place, int, int]
 #: lanes, and the bytes that each of them accesses
 Piece: TypeAlias = tuple[Sequence[int], Bytes]
 
@@ -159,6 +164,9 @@ class Warp:
         #: by lane that has gone on as if its poll had answered no, that poll, and where it would
         #: have gone on if it had answered yes; it has not come there yet
         self.detours: dict[int, tuple[Look, int]] = {}
+        #: by lane that has found what it waits for in a word, the branch by which it leaves, and
+        #: what the condition there is
+        self.leaving: dict[int, tuple[int, bool]] = {}
         #: whether an election has set its first lane apart; which lanes execute then (`Chosen`)
         self.apart, self.side = False, ""
         #: what has set its lanes apart in what they did since they last met: an election, or their
@@ -175,7 +183,8 @@ class Warp:
         """Tells all but registers, of which only tokens and polls are told."""
         m, first = self.machine, self.first - self.number % 4 * LANES
         now = m.group("wgmma", first).number
-        s.same(list(self.at), sorted(self.alive), self.fenced, sorted(self.tiles), self.apart,
+        s.same(list(self.at), sorted(self.alive), sorted(self.leaving.items()))
+        s.same(self.fenced, sorted(self.tiles), self.apart,
                self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
         s.same(sorted(self.set_in.items()))
         for _, (uses, products) in sorted(self.tiles.items()):
@@ -245,7 +254,7 @@ class Execution:
     answers: dict[int, Value] = field(default_factory=dict)
     computed: dict[int, list[Value]] = field(default_factory=dict)
     unless: dict[int, Look] = field(default_factory=dict)
-    words: dict[Word, int | None] = field(default_factory=dict)
+    words: dict[Bits, int | None] = field(default_factory=dict)
     settled: bool = False
 
     @property
@@ -361,14 +370,18 @@ class Machine:
         self.answer: bool | None = None
         self.work: dict[str, Work] = {}
         self.read_only = operands.read_only
-        known = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
-        self._begins = {name: known[name] for name in self.read_only}
+        self._begins = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self.deciding = operands.deciding()
         #: by instruction and kind, `Execution.effect`
         self.kinds: dict[tuple[int, type], fx.Effect | None] = {}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
-        self.spins = spins(operands)
+        self.spins, self.turns = spins(operands), turns(operands)
+        # fences that are restricted hand on nothing by words in global memory (H18)
+        restricted = any(e.near for _, e in self.mir.all_of(fx.Orders))
+        self._all_global = bool(self.turns) and self.size == p.ctas and not restricted
+        #: accesses of words that are waited for
+        self.counted = 0
         self.steps, self.looks, self.rounds, self.until = 0, 0, 0, until
 
     # ------------------------------------------------------------------ the schedule
@@ -443,7 +456,7 @@ class Machine:
             s.same(name)
             group.state(s, places)
         s.same(sorted(self.touched), len(self.register_changes), self.granted, self.answer,
-               self.asked, self.failed)  # fmt: skip
+               self.asked, self.failed, self.counted)  # fmt: skip
         s.points((lane, position) for (_, lane), position in sorted(self.touched.items()))
         s.over()
         return s
@@ -527,10 +540,11 @@ class Machine:
     def _decided(
         self, w: Warp, e: Expr, lanes: Sequence[int], what: str,
         unless: dict[int, Look] | None = None, polls: dict[int, Asked] | None = None,
+        found: Mapping[int, bool] = MappingProxyType({}),
     ) -> dict[int, Any]:  # fmt: skip
         """What an expression is in lanes that it may part. ``unless`` gets, of lanes where it holds
         if a poll has answered no, and only then, the poll. ``polls`` gets what a poll decides, of
-        which the answer no is taken."""
+        which the answer no is taken. ``found``: what it is in lanes that leave a wait."""
         value = self.operands.decides(e, w)
         row = {i: lane_of(value, i) for i in lanes}
         first = row[lanes[0]]
@@ -541,6 +555,7 @@ class Machine:
                        and x.no and isinstance(x.yes, int) and not x.yes}  # fmt: skip
             unless |= {i: x.look for i, x in in_vain.items()}
             row |= dict.fromkeys(in_vain, 1)
+        row |= found
         if polls is not None:
             polls |= {i: x for i, x in row.items() if isinstance(x, Asked)
                       and isinstance(x.yes, int) and i not in w.detours}  # fmt: skip
@@ -558,7 +573,11 @@ class Machine:
                     w.at[i] = target
             case Branch(target=target, cond=cond, sense=sense) if cond is not None:
                 polls: dict[int, Asked] = {}
-                decided = self._decided(w, cond, lanes, f"the branch at {at}", polls=polls)
+                found = {i: c for i, (n, c) in w.leaving.items() if n == at and i in lanes}
+                decided = self._decided(
+                    w, cond, lanes, f"the branch at {at}", polls=polls, found=found
+                )
+                w.leaving = {i: x for i, x in w.leaving.items() if i not in found}
                 for i, taken in decided.items():
                     w.at[i] = target if bool(taken) == sense else at + 1
                 for i, x in polls.items():
@@ -625,6 +644,8 @@ class Machine:
         key, name = " ".join(map(str, (place[1], *place[3:]))), str(place[1])
         if key not in self.globals:
             self.globals[key] = Memory(name, self.tensors[name].nbytes, shared_by_clusters=True)
+            if not self.tensors[name].pointers:
+                self.globals[key].begins = self._begins[name]
         return self.globals[key]
 
     def _of_a_cluster(self, y: Record, place: Place) -> None:
@@ -641,13 +662,46 @@ class Machine:
     @rule("inputs", "what a tensor holds is known only if no instruction of the launch writes it")
     def given(self, name: str, first: int, size: int) -> int | None:
         """The integer that so many bytes of a tensor hold; None: it is not known."""
-        found = self._begins.get(name, b"")[first : first + size]
+        found = self._begins[name][first : first + size] if name in self.read_only else b""
         pointers = self.tensors[name].pointers
         crossed = [p for p in pointers if first - _POINTER < p.at < first + size]
         if len(found) < size or any(p.at != first or size != _POINTER for p in crossed):
             return None
         number = int.from_bytes(found, "little")
         return Address(number, crossed[0].to) if crossed else number
+
+    def tracks(self, place: Place) -> bool:
+        """Whether the machine makes all accesses of a memory, and may wait for words there."""
+        return place[0] == "shared" or self._all_global
+
+    def word(self, named: Named) -> Word:
+        """What is known of a word that may be waited for."""
+        place, first, size = named.place, int(named.bytes[0, 0]), named.bytes.size
+        if not self.tracks(place):
+            raise NotCovered(
+                f"a word of {place[1]} is waited for that others may change, or fences leave out"
+            )
+        if self.counted > MOST_COUNTED:
+            raise NotCovered(f"more than {MOST_COUNTED} accesses of words that are waited for")
+        memory = self.memory(place)
+        known, name = memory.integer(first, size), f"the word at byte {first} of {memory.name}"
+        start = known if type(known) is int else None
+        if self.operands.zeros and place[0] == "global" and not memory.begins:
+            start = 0 if not memory.written[first : first + size].any() else start
+        word = memory.words.setdefault(first, Word(name, start, 8 * size))
+        if word.bits != 8 * size:
+            raise NotCovered(f"{name}, of several sizes")
+        return word
+
+    def seen(self, i: int, place: Place) -> Positions:
+        """Up to where a lane knows the accesses of each lane to a memory."""
+        row = Row.GENERIC if place[0] == "shared" else Row.GENERIC_GLOBAL
+        seen: Positions = self.order.rows[i, row].copy()
+        return seen
+
+    def reaches_all(self, scope: str) -> bool:
+        """Whether a scope has all lanes in it."""
+        return scope != "cta" or self.size == 1
 
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,

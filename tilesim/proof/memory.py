@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.proof.counters import Word
 from tilesim.proof.order import Lanes, Positions
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
@@ -148,6 +149,10 @@ class Memory:
         self._conflicting = False  # whether a read has to be compared with some of them
         self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
         self._integers: dict[int, tuple[int, Any]] = {}  # byte -> (size, value)
+        #: what is known to lie there before the first write
+        self.begins = b""
+        #: words that are waited for, by their first bytes
+        self.words: dict[int, Word] = {}
         #: what was ever read, written, and accessed by strong operations of which form
         self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
         self.first, self.end = nbytes, 0  # outside of which nothing was
@@ -187,6 +192,16 @@ class Memory:
             self._coherent(self._constant[y.bytes], y.where)
             self.written[y.bytes] = True
             self._forget(y.bytes)
+            self._ends_words(y)
+
+    @rule("counter-life", "a word that is waited for is changed as a word, or behind all its waits")
+    def _ends_words(self, y: Record) -> None:
+        """A write that does not count. One that is not strong comes after all waits (H6)."""
+        for first, word in list(self.words.items()):
+            if ((first <= y.bytes) & (y.bytes < first + word.bits // 8)).any():
+                if y.strong and word.waits:
+                    raise NotCovered(f"{y.where}: a change of another kind of {word.name}")
+                del self.words[first]
 
     def read_as_constant(self, at: Bytes, where: Where) -> None:
         """Some bytes are read, not necessarily as other instructions of the launch leave them."""
@@ -367,7 +382,9 @@ class Memory:
                 return value
             if first + size <= start + length and type(value) is int:
                 return value >> 8 * (first - start) & ((1 << 8 * size) - 1)
-        return None
+        found = self.begins[first : first + size]
+        untouched = len(found) == size and not self.written[first : first + size].any()
+        return int.from_bytes(found, "little") if untouched else None
 
     def holds(self, first: int, size: int, value: Any) -> None:
         """From now on these bytes hold it."""

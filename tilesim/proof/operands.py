@@ -10,7 +10,7 @@ that is executed; what decides anything has to be the same in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from operator import is_
@@ -223,14 +223,16 @@ def _behind(value: Value, w: Warp) -> Value:
 
 class Operands:
     """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold;
-    ``in_bounds``: what data names in tensors is taken to be inside of them."""
+    ``assumed``: what the proof leans on, of which two count: `in-bounds`, that what data names in
+    tensors is inside of them, and `zero-state`, that tensors begin with 0 if nothing says more."""
 
     def __init__(
         self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None,
-        in_bounds: bool = False,
+        assumed: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
-        self.inputs, self.in_bounds = inputs or {}, in_bounds
+        self.inputs = inputs or {}
+        self.in_bounds, self.zeros = "in-bounds" in assumed, "zero-state" in assumed
         #: tensors that no instruction of the launch writes
         self.read_only = {t.name for t in mir.kernel.tensors} - _written(mir)
         self.bases = bases(self.program)

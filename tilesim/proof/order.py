@@ -84,6 +84,11 @@ class Knowledge:
         self.rows[of] = np.maximum(self.rows[of], other.rows[of])
         self.facts[of] |= other.facts[of]
 
+    def covers(self, other: Knowledge) -> bool:
+        """Whether it has all that another one has."""
+        facts = zip(self.facts, other.facts, strict=True)
+        return bool((self.rows >= other.rows).all()) and not any(b & ~a for a, b in facts)
+
     def add(self, fact: int, rows: Iterable[int]) -> None:
         """Adds a fact to some rows."""
         self.facts[list(rows)] |= fact

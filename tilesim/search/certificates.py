@@ -84,7 +84,7 @@ def certified(
     mir = machine_form(program)
     named, digest, given = mir.kernel.name, fingerprint(mir), tuple(sorted(assumptions))
     held = steering(mir, inputs or {})
-    found = proposed(mir, strict, until, dict(held), in_bounds="in-bounds" in given)
+    found = proposed(mir, strict, until, dict(held), assumed=given)
     made = Certificate(named, "", digest, strict, given, held, *found)
     answer = kernel_recheck(made, mir, until=until)
     if answer.verdict == "refuted" and any(made.repetitions or ()):
@@ -137,11 +137,11 @@ def steering(mir: Mir, inputs: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, b
 
 def proposed(
     mir: Mir, strict: Strict = "practice", until: float | None = None,
-    inputs: Mapping[str, bytes] | None = None, *, in_bounds: bool = False,
+    inputs: Mapping[str, bytes] | None = None, *, assumed: tuple[str, ...] = (),
 ) -> Proposal:  # fmt: skip
     """What `certify` may leave out, found by trying; None: there are too many classes of clusters,
-    or they are not found by ``until``, in seconds of `time.monotonic`. ``inputs``, ``in_bounds``:
-    what tensors hold, and whether what data names is inside of them."""
+    or they are not found by ``until``, in seconds of `time.monotonic`. ``inputs``, ``assumed``:
+    what tensors hold, and what the proof leans on."""
     left: Sequence[int] = range(mir.kernel.ctas // mir.kernel.cluster_size)
     classes: list[tuple[int, ...]] = []
     left_out: list[tuple[Repetition, ...]] = []
@@ -151,7 +151,7 @@ def proposed(
         some = left
         while True:
             try:
-                v = Operands(mir, strict, inputs, in_bounds)
+                v = Operands(mir, strict, inputs, assumed)
                 left_out.append(repetitions_of(v, some, until))
                 break
             except Differs as why:

@@ -1,0 +1,83 @@
+"""Random programs with words that are waited for: what is certified is right in every interleaving.
+
+    python -m tests.kernel.counting [--seconds 60] [--seed 1]
+
+Two or three threads (of warps of their own, or lanes of one warp) add to words, store to them, wait
+for numbers in them, fence, meet, and access data (`tests.sim.counting`). The command ends with 1 if
+a certified one races, or waits for ever, in some interleaving of the model.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+
+import click
+
+from tests.sim.counting import DATA, WORDS, Meet, Model, TooLarge, Warps, emit, sample, translate
+from tests.verdicts.row import kind
+from tilesim import Builder
+from tilesim.arith.types import s32
+from tilesim.ir.lower import lower
+from tilesim.ir.program import Program, Strict
+from tilesim.proof.check import certify
+
+#: states of an interleaving that are looked at
+_LARGEST = 20_000
+
+
+def without_meetings(threads: Warps) -> Warps:
+    """The same threads, which never meet."""
+    return tuple(tuple(s for s in steps if not isinstance(s, Meet)) for steps in threads)
+
+
+def as_lanes(threads: Warps) -> Program:
+    """The program with lanes of one warp as its threads."""
+    k = Builder("small", "sm_90a", 1)
+    words, data = k.tensor("words", s32, (WORDS,)), k.tensor("data", s32, (DATA,))
+    seen, got = k.var("seen", 0), k.var("got", 0)
+    for number, steps in enumerate(threads):
+        with k.if_(k.lane_id.eq(number), sync=False):
+            for step in steps:
+                emit(k, step, words, data, seen, got)
+    return k.finish()
+
+
+def judged(seed: int) -> str:
+    """What the kernel says of a program, at the levels by turns, and whether it is right."""
+    threads = sample(random.Random(seed))
+    lanes = seed % 3 == 0
+    threads = without_meetings(threads) if lanes else threads
+    program = as_lanes(threads) if lanes else translate(threads)
+    strict: Strict = "ptx" if seed % 2 else "practice"
+    answer = certify(lower(program), strict=strict, assumed=("zero-state",))
+    try:
+        truth = "wrong" if Model(threads).failures(_LARGEST) else "right"
+    except TooLarge:
+        truth = "too large"
+    why = f": {kind(answer.what)}" if answer.verdict == "not covered" else ""
+    return f"{answer.verdict}, {truth}{why}"
+
+
+@click.command()
+@click.option("--seconds", default=60.0, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+def main(seconds: float, seed: int) -> None:
+    """Compares what is certified with all interleavings of the model."""
+    tally: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        said = judged(seed)
+        tally[said] += 1
+        if said == "certified, wrong":
+            print(f"CERTIFIED AND WRONG: {seed}", flush=True)
+        seed += 1
+    for said, n in tally.most_common():
+        print(f"{n:6} {said}")
+    sys.exit(bool(tally["certified, wrong"]))
+
+
+if __name__ == "__main__":
+    main()

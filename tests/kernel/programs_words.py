@@ -1,0 +1,205 @@
+"""Pairs of programs with words that are waited for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tests.kernel.programs import cta, wrong
+from tests.kernel.programs_data import PAIRS
+from tests.litmus.notation import begin, global_words, thread, words
+from tilesim import Builder, ds
+from tilesim.ir.expr import Var
+from tilesim.ir.memory import View
+
+__all__ = ["PAIRS"]
+
+_Sem = Literal["relaxed", "acquire"]
+
+
+def waits(k: Builder, seen: Var, word: View, number: int, sem: _Sem = "acquire") -> None:
+    """A lane waits until a word holds a number or more."""
+    k.assign(seen, -1)
+    with k.while_(seen < number):
+        k.mem.load(seen, word, sem=sem, scope="gpu")
+
+
+def adds(k: Builder, word: View, amount: int = 1) -> None:
+    """An addition that releases."""
+    k.mem.atomic(word, "add", amount, sem="release", scope="gpu")
+
+
+@wrong("counter-wait", not_covered="data decides the branch")
+def a_loop_that_counts_how_often_it_looks(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen, turns = global_words(k, "word"), k.var("seen", 0), k.var("turns", 0)
+    with thread(k, 0):
+        adds(k, word[0])
+    with thread(k, 1), k.while_(seen.eq(0)):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+        if not right:
+            k.assign(turns, turns + 1)
+
+
+@wrong("counter-wait", not_covered="data decides the branch")
+def a_branch_on_what_a_wait_has_found(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with thread(k, 0):
+        adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 1)
+        with k.if_((k.warp_id if right else seen).eq(1)):
+            k.fence.proxy_async()
+
+
+@wrong("counter-wait", not_covered="data decides the branch")
+def a_loop_that_an_earlier_wait_may_spare(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with thread(k, 0):
+        adds(k, word[0])
+        adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 1)
+        if right:
+            k.assign(seen, 0)
+        with k.while_(seen < 2):
+            k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+
+
+@wrong("counter-wait", breaks="H6")
+def data_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, word, seen = words(k, "x"), words(k, "word"), k.var("seen", 0)
+    begin(k, zero=[word])
+    with thread(k, 0):
+        k.mem.store(x[0], 1)
+        adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 1, "relaxed")
+        if right:
+            k.fence.memory("acq_rel", "gpu")
+        k.mem.load(seen, x[0])
+
+
+@wrong("counter-wait", breaks="deadlock")
+def a_word_that_is_reset_while_others_may_wait(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = words(k, "word"), k.var("seen", 0)
+    begin(k, zero=[word])
+    with thread(k, 0):
+        adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 1)
+    if right:
+        k.sync_threads()
+    with thread(k, 0):
+        k.mem.store(word[0], 0)
+    k.sync_threads()
+    with thread(k, 1):
+        adds(k, word[0])
+    with thread(k, 0):
+        waits(k, seen, word[0], 1)
+
+
+@wrong("counter-wait", breaks="deadlock")
+def more_than_is_ever_added(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 64 if right else 65)
+
+
+@wrong("counter-A", not_covered="may come before those that a wait needs")
+def a_thread_too_many_that_adds(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    for n in (0, 2):
+        with thread(k, n):
+            adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 2 if right else 1)
+
+
+@wrong("counter-A", not_covered="hands over less than a wait has learned")
+def a_store_that_hides_what_was_released(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, word, seen = words(k, "x"), words(k, "word"), k.var("seen", 0)
+    begin(k, zero=[word])
+    with thread(k, 0):
+        k.mem.store(x[0], 1)
+        adds(k, word[0])
+        k.mem.store(word[0], 2, sem="release" if right else "relaxed", scope="gpu")
+    with thread(k, 1):
+        waits(k, seen, word[0], 1)
+        k.mem.load(seen, x[0])
+
+
+@wrong("counter-C", not_covered="others may keep from passing")
+def a_number_that_may_be_gone(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with thread(k, 0), k.while_(seen < 1 if right else seen.ne(1)):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+    with thread(k, 1), k.loop(2):
+        adds(k, word[0])
+
+
+@wrong("counter-just", not_covered="may pass before all that it has found")
+def an_amount_that_is_enough_alone(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    for n in (0, 1):
+        with thread(k, n):
+            adds(k, word[0], 1 + n)
+    with thread(k, 2):
+        waits(k, seen, word[0], 3 if right else 2)
+
+
+@wrong("counter-order", not_covered="what it holds is not known")
+def two_stores_in_no_order(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with thread(k, 0):
+        k.mem.store(word[0], 1, sem="release", scope="gpu")
+    with thread(k, 1):
+        if right:
+            waits(k, seen, word[0], 1)
+        k.mem.store(word[0], 2, sem="release", scope="gpu")
+    with thread(k, 2):
+        waits(k, seen, word[0], 1)
+
+
+@wrong("counter-order", not_covered="what it holds is not known")
+def an_addition_for_the_own_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    word, seen = words(k, "word"), k.var("seen", 0)
+    begin(k, zero=[word])
+    k.cluster.sync()
+    with cta(k, 1):
+        scope: Literal["cta", "cluster"] = "cluster" if right else "cta"
+        k.mem.atomic(word[0].at(0), "add", 1, sem="release", scope=scope)
+    k.cluster.sync()
+    with cta(k, 0):
+        waits(k, seen, word[0], 1)
+
+
+@wrong("counter-life", not_covered="a change of another kind")
+def a_copy_that_adds_to_a_word_that_was_waited_for(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    source, word, seen = words(k, "source", 4), words(k, "word", 8), k.var("seen", 0)
+    b = k.mbarriers("b")
+    begin(k, (b, 1), zero=[source, word])
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with cta(k, 0):
+        waits(k, seen, word[4 if right else 0], 0)
+    k.fence.proxy_async()
+    k.cluster.sync()
+    with cta(k, 1):
+        k.bulk.reduce_peer(word[ds(0, 4)].at(0), source, b[0].at(0))
+    with cta(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.mbarrier.wait(b, 0, scope="cluster")
+    k.cluster.sync()
