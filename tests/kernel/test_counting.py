@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.kernel.counting import judged
-from tests.sim.counting import Add, Model, Set, Spin, Touch, Warps, translate
+from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
 from tilesim.ir.lower import lower
 from tilesim.proof import counters
 from tilesim.proof.check import certify
@@ -21,6 +21,16 @@ def test_what_is_certified_is_right() -> None:
     said = [judged(seed) for seed in SEEDS]
     assert "certified, wrong" not in said
     assert said.count("certified, right") >= 25
+
+
+def test_a_fence_behind_an_addition_hands_on_nothing_by_it() -> None:
+    """The wait is executed when the second fence has been."""
+    adds = (Fence(), W, Add(0, 1, release=False), Fence(), Add(1))
+    found = certify(lower(translate(((Spin(1, 1), Spin(0, 1), R), adds))), assumed=("zero-state",))
+    assert str(found) == "certified"
+    threads = ((Spin(0, 1), R), adds)
+    assert certify(lower(translate(threads)), assumed=("zero-state",)).rule == "H6"
+    assert Model(threads).failures(20_000)
 
 
 #: what is not asked, and a program that is certified then and wrong

@@ -890,9 +890,10 @@ def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> 
             n = numbers.pop() if len(numbers) == 1 and e.view.dtype.kind != "float" else None
             whole = not e.element and e.times == 1 and m.reaches_all(e.scope)
             n = n if whole and type(n) is int else None
+            released = order.released(i, e.sem)  # of a fence, what later ones add to
             c = Increment(
                 i, int(order.position[i]), m.seen(i, named.place), order.past[i].copy(),
-                order.released(i, e.sem), n if e.combine == "add" else None,
+                released and released.copy(), n if e.combine == "add" else None,
                 e.combine in (None, "exch"),
             )  # fmt: skip
             word.change(c, n)

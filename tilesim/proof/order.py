@@ -84,6 +84,10 @@ class Knowledge:
         self.rows[of] = np.maximum(self.rows[of], other.rows[of])
         self.facts[of] |= other.facts[of]
 
+    def copy(self) -> Knowledge:
+        """What it is now."""
+        return Knowledge(self.rows.copy(), [*self.facts])
+
     def covers(self, other: Knowledge) -> bool:
         """Whether it has all that another one has."""
         facts = zip(self.facts, other.facts, strict=True)
