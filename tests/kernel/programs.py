@@ -26,6 +26,7 @@ from tilesim import (
     pred,
     s8,
     s32,
+    select,
     u8,
     u16,
     u32,
@@ -327,6 +328,46 @@ for chosen in (
     lambda p, s, right: ((p & (-64 if right else -2048)) - s).eq(64),
 ):
     wrong("address", breaks="data", not_covered="an address decides")(in_shared(chosen))
+
+
+def generic(condition: Callable[[Expr, bool], Expr]) -> Program:
+    """A branch on the generic address of a byte in shared memory."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        s, p = k.shared("s", u8, (4096,), align=1024), k.var("p", 0, u64)
+        k.mem.cvta(p, address_of(s) + 72, space="shared")
+        with k.if_(condition(p, right)):
+            k.sync_warp()
+
+    program.__name__ = "a_branch_on_where_generic_addresses_begin"
+    return program
+
+
+for found in (
+    lambda p, right: (p & (1023 if right else 4095)).eq(72),
+    lambda p, right: (p % (8 if right else 2048)).eq(0),
+    lambda p, right: ((p & -64) - p if right else (p & 0xFFFFC0)).eq(-8),
+    lambda p, right: (p if right else p & 0xFFFFFF).ne(0),
+):
+    wrong("address", breaks="data", not_covered="an address decides")(generic(found))
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_branch_on_a_pointer_that_is_not_null(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g", 4)
+    p = k.var("p", address_of(g) + 8, u64)
+    with k.if_(p.ne(0 if right else 4096)):
+        k.sync_warp()
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_branch_on_an_address_in_shared_memory_that_is_not_null(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    p = k.var("p", address_of(global_words(k, "g") if right else words(k, "s")), u64)
+    with k.if_(p.ne(0)):
+        k.sync_warp()
 
 
 @wrong("address", breaks="data", not_covered="an address decides")
@@ -1604,6 +1645,32 @@ def a_wait_for_the_cluster_barrier_without_an_arrival(k: Builder, *, right: bool
 def a_lane_that_is_not_in_its_mask(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     k.sync_warp(k.var("mask", 0xFFFFFFFF if right else 0xFFFFFFFE, u32))
+
+
+def halves_meet(k: Builder, *, first: int = 0xFFFF, of: int = 1) -> None:
+    """Each half of a warp meets by itself, between a store by lane 0 and a load by another one."""
+    k.launch(warps=1)
+    word, r = words(k, "word"), k.var("r")
+    with k.if_(k.lane_id.eq(0), sync=False):
+        k.mem.store(word[0], 1)
+    k.sync_warp(k.var("mask", select(k.lane_id < 16, first, 0xFFFF0000), u32))
+    with k.if_(k.lane_id.eq(of)):
+        k.mem.load(r, word[0])
+
+
+@wrong("E11", breaks="deadlock")
+def a_mask_of_one_half_that_names_a_lane_of_the_other(k: Builder, *, right: bool) -> None:
+    halves_meet(k, first=0xFFFF if right else 0x1FFFF)
+
+
+@wrong("E11")
+def a_mask_of_one_half_that_names_a_lane_of_it_not(k: Builder, *, right: bool) -> None:
+    halves_meet(k, first=0xFFFF if right else 0x7FFF)
+
+
+@wrong("H6")
+def a_load_by_the_half_that_has_met_by_itself(k: Builder, *, right: bool) -> None:
+    halves_meet(k, of=15 if right else 16)
 
 
 @wrong("E11", not_covered="lanes of a member mask that have exited")

@@ -92,6 +92,16 @@ def registers_that_are_given_back_that_it_has_not(k: Builder, *, right: bool) ->
 
 
 @wrong("E17")
+def registers_that_are_taken_again_and_again(k: Builder, *, right: bool) -> None:
+    k.launch(warps=12, registers=168)
+    with k.loop(3):
+        with k.role("WG0", range(4)):
+            k.setmaxnreg("dec", 24 if right else 32)
+        with k.role("WG1", range(4, 12)):
+            k.setmaxnreg("inc", 240)
+
+
+@wrong("E17")
 def more_than_it_had_is_taken_again(k: Builder, *, right: bool) -> None:
     k.launch(warps=4, registers=168)
     k.setmaxnreg("dec", 24)

@@ -92,3 +92,14 @@ def test_both_forms_are_certified_or_none(barrier: str) -> None:
     answers = [certify(program(text, warps=2, by=way)) for way in (plain, lower)]
     assert [a.verdict for a in answers] == ["certified" if barrier else "refuted"] * 2
     assert {a.rule for a in answers} == {"" if barrier else "uninitialised"}
+
+
+@pytest.mark.parametrize(("lane", "said"), [(3, "certified"), (20, "not covered")])
+def test_lanes_that_exchange_data_get_it_of_lanes_that_are_there(lane: int, said: str) -> None:
+    mir = program(
+        "mov.u32 %r4, %tid.x;\nsetp.ge.u32 %p1, %r4, 16;\n@%p1 bra DONE;\nmov.u32 %r2, %clock;\n"
+        f"shfl.sync.idx.b32 %r1, %r2, {lane}, 31, 0xffff;\nDONE:", by=plain,
+    )  # fmt: skip
+    answer = certify(mir)
+    assert answer.verdict == said
+    assert said == "certified" or "lane 20" in answer.what

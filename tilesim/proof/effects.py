@@ -162,7 +162,8 @@ def _step(x: Execution) -> None:
         _whichever_is_elected(x, w)
         if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
             order.meet(g)
-            w.apart_by.clear()
+            if len(g) == len(w.alive):
+                w.apart_by.clear()
 
 
 @rule("E12", "by the text, nothing depends on which lane is elected")
@@ -208,20 +209,22 @@ def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
 def _gathers(x: Execution, e: fx.Gathers) -> bool:
     w = x.warp
     mask = _FULL if e.mask is None else x.machine.operands.decides(e.mask, w)
-    masks = {need(lane_of(mask, i), "a member mask") for i in x.lanes}
-    if len(masks) > 1:
-        raise NotCovered(f"{x.where}: member masks that differ")
-    members = {i for i in w.alive if min(masks) >> i & 1}
+    masks = {i: need(lane_of(mask, i), "a member mask") for i in x.lanes}
     if e.whole and len(w.alive) < LANES:
         raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
-    if set(x.lanes) - members:
-        raise Refuted("E11", f"{x.where}: a lane that is not in its mask")
-    if any(min(masks) >> i & 1 for i in range(LANES) if i not in w.alive):
-        raise NotCovered(f"{x.where}: lanes of a member mask that have exited")
-    here = set(x.lanes) == members
-    if here and w.side:
-        raise NotCovered(f"{x.where}: its mask may depend on which lane is elected")
-    return here
+    for one in sorted(set(masks.values())):
+        lanes = [i for i in x.lanes if masks[i] == one]
+        members = {i for i in w.alive if one >> i & 1}
+        if set(lanes) - members:
+            raise Refuted("E11", f"{x.where}: a lane that is not in its mask")
+        if any(one >> i & 1 for i in range(LANES) if i not in w.alive):
+            raise NotCovered(f"{x.where}: lanes of a member mask that have exited")
+        if set(lanes) == members:
+            if w.side:
+                raise NotCovered(f"{x.where}: its mask may depend on which lane is elected")
+            x.lanes = lanes  # those of another mask execute it after them
+            return True
+    return False
 
 
 @rule("F1", "the four warps of a warpgroup execute the instruction, with all their lanes")
@@ -360,8 +363,9 @@ class _Inputs:
 
     time = 0
 
-    def __init__(self, x: Execution, w: Any) -> None:
+    def __init__(self, x: Execution, w: Any, *, blank: bool) -> None:
         self._x, self._w = x, w
+        self._blank = [getattr(x.op, name) for name in x.op.data] if blank else []
         self.active = np.zeros(LANES, bool)
         self.active[x.lanes] = True
         #: whether an operand is computed of where shared memory begins
@@ -373,7 +377,8 @@ class _Inputs:
         row = [lane_of(value, i) for i in range(LANES)]
         known = [int(y) if isinstance(y, int) else 0 for y in row]
         active = [y for y, on in zip(row, self.active, strict=True) if on]
-        if any(type(y) is not int and not local(y) for y in active):
+        unknown = any(type(y) is not int and not local(y) for y in active)
+        if unknown and not any(operand is one for one in self._blank):
             raise _Unknown
         self.local |= any(map(local, active))
         return np.array(known, np.uint64 if max(known) >> 63 else np.int64)
@@ -385,9 +390,10 @@ class _Inputs:
         raise _Unknown  # tiles and memory: data
 
 
-def _compute(x: Execution, w: Any) -> list[Value]:
-    """The results of an instruction, in order; none if they are not known."""
-    inputs = _Inputs(x, w)
+def _compute(x: Execution, w: Any, *, blank: bool = False) -> list[Value]:
+    """The results of an instruction, in order; none if they are not known. ``blank``: of what it
+    makes with 0 in place of data, whether that is defined."""
+    inputs = _Inputs(x, w, blank=blank)
     try:
         if x.op.unspecified(inputs):
             return []
@@ -395,8 +401,10 @@ def _compute(x: Execution, w: Any) -> list[Value]:
     except (_Unknown, NotImplementedError):
         if (answers := _answers_in(x)) is not None:
             return [[y and y._replace(half=n) for y in answers] for n in range(2)]
+        if blank:
+            raise NotCovered(f"{x.where}: data decides of which lane a value is") from None
         if len(x.lanes) < LANES and x.effect(fx.Gathers) is not None:
-            raise NotCovered(f"{x.where}: some lanes of a warp exchange data") from None
+            _compute(x, w, blank=True)
         return []
     except Exception as why:  # the definition refuses the operands
         raise NotCovered(f"{x.where}: {why}") from why

@@ -63,8 +63,12 @@ LANES = 32
 #: addresses does, both, or something that was computed of these
 _SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
 _LOCAL = (_SHARED, WINDOW, _GENERIC, _COMPUTED)
-#: shared memory begins at a multiple of so many bytes
+#: of these an address may be 0
+_FROM_0 = (_SHARED, WINDOW, _COMPUTED)
+#: shared memory begins at a multiple of so many bytes, and its generic addresses do
 _ALIGNED = 1024
+#: the bits of a generic address
+_WHOLE = (1 << 64) - 1
 #: bytes that an operand names
 MOST_BYTES = 1 << 20
 #: where generic addresses of shared memory end, and those of global memory begin
@@ -651,15 +655,16 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return Address(number, _SHARED)
         case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of):
             return number
-        case Binary("==" | "!=") if of == [_GENERIC] and others == [0]:
+        case Binary("==" | "!=") if others == [0] and of and of[0] not in _FROM_0:
             return number
-        case Binary("%") if of == [_SHARED] and _divides_low_bits(xs[1]):
+        case Binary("%") if of in ([_SHARED], [_GENERIC]) and _divides_low_bits(xs[1]):
             return number
-        case Binary(op) if op in _BITS and of == [_SHARED] and others:
+        case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
             if op == "&" and 0 <= others[0] < _ALIGNED:
                 return number
-            changes = ~others[0] & OFFSET_MASK if op == "&" else others[0]
-            return Address(number, _SHARED if 0 <= changes < _ALIGNED else _COMPUTED)
+            within = OFFSET_MASK if of == [_SHARED] else _WHOLE
+            changes = ~others[0] & within if op == "&" else others[0]
+            return Address(number, of[0] if 0 <= changes < _ALIGNED else _COMPUTED)
     known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
     return Address(number) if known else Drawn(number)
 
