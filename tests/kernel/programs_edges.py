@@ -482,6 +482,42 @@ def an_accumulator_that_was_an_operand_before_the_wait(k: Builder, *, right: boo
     k.wgmma.wait_group(0)
 
 
+@wrong("agree")
+def a_product_of_which_lanes_differ_in_what_it_keeps(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    k.tile.fill(acc, 0)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b, accumulate=1 if right else k.lane_id % 2)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
+@wrong("data", not_covered="an address in tensor memory of CTA")
+def an_address_in_tensor_memory_of_the_other_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
+    slot, address, other = k.shared("slot", u32, (1,)), k.var("a", dtype=u32), k.var("o", dtype=u32)
+    tile = k.fragment("tile", f32, (32, 32))
+    k.tcgen05.alloc(slot, 64)
+    k.mem.load(address, slot[0])
+    k.cluster.sync()
+    k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(k.tcgen05.tensor(address if right else other, f32, (32, 32)), tile)
+    k.tcgen05.wait_st()
+    k.cluster.sync()
+    k.tcgen05.dealloc(address, 64)
+    k.tcgen05.relinquish_alloc_permit()
+
+
+@wrong("H6", not_covered="stores that may be of equal values")
+def warps_that_store_one_number_to_global_memory(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, g = words(k, "x"), global_words(k, "g")
+    with k.elected():
+        k.mem.store((x if right else g)[0], 1)
+
+
 # ---------------------------------------------------------------------- elections
 
 
@@ -532,6 +568,40 @@ def an_elected_lane_that_follows_the_wait_of_the_first(k: Builder, *, right: boo
             k.sync_warp()
         with k.elected(sync=False):
             k.mem.load(r, x[0])
+
+
+@wrong_by_the_text("E12", not_covered="depend on which lane is elected")
+def a_fence_of_all_lanes_behind_the_relaxed_wait_of_the_elected(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
+    begin(k, (b, 1), zero=[x])
+    with thread(k, 0):
+        k.mem.store(x[0], 1)
+        k.mbarrier.arrive(b)
+    with k.role("W1", 1):
+        with k.elected():
+            k.mbarrier.wait(b, 0, sem="relaxed")
+        k.fence.memory("acq_rel", "cta")
+        if right:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.load(r, x[0])
+
+
+@wrong_by_the_text("E12", not_covered="depend on which lane is elected")
+def a_store_of_the_first_lane_behind_the_group_of_the_elected(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    begin(k, zero=[x])
+    k.fence.proxy_async()
+    with k.elected():
+        k.bulk.store(g, x)
+        k.bulk.commit_group()
+    k.bulk.wait_group(0)
+    if right:
+        k.sync_warp()
+    with k.if_(k.lane_id.eq(0)):
+        k.mem.store(x[0], 1)
 
 
 # ---------------------------------------------------------------------- copies of no plain box

@@ -292,7 +292,7 @@ def lanes_that_store_one_value(k: Builder, covered: bool) -> None:
 @lacking("stores of equal data to one place")
 def warps_that_store_one_value(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
-    g, out, x = global_words(k, "g"), global_words(k, "out"), k.var("x")
+    g, out, x = global_words(k, "g"), words(k, "out"), k.var("x")
     with k.elected():
         k.mem.load(x, g[0])
         k.mem.store(out[0], 1 if covered else x)

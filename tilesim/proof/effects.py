@@ -115,12 +115,16 @@ def execute(x: Execution) -> Sequence[int]:
 
 
 @executes(fx.Agrees)
-@rule("agree", "an operand that lanes share is the same in all of them")
 def _agrees(x: Execution, e: fx.Agrees) -> None:
-    value = x.machine.operands.value(e.value, x.warp)
-    known = {lane_of(value, i) for i in x.lanes} if isinstance(value, list) else set()
-    if len(known) > 1:
-        raise Refuted("agree", f"{x.where}: {e.value} differs between lanes")
+    _is_shared(x, e.value, x.warp)
+
+
+@rule("agree", "an operand that lanes share is the same in all of them")
+def _is_shared(x: Execution, operand: Expr, w: Warp) -> Value:
+    value = x.machine.operands.value(operand, w)
+    if isinstance(value, list) and len({value[i] for i in x.lanes}) > 1:
+        raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
+    return value
 
 
 # ---------------------------------------------------------------------- lanes that have to be there
@@ -169,28 +173,34 @@ def _step(x: Execution) -> None:
 @rule("E12", "by the text, nothing depends on which lane is elected")
 def _whichever_is_elected(x: Execution, w: Warp) -> None:
     """Between two meetings of its lanes, a warp executes either what its lanes do alike, but for an
-    elected one, or what tells them apart otherwise; nor do these share groups or fences.
+    elected one, or what tells them apart otherwise; nor do these share groups or fences. What all
+    know by an instruction of one of these is known by that.
 
     Raises: NotCovered: it does both."""
     effects = [e for e in x.effects if x.machine.ptx and not isinstance(e, fx.Defines)]
-    kinds = {_of_thread(e) for e in effects} - {""}
+    kinds = {kind for e in effects for kind in _of_thread(e)}
+    known = {kind for e in effects if isinstance(e, _MADE_KNOWN) for kind in _of_thread(e)}
     alike = all(_done_alike(x, e, w) for e in effects)
-    by = "elected" if w.side else "lanes"
-    if effects and (w.side or not alike or "lanes" in map(w.kinds.get, kinds)):
-        w.apart_by.add(by)
-        apart = any(w.kinds.setdefault(kind, by) != by for kind in kinds)
-        if apart or len(w.apart_by) > 1 or (w.side and not alike):
-            raise NotCovered(f"{x.where}: what it does may depend on which lane is elected")
+    by = {"elected" if w.side else "lanes"} if effects and (w.side or not alike) else set[str]()
+    apart = any(w.kinds.setdefault(kind, one) != one for kind in kinds for one in by)
+    w.apart_by |= by | {w.kinds[kind] for kind in known - {"tcgen05"} if kind in w.kinds}
+    if apart or len(w.apart_by) > 1 or (effects and w.side and not alike):
+        raise NotCovered(f"{x.where}: what it does may depend on which lane is elected")
 
 
-def _of_thread(e: fx.Effect) -> str:
+#: effects by which a thread knows what it has waited for, or issued
+_MADE_KNOWN = (fx.Orders, fx.OrdersTmem, fx.WaitsGroup)
+
+
+def _of_thread(e: fx.Effect) -> set[str]:
     """What stays with the threads that execute it, though they meet: groups, fences with relaxed
     operations, and the order in which they issue on tensor memory."""
-    group = "tcgen05" if isinstance(e, fx.UsesTmem | fx.OrdersTmem) else getattr(e, "group", None)
-    if group:
-        return str(group).partition(".")[0]
+    found = {str(group)} if (group := getattr(e, "group", None)) else set[str]()
     relaxed = getattr(e, "sem", "") == "relaxed" and not isinstance(e, fx.Reads | fx.Writes)
-    return "fence" if relaxed or isinstance(e, fx.Orders | fx.Expects | fx.Completes) else ""
+    if relaxed or isinstance(e, fx.Orders | fx.OrdersTmem | fx.Expects | fx.Completes):
+        found.add("fence")
+    issues = isinstance(e, fx.UsesTmem | fx.OrdersTmem) or any("tcgen05" in one for one in found)
+    return found | {"tcgen05"} if issues else found
 
 
 def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
@@ -1388,9 +1398,7 @@ def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -
 
 def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
     """What products and other instructions on whole tiles read has to be set before."""
-    keeps = e.keeps is not None and any(
-        lane_of(x.machine.operands.value(e.keeps, w), i) != 0 for i in x.lanes
-    )
+    keeps = e.keeps is not None and lane_of(_is_shared(x, e.keeps, w), x.lanes[0]) != 0
     if (keeps or not e.write) and not e.partly:
         _is_set(x, w, e.fragment.name)
     if e.write:
@@ -1479,7 +1487,7 @@ def _allocates(x: Execution, e: fx.AllocatesTmem) -> None:
     first = pools[rank].allocate(e.columns, at, x.machine.order)
     other = pools[rank ^ 1].ended if e.pair else None
     _changes_pool(x, "alloc", (rank, first), e.columns, other=other)
-    x.answers[id(e)] = Drawn(first)
+    x.answers[id(e)] = Drawn(first, rank)
 
 
 @executes(fx.FreesTmem)
@@ -1494,10 +1502,10 @@ def _frees(x: Execution, e: fx.FreesTmem) -> None:
 def _freed(x: Execution, e: fx.FreesTmem) -> int:
     """The first column that is freed."""
     address = x.machine.operands.decides(e.address, x.warp)
-    first, *others = {lane_of(address, i) for i in x.lanes}
-    if others or not isinstance(first, int):
-        raise NotCovered("data, or lanes, decide what tcgen05.dealloc frees")
-    return int(first)
+    first, *others = {tmem.own_address(lane_of(address, i), x.warp.rank) for i in x.lanes}
+    if others:
+        raise NotCovered("lanes decide what tcgen05.dealloc frees")
+    return first
 
 
 @executes(fx.RelinquishesTmem)

@@ -233,6 +233,7 @@ class Memory:
         Raises: Refuted, NotCovered: a race; the later store need not come after what the earlier
         one comes after."""
         alike = y.where.number == x.where.number and y.instance == x.instance
+        alike &= y.asynchronous or self.ever is None  # of stores, those of shared memory
         if not alike or y.number is None or y.number != x.number:
             self._race(y, x)
         for z in x.over:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from operator import is_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -76,7 +76,16 @@ _GLOBAL = 1 << 40
 
 
 class Drawn(int):
-    """An integer that another schedule may give another value: an address in tensor memory."""
+    """An integer that another schedule may give another value: an address in tensor memory, or what
+    is computed of it. ``of``: the CTA that has been given it; None: more than one, or none."""
+
+    of: int | None
+
+    def __new__(cls, number: int, of: int | None = None) -> Self:
+        """``of``: as the class has it."""
+        made = super().__new__(cls, number)
+        made.of = of
+        return made
 
 
 class Address(Drawn):
@@ -85,7 +94,7 @@ class Address(Drawn):
 
     base: str
 
-    def __new__(cls, number: int, base: str = _COMPUTED) -> Address:
+    def __new__(cls, number: int, base: str = _COMPUTED) -> Self:
         """``base``: a tensor or a tensor map, or one of `_LOCAL`."""
         made = super().__new__(cls, number)
         made.base = base
@@ -98,7 +107,7 @@ def cut(x: int, number: int) -> int:
         return number
     if number == x:
         return x
-    return Address(number) if local(x) else Drawn(number)
+    return Address(number) if local(x) else Drawn(number, x.of)
 
 
 class Chosen(NamedTuple):
@@ -666,7 +675,8 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             changes = ~others[0] & within if op == "&" else others[0]
             return Address(number, of[0] if 0 <= changes < _ALIGNED else _COMPUTED)
     known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
-    return Address(number) if known else Drawn(number)
+    ctas = {x.of for x in xs if isinstance(x, Drawn)}
+    return Address(number) if known else Drawn(number, ctas.pop() if len(ctas) == 1 else None)
 
 
 def _divides_low_bits(n: Scalar) -> bool:

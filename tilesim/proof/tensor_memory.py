@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.tmem import COLUMNS, LANES, TmemLayout
 from tilesim.proof.memory import Memory, Record
-from tilesim.proof.operands import Operands, Warp, lane_of, need
+from tilesim.proof.operands import Drawn, Operands, Warp, lane_of, need
 from tilesim.proof.order import Order, Row
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
@@ -239,9 +239,8 @@ def places(
     address = v.decides(e.view.address, w)
     beside = None if layout.beside is None else v.decides(layout.beside.address, w)
     for lane in lanes:
-        at, other = (_number(lane_of(x, lane)) for x in (address, beside))
-        if at is None:
-            raise NotCovered("data decides an address in tensor memory")
+        at = own_address(lane_of(address, lane), w.rank)
+        other = None if beside is None else own_address(lane_of(beside, lane), w.rank)
         if found and found[-1][1] == at:
             found[-1][0].append(lane)
             continue
@@ -251,8 +250,15 @@ def places(
     return found
 
 
-def _number(x: Any) -> int | None:
-    return x if isinstance(x, int) else None
+def own_address(x: Any, rank: int) -> int:
+    """An address in the tensor memory of a CTA.
+
+    Raises: NotCovered: data decides it, or it is one that another CTA has been given."""
+    if not isinstance(x, int):
+        raise NotCovered("data decides an address in tensor memory")
+    if isinstance(x, Drawn) and x.of != rank:
+        raise NotCovered(f"CTA {rank} uses an address in tensor memory of CTA {x.of}")
+    return int(x)
 
 
 def keeps(e: fx.UsesTmem, v: Operands, w: Warp, lane: int) -> bool:
