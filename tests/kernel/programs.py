@@ -398,7 +398,7 @@ def a_branch_on_the_bits_of_a_float(k: Builder, *, right: bool) -> None:
         k.mem.store(x[0], 1)
         k.mem.load(r, view_at(address_of(x), s32))
         with k.if_(r.eq(1)):
-            k.exit()
+            k.fence.proxy_async()
 
 
 @wrong("deadlock")

@@ -183,7 +183,7 @@ def a_word_that_counts(k: Builder, covered: bool) -> None:
         k.mem.load(seen, count[0], sem="acquire")
 
 
-@lacking("locks, branches on data")
+@lacking("locks, branches on data behind which threads synchronise")
 def a_lock(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     lock, x, old = global_words(k, "lock"), global_words(k, "x", 2), k.var("old", 1)
@@ -196,7 +196,7 @@ def a_lock(k: Builder, covered: bool) -> None:
             k.mem.store(lock[0], 0, sem="release", scope="gpu")
 
 
-@lacking("locks, branches on data")
+@lacking("locks, branches on data behind which threads synchronise")
 def a_branch_on_data(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     g, x = global_words(k, "g"), k.var("x")
@@ -206,7 +206,7 @@ def a_branch_on_data(k: Builder, covered: bool) -> None:
             k.fence.proxy_async()
 
 
-@lacking("locks, branches on data")
+@lacking("locks, branches on data behind which threads synchronise")
 def a_branch_on_the_answer_of_an_atomic(k: Builder, covered: bool) -> None:
     k.launch(warps=2)
     g, old = global_words(k, "g"), k.var("old")

@@ -84,6 +84,8 @@ def execute(x: Execution) -> Sequence[int]:
     """An instruction. Returns the lanes that are through with it.
 
     Raises: Refuted: a rule does not hold; NotCovered: there is no rule for an effect of it."""
+    if x.may:
+        _only_accesses(x)
     if not _all_are_here(x):
         return []
     waits = x.effect(fx.Waits)
@@ -125,6 +127,22 @@ def _is_shared(x: Execution, operand: Expr, w: Warp) -> Value:
     if isinstance(value, list) and len({value[i] for i in x.lanes}) > 1:
         raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
     return value
+
+
+@rule("region", "what data decides about computes, or accesses memory by the generic proxy")
+def _only_accesses(x: Execution) -> None:
+    """Each lane for itself: nothing that synchronises, is asynchronous, or ends threads.
+
+    Raises: NotCovered: it does more."""
+    waits = x.number in x.machine.turns
+    for e in x.effects:
+        match e:
+            case fx.Defines() | fx.Prefetches() | fx.UsesFragment(asynchronous=False, partly=True):
+                pass
+            case fx.Reads() | fx.Writes() if not (waits or e.asynchronous or e.held) and e.lanes:
+                pass
+            case _:
+                raise NotCovered(f"{x.where} may be executed or not")
 
 
 # ---------------------------------------------------------------------- lanes that have to be there
@@ -212,7 +230,8 @@ def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
     names = x.machine.operands.names(e)
     rows = [w.registers.get(name) for name in names]
     same = all(not isinstance(row, list) or len(set(row)) == 1 for row in rows)
-    return bool(w.side) or ("lane" not in names and same and len(x.lanes) == LANES)
+    all_ = len(x.lanes) == LANES and not x.may
+    return bool(w.side) or ("lane" not in names and same and all_)
 
 
 @rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
@@ -290,13 +309,8 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     w.made.pop(e.var.name, None)
     if made:
         w.made[e.var.name] = made
-    mine = w.registers.get(e.var.name)
-    if all(s.registers.get(e.var.name) == mine for s in w.shadows):
-        w.differing.discard(e.var.name)
-        for s in w.shadows:
-            s.registers.pop(e.var.name, None)
-    else:
-        w.differing.add(e.var.name)
+    if len(each) > 1:
+        w.hold(e.var.name, [one.registers.get(e.var.name) for one in each])
 
 
 def _made_of_loads(x: Execution, e: fx.Defines) -> frozenset[tuple[Any, str]]:
@@ -309,7 +323,7 @@ def _made_of_loads(x: Execution, e: fx.Defines) -> frozenset[tuple[Any, str]]:
         if len(load.lanes) == LANES:
             load.left.add(e.var.name)
             return frozenset({(load, e.var.name)})
-    if not w.made or len(x.effects) > 1 or getattr(x.op, "partly", False):
+    if not w.made or len(x.effects) > 1 or getattr(x.op, "partly", False) or x.may:
         return frozenset()
     made = frozenset[tuple[Any, str]]().union(
         *(w.made.get(name, ()) for name in x.machine.operands.sources(x.op))
@@ -479,7 +493,12 @@ def _answers_in(x: Execution) -> list[Answer | None] | None:
     """Which answer of launch control a load or query finds that reads one whole, by lane."""
     reads, queries = x.effect(fx.Reads), x.effect(fx.Queries) is not None
     found: list[Answer | None] = [None] * LANES
-    if reads is None or reads.view.nbytes != _ANSWER or not (queries or x.op.mnemonic == "ld.v"):
+    if (
+        reads is None
+        or x.may
+        or reads.view.nbytes != _ANSWER
+        or not (queries or x.op.mnemonic == "ld.v")
+    ):
         return None
     if reads.view.space == "global":
         return None
@@ -575,7 +594,7 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
         places += [p for p in m.operands.view(e.view, s, lanes) if p.place[0] == "global"]
-    if w.made and isinstance(e, fx.Writes):
+    if w.made and isinstance(e, fx.Writes) and not x.may:
         _stores_what_is_loaded(x, e, places)
     pieces: dict[Place, list[Piece]] = {}
     for named in places:
@@ -590,7 +609,7 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             _by_warp(x, e, named)
         else:
             pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
-        if m.tracks(named.place):
+        if m.tracks(named.place) and not x.may:  # another turn may find something else
             word = named.place, int(named.bytes[0, 0]), named.bytes.size
             x.words.setdefault(word, m.memory(named.place).integer(*word[1:]))
     write, decides = isinstance(e, fx.Writes), isinstance(e, fx.Reads) and _may_decide(x, e)
@@ -609,7 +628,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     m.looks += decides
     if m.looks > MOST_LOOKS:
         raise NotCovered(f"{x.where}: more than {MOST_LOOKS} looks at words")
-    if isinstance(e, fx.Writes) and (not _strong(e) or (all(settled) and e.element is None)):
+    sure = not _strong(e) or (all(settled) and e.element is None)
+    if isinstance(e, fx.Writes) and sure and not x.may:
         _leaves(x, e)
     if isinstance(e, fx.Writes) and x.effect(fx.Cancels) is not None:
         for one in x.issued:
@@ -622,7 +642,7 @@ def _may_decide(x: Execution, e: fx.Reads) -> bool:
     """Whether more may depend on what a strong read of shared memory finds than what is stored."""
     kinds = [type(one) for one in x.effects]
     one = kinds.count(fx.Reads) == 1 and (fx.Writes not in kinds or len(x.lanes) == 1)
-    one &= bool(e.lanes) and not e.asynchronous and e.proxy == "generic"
+    one &= bool(e.lanes) and not e.asynchronous and e.proxy == "generic" and not x.may
     found = x.effect(fx.Defines)
     name = "" if found is None else found.var.name
     return one and e.sem != "weak" and e.view.space == "shared" and name in x.machine.deciding
@@ -907,7 +927,7 @@ def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> 
             i, numbers = x.warp.first + lane, {lane_of(row, lane) for row in rows}
             n = numbers.pop() if len(numbers) == 1 and e.view.dtype.kind != "float" else None
             whole = not e.element and e.times == 1 and m.reaches_all(e.scope)
-            n = n if whole and type(n) is int else None
+            n = n if whole and type(n) is int and not x.may else None
             released = order.released(i, e.sem)  # of a fence, what later ones add to
             c = Increment(
                 i, int(order.position[i]), m.seen(i, named.place), order.past[i].copy(),
@@ -1401,7 +1421,7 @@ def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
     keeps = e.keeps is not None and lane_of(_is_shared(x, e.keeps, w), x.lanes[0]) != 0
     if (keeps or not e.write) and not e.partly:
         _is_set(x, w, e.fragment.name)
-    if e.write:
+    if e.write and not x.may:
         w.has_set(e.fragment.name, x.lanes)
 
 

@@ -37,11 +37,14 @@ from tilesim.proof.operands import (
     Operands,
     Place,
     Value,
+    exactly,
     lane_of,
     need,
+    undecided,
 )
 from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
+from tilesim.proof.regions import Region
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.spins import spins, turns
 from tilesim.proof.state import State
@@ -73,6 +76,10 @@ class Issued(NamedTuple):
 Bits: TypeAlias = tuple[Place, int, int]
 #: lanes, and the bytes that each of them accesses
 Piece: TypeAlias = tuple[Sequence[int], Bytes]
+
+
+class Undecided(NotCovered):
+    """Which lanes go where depends on data: on a number that is not known."""
 
 
 class Shadow:
@@ -211,6 +218,22 @@ class Warp:
         """Lanes set a register, or one of a tile."""
         self.set_in[name] = self.set_in.get(name, 0) | sum(1 << i for i in lanes)
 
+    def held(self, name: str) -> list[Value]:
+        """What a register holds, in the warp and in each shadow."""
+        if name not in self.differing:
+            return [self.registers.get(name)] * len(self.each)
+        return [one.registers.get(name) for one in self.each]
+
+    def hold(self, name: str, values: Sequence[Value]) -> None:
+        """It holds that from now on."""
+        for one, value in zip(self.each, values, strict=True):
+            one.registers[name] = value
+        self.differing.add(name)
+        if all(x is values[0] or exactly(x) == exactly(values[0]) for x in values):
+            self.differing.discard(name)
+            for s in self.shadows:
+                s.registers.pop(name, None)
+
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
         return self._all if len(lanes) == LANES else np.array(lanes, np.int64) + self.first
@@ -241,7 +264,7 @@ class Execution:
     ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four;
     ``unless``: by lane, the poll that has to have answered no for the lane to execute it;
     ``words``: integers in shared memory before it; ``settled``: no schedule lets a strong read of
-    it find anything else there."""
+    it find anything else there; ``may``: data decides which of the lanes execute it."""
 
     machine: Machine
     warp: Warp
@@ -256,6 +279,7 @@ class Execution:
     unless: dict[int, Look] = field(default_factory=dict)
     words: dict[Bits, int | None] = field(default_factory=dict)
     settled: bool = False
+    may: bool = False
 
     @property
     def effects(self) -> tuple[fx.Effect, ...]:
@@ -478,13 +502,32 @@ class Machine:
             groups.setdefault(w.at[lane], []).append(lane)
         return any(self._execute(w, at, groups[at]) for at in sorted(groups))
 
-    def _execute(self, w: Warp, at: int, lanes: list[int]) -> bool:
-        """Lanes at one instruction go on, if they can. Returns whether any has."""
+    def counts(self) -> None:
+        """One more instruction is executed.
+
+        Raises: NotCovered: these are too many, or take too long."""
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise NotCovered(f"more than {MOST_STEPS} executed instructions")
         if self.until is not None and monotonic() >= self.until:
             raise NotCovered("time")
+
+    def _execute(self, w: Warp, at: int, lanes: list[int]) -> bool:
+        """Lanes at one instruction go on, if they can, those at a branch on data to where its ways
+        meet. Returns whether any has."""
+        self.counts()
+        try:
+            return self._goes_on(w, at, lanes)
+        except Undecided as why:
+            if w.apart or (w.detours.keys() | w.leaving.keys()) & {*lanes}:
+                raise
+            to = Region(self, w, at, why.what).execute(lanes)
+        for i in lanes:
+            w.at[i] = to
+        w.jumps_back = to <= at
+        return True
+
+    def _goes_on(self, w: Warp, at: int, lanes: list[int]) -> bool:
         detours: dict[int, Look] = {}
         if w.detours:
             w.detours = {i: x for i, x in w.detours.items() if i not in lanes or x[1] != at}
@@ -506,9 +549,7 @@ class Machine:
         if not on:
             return True
         if isinstance(instruction.what, Op):
-            op = instruction.what
-            where = Where(at, op.mnemonic, w.rank, w.number)
-            through = self._executes(Execution(self, w, at, op, on, where, unless=unless | detours))
+            through = self.executes(w, at, on, unless=unless | detours)
             for i in through:
                 w.at[i] = at + 1
             return moved or bool(through)
@@ -527,6 +568,13 @@ class Machine:
             return True
         self._jump(w, at, on)
         return True
+
+    def executes(self, w: Warp, at: int, lanes: list[int], **how: Any) -> Sequence[int]:
+        """Lanes execute an instruction. Returns those that are through with it; ``how``: more of
+        the `Execution`."""
+        op: Any = self.mir.code[at].what
+        where = Where(at, op.mnemonic, w.rank, w.number)
+        return self._executes(Execution(self, w, at, op, lanes, where, **how))
 
     def together(self, w: Warp, lanes: list[int]) -> list[int]:
         """Notes which lanes execute now, of those that an election has told apart."""
@@ -560,7 +608,10 @@ class Machine:
             polls |= {i: x for i, x in row.items() if isinstance(x, Asked)
                       and isinstance(x.yes, int) and i not in w.detours}  # fmt: skip
             row |= {i: x.no for i, x in polls.items()}
-        return {i: need(x, what) for i, x in row.items()}
+        try:
+            return {i: need(x, what) for i, x in row.items()}
+        except NotCovered as why:
+            raise (Undecided(why.what) if any(map(undecided, row.values())) else why) from None
 
     def _jump(self, w: Warp, at: int, lanes: list[int]) -> None:
         self._go(w, at, lanes)
@@ -727,7 +778,9 @@ class Machine:
         if place[0] == "shared":
             self._shared(x, lanes, int(place[1]), flat, write)
         position = self.order.position[lane]
-        record = Record(flat, write, "generic", strong, x.where, lane, position, instance, number)
+        record = Record(
+            flat, write, "generic", strong, x.where, lane, position, instance, number, may=x.may
+        )
         if write and holders is None:
             self._lanes_apart(record)
         ordered = self._ordered(None, "generic", place, together)
@@ -774,6 +827,8 @@ class Machine:
         memory = self.shared[rank]
         memory.in_bounds(at, x.where)
         if rank != x.warp.rank:
+            if x.may:
+                raise NotCovered(f"{x.where}: data decides whether it accesses CTA {rank}")
             self.touch(x.warp, lanes, rank)
         _no_mbarrier(memory, at, x.where)
         if not write:

@@ -50,19 +50,21 @@ class Record:
     over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
     in global memory. ``number``: what each of its lanes stores, if that is one number; ``over``:
     what such a store comes after, and later accesses are not compared with any more. ``adds``: it
-    is an addition; ``decides``: a strong read of which it is counted on what it finds."""
+    is an addition; ``decides``: a strong read of which it is counted on what it finds; ``may``:
+    data decides which of the lanes make it."""
 
     __slots__ = (
         "_facts", "adds", "asynchronous", "bytes", "decides", "end", "first", "instance", "key",
-        "lane", "number", "over", "position", "proxy", "strong", "tmem", "where", "whole", "write",
+        "lane", "may", "number", "over", "position", "proxy", "strong", "tmem", "where", "whole",
+        "write",
     )  # fmt: skip
 
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
-        number: int | None = None,
+        number: int | None = None, *, may: bool = False,
     ) -> None:  # fmt: skip
-        self.number, self.over = number, list[Record]()
+        self.number, self.over, self.may = number, list[Record](), may
         self.adds = self.decides = False
         self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
         self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
@@ -71,10 +73,12 @@ class Record:
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self
         self._facts = 0
-        #: of a read that is over: what reads have that are made again by the same lanes
+        #: of an access that is over, and leaves nothing for certain: what those have that are made
+        #: again by the same lanes
         self.key: object = None
-        if lane is not None and not write:
-            self.key = proxy, strong, instance, at.tobytes(), lane.tobytes()
+        if lane is not None and (not write or (may and strong is None)):
+            by = write and (where.number, number)
+            self.key = proxy, strong, instance, at.tobytes(), lane.tobytes(), by
 
     def meets(self, x: Record) -> bool:
         """Whether their bytes may be the same."""
@@ -93,7 +97,7 @@ class Record:
         """Tells all but its bytes and lanes."""
         s.access(self)
         s.same(self.where.number, self.write, self.proxy, self.strong, self.instance, self.number,
-               self.adds, self.decides)  # fmt: skip
+               self.adds, self.decides, self.may)  # fmt: skip
         if self.tmem is not None:
             self.tmem.state(s)
         s.same([x.bytes.tobytes() for x in self.over])
@@ -109,7 +113,7 @@ class Record:
         position = None if self.position is None else self.position[keep]
         rest = Record(
             self.bytes[keep], self.write, self.proxy, self.strong, self.where, lane, position,
-            self.instance, self.number,
+            self.instance, self.number, may=self.may,
         )  # fmt: skip
         rest.whole, rest.tmem, rest.over = self.whole, self.tmem, self.over
         rest.adds, rest.decides = self.adds, self.decides
@@ -178,7 +182,7 @@ class Memory:
             self._across_clusters(y)
         # of several bytes at one place, which one stays is not known
         single = not y.write or len(layers) <= 1
-        if y.write and y.strong is None and single and in_order:
+        if y.write and y.strong is None and single and in_order and not y.may:
             self._writes.append(y)
             self._last[y.bytes] = len(self._writes)
             if y.lane is not None and y.position is not None:
@@ -190,7 +194,8 @@ class Memory:
             self._conflicting |= y.write
         if y.write:
             self._coherent(self._constant[y.bytes], y.where)
-            self.written[y.bytes] = True
+            # of shared memory, what is written for certain; of a tensor, what may be
+            self.written[y.bytes] |= not y.may or self.ever is not None
             self._forget(y.bytes)
             self._ends_words(y)
 
@@ -222,6 +227,8 @@ class Memory:
         alike = y.write and x.write and y.where.number == x.where.number
         if alike and not y.asynchronous and not y.strong:
             raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
+        if x.may or y.may:
+            raise NotCovered(f"{y.where} and before {x.where}, where data decides")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
 
     @rule(
@@ -271,7 +278,7 @@ class Memory:
             if not known:
                 self._unordered(y, x, ordered)
             # what a write covers that comes after it need not be kept
-            covered = known and y.write and y.strong is None
+            covered = known and y.write and y.strong is None and not y.may
             if covered and hit.any():
                 y.covers(x, x.bytes[hit], _lanes(x, hit))
             if not (covered and hit.all() and hit.size):

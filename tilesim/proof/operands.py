@@ -31,6 +31,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.program import Strict
+from tilesim.proof.flow import Flow
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
@@ -183,11 +184,20 @@ class Differs(NotCovered):
         self.clusters = [c for c, repetition in others if repetition == self.repetition]
 
 
+def exactly(value: Value) -> object:
+    """A value, and what it is, to be compared: an address is no number."""
+    if isinstance(value, list | Chosen | Handed):
+        return type(value), [exactly(x) for x in value]
+    if isinstance(value, Asked):
+        return Asked, id(value.look), exactly(value.yes), exactly(value.no)
+    return type(value), getattr(value, "base", ""), value
+
+
 def uniform(row: list[Scalar]) -> Value:
     """The number that all lanes have, if they have one."""
-    kind = type(row[0])
+    kind, base = type(row[0]), getattr(row[0], "base", "")
     same = kind in (int, Address) and all(type(x) is kind and x == row[0] for x in row)
-    return row[0] if same else row
+    return row[0] if same and (not base or all(x.base == base for x in row)) else row  # type: ignore[union-attr]
 
 
 def lane_of(value: Value, lane: int) -> Scalar:
@@ -199,6 +209,11 @@ _UNKNOWN: Mapping[type, str] = {
     type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
     Chosen: "which lane is elected", Asked: "an mbarrier that is polled",
 }  # fmt: skip
+
+
+def undecided(x: Scalar) -> bool:
+    """Whether data, or where something lies, says what a value is: each number is possible."""
+    return x is None or isinstance(plain(x), Drawn)
 
 
 @rule("data", "what decides is known, and no other schedule gives it another value")
@@ -236,15 +251,16 @@ def _behind(value: Value, w: Warp) -> Value:
 
 class Operands:
     """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold;
-    ``assumed``: what the proof leans on, of which two count: `in-bounds`, that what data names in
-    tensors is inside of them, and `zero-state`, that tensors begin with 0 if nothing says more."""
+    ``assumed``: what the proof leans on, of which four count: `in-bounds`, that what data names in
+    tensors is inside of them, `zero-state`, that tensors begin with 0 if nothing says more,
+    `loops-end` and `no-trap`, that loops end, and no lane traps, where data decides that."""
 
     def __init__(
         self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None,
         assumed: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
-        self.inputs = inputs or {}
+        self.inputs, self.assumed, self.flow = inputs or {}, assumed, Flow(mir)
         self.in_bounds, self.zeros = "in-bounds" in assumed, "zero-state" in assumed
         #: tensors that no instruction of the launch writes
         self.read_only = {t.name for t in mir.kernel.tensors} - _written(mir)

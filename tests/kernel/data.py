@@ -1,0 +1,112 @@
+"""Random kernels with regions that data decides: what is certified is so whatever the data is.
+
+    python -m tests.kernel.data [--cases 200] [--seed 0] [--words 4]
+
+Each kernel (`tests.ptx.data_campaign`, without memory that threads have for themselves) goes
+through the proof kernel in its plain form, without what its words are. One that is certified is
+certified with words that are given, too, with which no region is left to data; and a check of it
+with some of them does not fail. The command ends with 1 if one is not.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import time
+from collections import Counter
+
+import click
+import numpy as np
+
+from tests.ptx.data_campaign import SETUP, _Kernel, contents, verdict
+from tests.ptx.test_check import program
+from tests.verdicts.row import kind
+from tilesim.ir.mir import Mir
+from tilesim.proof.check import certify
+from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.plain import plain
+
+ASSUMED = ("loops-end", "no-trap")
+#: without the threads' own memory
+BEGIN = SETUP[: SETUP.index(".local")]
+
+
+class Kernel(_Kernel):
+    """One random kernel; more of its statements than of the others are branches and accesses."""
+
+    def _local(self, depth: int) -> None:
+        self._access(depth)
+
+    def _access(self, depth: int) -> None:
+        super()._access(depth)  # numbers that differ between threads (H23)
+        self.lines[-1] = re.sub(r"^(st.*), (7|%r10);", r"\1, %r4;", self.lines[-1])
+
+    def _agree(self, depth: int) -> None:
+        self._compute(depth)
+
+    def _compute(self, depth: int) -> None:
+        super()._compute(depth)
+        if self._chance.random() < 0.3:  # what data says of a lane, under a predicate
+            self.lines[-1] = (
+                f"and.b32 %r21, %r5, 1; setp.eq.u32 %p4, %r21, 0; @%p4 {self.lines[-1]}"
+            )
+
+
+def body(seed: int) -> str:
+    """The text of a random kernel."""
+    lines = (*Kernel(random.Random(seed)).lines, "OUT: mov.u32 %r22, 3;")
+    return BEGIN + "\n".join(lines)
+
+
+def machine_form(text: str) -> Mir:
+    """Its plain form."""
+    values = (Pointer("a", 4 * 65, 0, None), Pointer("b", 1024, 0, Contents("u32", (0,) * 256)))
+    params = (".param .u64 a", ".param .u64 b")
+    return program(text, params=params, values=values, warps=2, by=plain)
+
+
+def judged(seed: int, words: int) -> tuple[str, str]:
+    """What the kernel says, and, if that is wrong, with which words."""
+    text = body(seed)
+    mir = machine_form(text)
+    answer = certify(mir, assumed=ASSUMED)
+    if answer.verdict != "certified":
+        return f"{answer.verdict}: {kind(answer.what)}" if answer.what else answer.verdict, ""
+    every = [*contents(seed, words)]
+    for some in every:
+        held = {"a": np.array([*some, some[0]], np.uint32).tobytes()}
+        known = certify(mir, inputs=held, assumed=ASSUMED)
+        if known.verdict != "certified" and known.rule != "trap":
+            return "certified", f"with {some}: {known}"
+    some = every[seed % len(every)]
+    found = verdict(text, some)
+    if found.verdict == "failed" and found.rules != {"trap"}:
+        return "certified", f"with {some}: {found.findings[0].message}"
+    return "certified", ""
+
+
+@click.command()
+@click.option("--cases", default=200, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--words", default=4, show_default=True, help="Random words of a kernel.")
+@click.option("--seconds", default=1e9, help="Stop after so long.")
+def main(cases: int, seed: int, words: int, seconds: float) -> None:
+    """Compares what is certified without data with what is so with some."""
+    end, seen, wrong = time.monotonic() + seconds, Counter[str](), 0
+    for number in range(seed, seed + cases):
+        if time.monotonic() > end:
+            break
+        said, why = judged(number, words)
+        seen[said[:100]] += 1
+        if why:
+            wrong += 1
+            print(f"CERTIFIED AND WRONG: {number} {why}", flush=True)
+    for said, n in seen.most_common(40):
+        print(f"{n:7} {said}")
+    print(f"{seen.total()} kernels from {seed} on, certified and wrong: {wrong}")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
