@@ -190,7 +190,7 @@ def exactly(value: Value) -> object:
         return type(value), [exactly(x) for x in value]
     if isinstance(value, Asked):
         return Asked, id(value.look), exactly(value.yes), exactly(value.no)
-    return type(value), getattr(value, "base", ""), value
+    return type(value), getattr(value, "base", ""), getattr(value, "of", None), value
 
 
 def uniform(row: list[Scalar]) -> Value:
