@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr
@@ -25,6 +25,7 @@ from tilesim.proof.operands import (
     Differs,
     Scalar,
     Value,
+    Warp,
     exactly,
     lane_of,
     need,
@@ -33,9 +34,8 @@ from tilesim.proof.operands import (
 )
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
-if TYPE_CHECKING:
-    from tilesim.proof.machine import Machine, Warp
-
+#: a cluster of `tilesim.proof.machine`
+Machine: TypeAlias = Any
 #: turns of a loop that are executed before registers are merged
 _TURNS = 32
 #: where lanes come that trap
@@ -57,10 +57,10 @@ class Region:
 
     def __init__(self, m: Machine, w: Warp, at: int, why: str) -> None:
         self._m, self._w, self._at, self._why = m, w, at, why
-        self._meet = m.operands.flow.meet(at)
+        self._meet: int = m.operands.flow.meet(at)
         #: registers that are set in the region, as they are before it
         self._before: dict[str, list[Value]] = {}
-        self._set_before = {**w.set_in}
+        self._set_before: dict[str, int] = {**w.set_in}
         #: by instruction, ways that have come there, and are executed; those executed last
         self._left: dict[int, Way] = {}
         self._executed: dict[int, Way] = {}
