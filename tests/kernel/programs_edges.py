@@ -439,6 +439,39 @@ def a_register_that_half_of_the_lanes_have_set(k: Builder, *, right: bool) -> No
     k.mem.store(x[k.lane_id], late)
 
 
+def set_behind_a_poll(k: Builder, *, read: str = "there", again: bool = False) -> None:
+    """What is set if a poll has answered no is read there, or behind that, or if another has."""
+    k.launch(warps=2)
+    b, seen, late, r = k.mbarriers("b"), k.var("seen", 0), k.var("late"), k.var("r")
+    begin(k, (b, 1))
+    with thread(k, 1):
+        k.mbarrier.arrive(b)
+    with thread(k, 0):
+        k.mbarrier.try_wait(seen, b, 0)
+        with k.if_(seen.eq(0)):
+            k.assign(late, k.warp_id)
+            if read == "there":
+                k.assign(r, late + 1)
+            k.mbarrier.wait(b, 0)
+        if again:
+            k.mbarrier.try_wait(seen, b, 0)
+            with k.if_(seen.eq(0)):
+                k.assign(r, late + 1)
+                k.mbarrier.wait(b, 0)
+        if read == "behind":
+            k.assign(r, late + 1)
+
+
+@wrong("unset")
+def a_register_that_a_poll_has_spared_is_read(k: Builder, *, right: bool) -> None:
+    set_behind_a_poll(k, read="there" if right else "behind")
+
+
+@wrong("unset")
+def a_register_that_another_poll_may_have_spared_is_read(k: Builder, *, right: bool) -> None:
+    set_behind_a_poll(k, again=not right)
+
+
 @wrong("unset")
 def a_tile_that_is_stored_and_was_not_filled(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)

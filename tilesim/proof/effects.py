@@ -284,8 +284,10 @@ def _reads_registers(x: Execution) -> None:
 
 @rule("unset", "a register, or a register tile, is set before it is read")
 def _is_set(x: Execution, w: Warp, name: str) -> None:
-    """Raises: Refuted: lanes read what they have not set."""
-    if any(not w.set_in.get(name, 0) >> i & 1 for i in x.lanes):
+    """Raises: Refuted: lanes read what they have not set, or only if a poll has answered no where
+    they read it in both cases."""
+    others = [i for i in x.lanes if not w.set_in.get(name, 0) >> i & 1]
+    if any(i not in x.unless or w.set_behind.get((name, i)) is not x.unless[i] for i in others):
         raise Refuted("unset", f"{x.where}: {name}, which nothing has set")
 
 
@@ -303,6 +305,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     for one, result in zip(reversed(each), reversed(results), strict=True):
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
     w.has_set(e.var.name, [i for i in x.lanes if i not in x.unless])
+    w.set_behind |= {(e.var.name, i): look for i, look in x.unless.items()}
     if e.value is None and not (e.chance or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]

@@ -165,6 +165,8 @@ class Warp:
         self.tiles: dict[str, tuple[frozenset[Any], frozenset[tuple[int, Any]]]] = {}
         #: by register or register tile, the lanes that have set it, as bits
         self.set_in: dict[str, int] = {}
+        #: by register and lane, the poll behind whose answer no it has last set it
+        self.set_behind: dict[tuple[str, int], Look] = {}
         self.fenced = self.jumps_back = False
         #: by register, of which registers that loads of tensor memory have set it is made (U33)
         self.made: dict[str, frozenset[tuple[TmemAccess, str]]] = {}
@@ -193,7 +195,9 @@ class Warp:
         s.same(list(self.at), sorted(self.alive), sorted(self.leaving.items()))
         s.same(self.fenced, sorted(self.tiles), self.apart,
                self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
-        s.same(sorted(self.set_in.items()))
+        s.same(sorted(self.set_in.items()), sorted(self.set_behind))
+        for _, look in sorted(self.set_behind.items(), key=lambda one: one[0]):
+            look.state(s)
         for _, (uses, products) in sorted(self.tiles.items()):
             s.same(sorted(map(repr, uses)), sorted((n - now, repr(how)) for n, how in products))
         for i, on in sorted(self.blocked.items()):
