@@ -2,9 +2,9 @@
 
     python -m tests.kernel.counting [--seconds 60] [--seed 1]
 
-Two or three threads (of warps of their own, or lanes of one warp) add to words, store to them, wait
-for numbers in them, fence, meet, and access data (`tests.sim.counting`). The command ends with 1 if
-a certified one races, or waits for ever, in some interleaving of the model.
+Two or three threads (of warps or CTAs of their own, or lanes of one warp) add to words, store to
+them, wait for numbers in them, fence, meet, and access data (`tests.sim.counting`). The command
+ends with 1 if a certified one races, or waits for ever, in some interleaving of the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 from tests.sim.counting import DATA, WORDS, Meet, Model, TooLarge, Warps, emit, sample, translate
 from tests.verdicts.row import kind
-from tilesim import Builder
+from tilesim import Builder, all_of
 from tilesim.arith.types import s32
 from tilesim.ir.lower import lower
 from tilesim.ir.program import Program, Strict
@@ -33,13 +33,15 @@ def without_meetings(threads: Warps) -> Warps:
     return tuple(tuple(s for s in steps if not isinstance(s, Meet)) for steps in threads)
 
 
-def as_lanes(threads: Warps) -> Program:
-    """The program with lanes of one warp as its threads."""
+def apart(threads: Warps, *, ctas: bool) -> Program:
+    """The program with lanes of one warp as its threads, or each in one of so many ``ctas``."""
     k = Builder("small", "sm_90a", 1)
+    k.launch(grid=len(threads) if ctas else 1, cooperative=True)
     words, data = k.tensor("words", s32, (WORDS,)), k.tensor("data", s32, (DATA,))
     seen, got = k.var("seen", 0), k.var("got", 0)
     for number, steps in enumerate(threads):
-        with k.if_(k.lane_id.eq(number), sync=False):
+        here = all_of(k.lane_id.eq(0), k.cta_x.eq(number)) if ctas else k.lane_id.eq(number)
+        with k.if_(here, sync=False):
             for step in steps:
                 emit(k, step, words, data, seen, got)
     return k.finish()
@@ -48,11 +50,12 @@ def as_lanes(threads: Warps) -> Program:
 def judged(seed: int) -> str:
     """What the kernel says of a program, at the levels by turns, and whether it is right."""
     threads = sample(random.Random(seed))
-    lanes = seed % 3 == 0
-    threads = without_meetings(threads) if lanes else threads
-    program = as_lanes(threads) if lanes else translate(threads)
+    threads = threads if seed % 3 == 1 else without_meetings(threads)
+    program = translate(threads) if seed % 3 == 1 else apart(threads, ctas=seed % 3 == 2)
     strict: Strict = "ptx" if seed % 2 else "practice"
-    answer = certify(lower(program), strict=strict, assumed=("zero-state",))
+    answer = certify(
+        lower(program), strict=strict, assumed=("zero-state",), together=program.ctas > 1
+    )
     try:
         truth = "wrong" if Model(threads).failures(_LARGEST) else "right"
     except TooLarge:

@@ -63,7 +63,7 @@ class Pair:
     is said. ``edit``: what makes the right program's machine form wrong, where no builder makes the
     wrong program. ``classes``: of clusters, of the wrong and of the right one. ``strict``: the
     level, at `ptx` of a rule that the wrong one does not break at `practice`. ``inputs``: the
-    numbers, of 32 bits, that tensors hold.
+    numbers, of 32 bits, that tensors hold. ``together``: all clusters are executed together.
     """
 
     rule: str
@@ -74,6 +74,7 @@ class Pair:
     classes: tuple[Classes | None, Classes | None] = (None, None)
     strict: Strict = "practice"
     inputs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    together: bool = False
 
     def mir(self, *, right: bool) -> Mir:
         """The wrong or the right program, in machine form."""
@@ -87,7 +88,8 @@ class Pair:
         held = {name: np.array(n, np.int32).tobytes() for name, n in self.inputs.items()}
         mir = self.mir(right=right)
         given = ("in-bounds", "zero-state")
-        return certify(mir, self.classes[right], strict=self.strict, inputs=held, assumed=given)
+        return certify(mir, self.classes[right], strict=self.strict, inputs=held, assumed=given,
+                       together=self.together)  # fmt: skip
 
 
 PAIRS: list[Pair] = []
@@ -97,14 +99,16 @@ def wrong(
     rule: str, *, breaks: str = "", not_covered: str = "",
     edit: Callable[[Mir], Mir] | None = None,
     classes: tuple[Classes | None, Classes | None] = (None, None), strict: Strict = "practice",
-    inputs: Mapping[str, Sequence[int]] | None = None,
+    inputs: Mapping[str, Sequence[int]] | None = None, together: bool = False,
 ) -> Callable[[Program], Program]:  # fmt: skip
     """Decorator: the program breaks this rule unless it is right; see `Pair`."""
 
     def enter(program: Program) -> Program:
-        PAIRS.append(
-            Pair(rule, program, breaks or rule, not_covered, edit, classes, strict, inputs or {})
+        held = inputs or {}
+        pair = Pair(
+            rule, program, breaks or rule, not_covered, edit, classes, strict, held, together
         )
+        PAIRS.append(pair)
         return program
 
     return enter

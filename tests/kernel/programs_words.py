@@ -203,3 +203,89 @@ def a_copy_that_adds_to_a_word_that_was_waited_for(k: Builder, *, right: bool) -
         k.mbarrier.arrive_expect_tx(b, 16)
         k.mbarrier.wait(b, 0, scope="cluster")
     k.cluster.sync()
+
+
+# ---------------------------------------------------------------------- all clusters together
+
+
+def meets(k: Builder, seen: Var, word: View, number: int, scope: Literal["cluster", "gpu"]) -> None:
+    """A barrier of all CTAs, of one thread of each."""
+    k.mem.atomic(word, "add", 1, sem="release", scope=scope)
+    waits(k, seen, word, number)
+
+
+@wrong("resident", not_covered="need not be resident", together=True)
+def a_barrier_of_clusters_that_need_not_run_together(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=3, cooperative=right)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with k.elected():
+        meets(k, seen, word[0], 3, "gpu")
+
+
+@wrong("counter-A", not_covered="may come before those that a wait needs", together=True)
+def data_of_another_cluster_behind_a_barrier_of_all(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, grid=4, cluster=2, cooperative=True)
+    word, g, seen = global_words(k, "word"), global_words(k, "g", 256), k.var("seen", 0)
+    at = 64 * k.cta_x + k.thread_id
+    k.mem.store(g[at], 1)
+    k.cluster.sync()
+    with thread(k, 0):
+        meets(k, seen, word[0], 4 if right else 3, "gpu")
+    k.sync_threads()
+    k.mem.load(seen, g[(at + 128) % 256])
+
+
+@wrong("clusters", breaks="H6", together=True)
+def data_of_another_cluster_behind_a_cluster_barrier(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=4, cluster=2, cooperative=True)
+    word, g, seen = global_words(k, "word"), global_words(k, "g", 4), k.var("seen", 0)
+    with k.elected():
+        waits(k, seen, word[0], 0)
+        k.mem.store(g[k.cta_x], 1)
+    k.cluster.sync()
+    with k.elected():
+        k.mem.load(seen, g[k.cta_x ^ (1 if right else 2)])
+
+
+@wrong("counter-order", not_covered="what it holds is not known", together=True)
+def a_barrier_of_clusters_by_additions_for_the_own_one(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cooperative=True)
+    word, seen = global_words(k, "word"), k.var("seen", 0)
+    with k.elected():
+        meets(k, seen, word[0], 2, "gpu" if right else "cluster")
+
+
+@wrong("counter-wait", breaks="H6", together=True)
+def data_behind_a_fence_for_the_own_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cooperative=True)
+    word, g, seen = global_words(k, "word"), global_words(k, "g"), k.var("seen", 0)
+    with k.elected():
+        with k.if_(k.cta_x.eq(0)):
+            k.mem.store(g[0], 1)
+            adds(k, word[0])
+        with k.if_(k.cta_x.eq(1)):
+            waits(k, seen, word[0], 1, "relaxed")
+            k.fence.memory("acq_rel", "gpu" if right else "cluster")
+            k.mem.load(seen, g[0])
+
+
+@wrong("D9", together=True)
+def a_store_to_a_peer_of_the_own_cluster_that_may_have_ended(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=4, cluster=2, cooperative=True)
+    x, word, seen = words(k, "x"), global_words(k, "word"), k.var("seen", 0)
+    k.cluster.sync()
+    with cta(k, 1):
+        waits(k, seen, word[0], 0)
+        k.mem.store(x[0].at(0), 1)
+    if right:
+        k.cluster.sync()
+
+
+@wrong("out-of-bounds", together=True)
+def a_store_to_a_rank_that_only_another_cluster_could_have(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=4, cluster=2, cooperative=True)
+    x, n = words(k, "x"), k.var("n", 1 if right else 2)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(x[0].at(n), 1)
+    k.cluster.sync()

@@ -24,7 +24,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
 from tilesim.kernels.bugs.accepted_idioms import dynamic_loop
 from tilesim.kernels.hopper.softmax import softmax
-from tilesim.proof.certificate import Certificate, Repetition, fingerprint, read
+from tilesim.proof.certificate import VERSION, Certificate, Repetition, fingerprint, read
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
 from tilesim.search.certificates import certified, proposed
@@ -195,9 +195,9 @@ TEXT = CERTIFICATE.text()
 HOSTILE = {
     "nothing": "", "cut": TEXT[: len(TEXT) // 2], "a number": "7", "a list": "[]",
     "deep": "[" * 100_000, "a long number": '{"tilesim-certificate": 1' + "0" * 10_000 + "}",
-    "another version": TEXT.replace('certificate": 1', 'certificate": 2'),
+    "another version": TEXT.replace('certificate": 2', 'certificate": 1'),
     "an unknown key": TEXT.replace('"kernel"', '"colonel"'),
-    "a missing key": json.dumps({"tilesim-certificate": 1}),
+    "a missing key": json.dumps({"tilesim-certificate": VERSION}),
     "a long name": TEXT.replace('"kernel": "', '"kernel": "' + "k" * 20_000),
     "another level": TEXT.replace('"practice"', '"theory"'),
     "words for classes": TEXT.replace('"classes": [', '"classes": ["all", '),

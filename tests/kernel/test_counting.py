@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+import tilesim as ts
 from tests.kernel.counting import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
+from tilesim.checker import check
 from tilesim.ir.lower import lower
 from tilesim.proof import counters
 from tilesim.proof.check import certify
@@ -66,3 +69,30 @@ def test_each_rule_is_needed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None
     patch(monkeypatch)
     assert str(certify(mir, assumed=("zero-state",))) == "certified"
     assert Model(threads).failures(20_000)
+
+
+@ts.kernel
+def all_ctas_meet(k: ts.Builder, *, ctas: int = 3) -> None:
+    """Each CTA stores, all meet, and each loads what the next one has stored."""
+    k.launch(grid=ctas, warps=1, cooperative=True)
+    g, count = k.tensor("g", ts.s32, (ctas,)), k.tensor("count", ts.s32, (1,))
+    seen = k.var("seen", 0)
+    with k.elected():
+        k.mem.store(g[k.cta_x], 1)
+        k.mem.atomic(count[0], "add", 1, sem="release", scope="gpu")
+        with k.while_(seen < ctas):
+            k.mem.load(seen, count[0], sem="acquire", scope="gpu")
+        k.mem.load(seen, g[(k.cta_x + 1) % ctas])
+
+
+def test_a_certificate_says_that_clusters_are_executed_together() -> None:
+    report = check(all_ctas_meet, certificate=True)
+    made = report.certificate
+    assert made is not None
+    assert (report.verdict, str(report.rechecked), made.together) == ("proved", "certified", True)
+    assert made.assumptions == ("zero-state",)
+    assert str(ts.recheck(made.text(), all_ctas_meet)) == "certified"
+    assert "others may change" in ts.recheck(replace(made, together=False), all_ctas_meet).what
+    assert "is not known" in ts.recheck(replace(made, assumptions=()), all_ctas_meet).what
+    large = check(all_ctas_meet, params={"ctas": 17}, certificate=True)
+    assert (large.verdict, str(large.rechecked).partition(":")[0]) == ("proved", "not covered")

@@ -161,7 +161,7 @@ def a_flag(k: Builder, covered: bool) -> None:
 
 
 @lacking(
-    "words that are waited for, in global memory, in launches of several clusters, "
+    "words in global memory that are waited for, of clusters that are not executed together, "
     "or with restricted fences"
 )
 def a_word_of_several_clusters(k: Builder, covered: bool) -> None:

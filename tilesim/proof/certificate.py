@@ -19,7 +19,7 @@ from tilesim.ir.program import Strict
 from tilesim.proof.rules import rule
 
 #: the version of the format
-VERSION = 1
+VERSION = 2
 #: characters of a certificate
 MOST_TEXT = 1 << 24
 #: characters of one of its names
@@ -28,7 +28,7 @@ MOST_NAME = 1 << 14
 MOST_CLUSTERS = 1 << 20
 _LEVELS = ("practice", "ptx")
 _KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
-                   "assumptions", "inputs", "classes", "repetitions"})  # fmt: skip
+                   "assumptions", "inputs", "classes", "repetitions", "together"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Certificate:
 
     ``kernel``: the program's name; ``target``: what a command line calls it, for messages only;
     ``inputs``: tensors, and the bytes that the proof takes them to hold; ``classes``: clusters that
-    do the same, or None; ``repetitions``: of each class, or of each cluster, or None."""
+    do the same, or None; ``repetitions``: of each class, or of each cluster, or None; ``together``:
+    all clusters are executed together."""
 
     kernel: str
     target: str
@@ -57,6 +58,7 @@ class Certificate:
     inputs: tuple[tuple[str, bytes], ...] = ()
     classes: tuple[tuple[int, ...], ...] | None = None
     repetitions: tuple[tuple[Repetition, ...], ...] | None = None
+    together: bool = False
 
     def text(self) -> str:
         """The file: JSON, the same bytes for the same certificate."""
@@ -66,6 +68,7 @@ class Certificate:
             "fingerprint": self.fingerprint, "strict": self.strict,
             "assumptions": sorted(self.assumptions),
             "inputs": {name: data.hex() for name, data in sorted(self.inputs)}, "classes": classes,
+            "together": self.together,
             "repetitions": None if self.repetitions is None else [
                 [[r.round, r.period, r.times] for r in some] for some in self.repetitions
             ],
@@ -149,8 +152,12 @@ def read(text: str) -> Certificate:
     strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
     known = None if classes is None else _classes(classes)
     repeated = None if document["repetitions"] is None else _repetitions(document["repetitions"])
-    inputs = _inputs(document["inputs"])
-    return Certificate(kernel, target, digest, strict, tuple(given), inputs, known, repeated)
+    inputs, together = _inputs(document["inputs"]), document["together"]
+    if not isinstance(together, bool):
+        raise UsageError("no certificate: together is true or false")
+    return Certificate(
+        kernel, target, digest, strict, tuple(given), inputs, known, repeated, together
+    )
 
 
 def _inputs(document: Any) -> tuple[tuple[str, bytes], ...]:

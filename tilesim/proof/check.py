@@ -38,6 +38,7 @@ def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
     strict: Strict = "practice", until: float | None = None,
     inputs: Mapping[str, bytes] | None = None, assumed: Collection[str] = (),
+    together: bool = False,
 ) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -51,9 +52,12 @@ def certify(
             covered.
         inputs: The bytes that tensors are said to begin with: the answer is about these.
         assumed: What the proof leans on, by name (`Operands`).
+        together: Whether all clusters are executed together, as they wait for each other.
     """
     try:
-        _launch(Operands(mir, strict, inputs, assumed), classes, repetitions, until)
+        _launch(
+            Operands(mir, strict, inputs, assumed), classes, repetitions, until, together=together
+        )
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -75,24 +79,27 @@ def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
     return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
                    until=until, inputs=dict(certificate.inputs),
-                   assumed=certificate.assumptions)  # fmt: skip
+                   assumed=certificate.assumptions, together=certificate.together)  # fmt: skip
 
 
-def _launch(v: Operands, classes: Classes | None, left_out: Any, until: float | None) -> None:
-    """One cluster of each class, executed, but for what repetitions leave out."""
+def _launch(
+    v: Operands, classes: Classes | None, left_out: Any, until: float | None, *, together: bool
+) -> None:
+    """One cluster of each class, executed, or all ``together``, but for what repetitions leave
+    out."""
     if any(tensor.dependent for tensor in v.program.tensors):
         raise NotCovered("tensors of an earlier grid")
     clusters = v.program.ctas // v.program.cluster_size
-    if v.launches and classes is None:
+    if classes is None and (v.launches or together):
         classes = [range(clusters)]
     _not_too_many(clusters if classes is None else len(classes))
     classes = [[c] for c in range(clusters)] if classes is None else classes
-    if v.launches and len(classes) > 1:
+    if len(classes) > 1 and (v.launches or together):
         raise NotCovered("launch control, of clusters that differ")
     _partition(classes, clusters)
     seen: dict[str, Memory] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
-        machine = Machine(v, some, effects.execute, until)
+        machine = Machine(v, some, effects.execute, until, together=together)
         if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
             raise NotCovered("constant memory at which some instruction may write")
         for left in repetitions:
@@ -154,10 +161,16 @@ def _no_cluster_in_the_way(m: Machine) -> None:
 
     Raises: NotCovered: one may not."""
     p, (nbytes, reserved, warps) = m.program, _OF_SM
-    clusters = min(p.ctas // m.size, nbytes // (p.smem_requested + reserved), warps // p.warps)
+    clusters = min(
+        p.ctas // p.cluster_size, nbytes // (p.smem_requested + reserved), warps // p.warps
+    )
     times = max((len(pool.every) for pool in m.pools), default=0)
     most = max((e.columns for _, e in m.mir.all_of(fx.AllocatesTmem)), default=0)
-    if m.size * times > 1 and clusters > 1 and clusters * times * most > COLUMNS:
+    if (
+        (p.cluster_size * times > 1 or m.whole)
+        and clusters > 1
+        and clusters * times * most > COLUMNS
+    ):
         raise NotCovered("allocations of tensor memory that may wait for other clusters")
 
 

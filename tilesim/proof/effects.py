@@ -827,7 +827,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
     strong = None if e.combine is None else (e.view.dtype.bytes, "cluster")
     for group, place, at, *_ in m.operands.view(e.view, w, x.lanes):
         ranks = {rank for _, (rank, _) in m.operands.mbarrier(completes.mbar, w, group)}
-        if ranks != {place[1]} or m.size == 1 or (strong and place[1] == w.rank):
+        if ranks != {place[1]} or m.program.cluster_size == 1 or (strong and place[1] == w.rank):
             raise Refuted("D11", f"{x.where}: to {place}, with an mbarrier of CTA {ranks}")
         for lane in group:
             m.issue(x, [lane], place, at, True, "generic", strong=strong)
@@ -911,13 +911,21 @@ def _waits_for_word(x: Execution, turn: Turn) -> list[int]:
     for lane, named, word, wait in passing:
         m.access(x, [([lane], named.bytes)], named.place, False, strong=_strong(e))
         wait.position = int(order.position[wait.lane])
-        learned = order.nothing()
+        learned, p = order.nothing(), m.program
         made = word.wait(wait, m.seen(wait.lane, named.place), learned)
+        clusters = {c.lane // m.in_cta // p.cluster_size for c in wait.needs}
+        _resident(p.cooperative or clusters <= {w.base // p.cluster_size}, x)
         past = merged([order.past[wait.lane], *(c.past for c in made)])
         order.past[wait.lane, : len(past)] = past
         order.observe(w.lanes([lane]), learned, "acquire" if e.sem == "acquire" else "relaxed")
         w.leaving[lane], m.counted = (turn.branch, not turn.back), m.counted + 1
     return x.lanes
+
+
+@rule("resident", "clusters that wait for each other are all resident, in a cooperative launch")
+def _resident(holds: bool, x: Execution) -> None:
+    if not holds:
+        raise NotCovered(f"{x.where}: a wait for clusters that need not be resident")
 
 
 def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> None:
@@ -1050,11 +1058,12 @@ def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Se
 @rule("U9", "a multicast mask names CTAs of the cluster, at least one")
 def _ctas(x: Execution, mask: Expr, lane: int) -> list[int]:
     bits = need(lane_of(x.machine.operands.decides(mask, x.warp), lane), "a mask")
+    size = x.machine.program.cluster_size
     if x.effect(fx.Cancels) is not None:  # it goes to all CTAs of the cluster
-        bits = (1 << x.machine.size) - 1
-    if not 0 < bits < 1 << x.machine.size:
-        raise Refuted("U9", f"{x.where}: mask {bits:#x} in a cluster of {x.machine.size}")
-    return [c for c in range(x.machine.size) if bits >> c & 1]
+        bits = (1 << size) - 1
+    if not 0 < bits < 1 << size:
+        raise Refuted("U9", f"{x.where}: mask {bits:#x} in a cluster of {size}")
+    return [x.warp.base + c for c in range(size) if bits >> c & 1]
 
 
 @executes(fx.Expects)
@@ -1230,24 +1239,24 @@ def _in_the_cta(x: Execution, number: int, threads: int | None) -> None:
 def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
     order = x.machine.order
     if not e.arrives:
-        number = x.machine.cluster_barrier.wait(x.all)
+        number = x.machine.cluster_barrier(x.warp).wait(x.all)
         x.warp.blocked |= dict.fromkeys(x.lanes, number)
         return
-    knowledge = x.machine.cluster_barrier.arrive(x.all, order.past[x.all[0]])
+    knowledge = x.machine.cluster_barrier(x.warp).arrive(x.all, order.past[x.all[0]])
     knowledge.join(order.of(x.all), (Row.INIT,))  # D6: a fence of its own made them known
     for i in x.all:
         known = order.released(int(i), e.sem)
         if known is not None:
             knowledge.join(known)
-    x.machine.complete_cluster_barrier()
+    x.machine.complete_cluster_barrier(x.warp)
 
 
 @executes(fx.Orders)
 def _fence(x: Execution, e: fx.Orders) -> None:
     order = x.machine.order
     rows = order.shared if e.near else None
-    if e.scope == "cta" and x.machine.size > 1 and not e.inits:
-        return  # its edges end in the CTA, and barriers of a cluster need not
+    if not x.machine.reaches_all(e.scope) and not e.inits:
+        return  # its edges end in the CTA, or cluster, and barriers need not
     if e.inits:
         order.publish_own(x.all)
     for i in x.all if not e.inits else ():

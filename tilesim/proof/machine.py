@@ -52,6 +52,8 @@ from tilesim.proof.tensor_memory import Pool, TmemAccess
 
 #: lanes of a cluster: their knowledge takes memory that grows with the square
 MOST_LANES = 3072
+#: CTAs that are executed together: knowledge grows with them, too
+MOST_TOGETHER = 16
 #: warps of clusters and repetitions for which the executed ones stand: each has registers
 MOST_SHADOWS = 1 << 16
 #: executed instructions, counted by warp
@@ -94,13 +96,14 @@ class Shadow:
         registers: dict[str, Value] | None = None,
     ) -> None:  # fmt: skip
         self.cluster, self.rank, self.repetition = cluster, warp.rank, repetition
+        self.base = warp.base
         #: what makes its accesses in global memory
         self.instance = (cluster, repetition) if repetition else cluster
         self.registers = _Over(warp.registers)
         self.registers |= {n: v for n, v in (registers or {}).items() if v != warp.registers.get(n)}
         self.values: dict[int, Any] = {}
         self.warp = warp
-        self._cta = coordinates(warp.machine.program, cluster, warp.rank)
+        self._cta = coordinates(warp.machine.program, cluster, warp.rank - warp.base)
         #: its place in `Warp.each`, where there are no repetitions
         self.index = 0
 
@@ -143,7 +146,9 @@ class Warp:
     def __init__(self, machine: Machine, rank: int, number: int, clusters: Sequence[int]) -> None:
         p = machine.program
         self.machine, self.rank, self.number = machine, rank, number
-        self.cluster = self.instance = clusters[0]
+        #: the first CTA of its cluster
+        self.base = rank // p.cluster_size * p.cluster_size
+        self.cluster, self.instance = clusters[self.base and rank // p.cluster_size], clusters[0]
         self.repetition = 0
         #: its first lane in the cluster
         self.first = (rank * p.warps + number) * LANES
@@ -158,7 +163,7 @@ class Warp:
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
         self.index = 0
-        self.shadows = [Shadow(self, c) for c in clusters[1:]]
+        self.shadows = [Shadow(self, c) for c in clusters[1:] if not machine.whole]
         for n, shadow in enumerate(self.shadows):
             shadow.index = n + 1
         #: by register tile: its uses since the last wgmma.fence; its products' groups, and how
@@ -181,7 +186,7 @@ class Warp:
         #: what has set its lanes apart in what they did since they last met: an election, or their
         #: numbers; and the same of what they did with each kind of groups and fences (E12)
         self.apart_by, self.kinds = set[str](), dict[str, str]()
-        self._cta = coordinates(p, self.cluster, rank)
+        self._cta = coordinates(p, self.cluster, rank - self.base)
 
     @property
     def each(self) -> tuple[Any, ...]:
@@ -201,7 +206,7 @@ class Warp:
         for _, (uses, products) in sorted(self.tiles.items()):
             s.same(sorted(map(repr, uses)), sorted((n - now, repr(how)) for n, how in products))
         for i, on in sorted(self.blocked.items()):
-            s.same(i, on - m.cluster_barrier.round if isinstance(on, int) else on.name)
+            s.same(i, on - m.cluster_barrier(self).round if isinstance(on, int) else on.name)
         for _, value in sorted(self.registers.items()):
             for x in value if isinstance(value, list) else [value]:
                 for one in x if isinstance(x, Chosen) else (x,):
@@ -251,7 +256,8 @@ class Warp:
         p, lanes = self.machine.program, range(LANES)
         known: dict[str, Value] = {
             "warp_id": self.number, "lane_id": list(lanes), "cluster_id": cluster,
-            "thread_id": [self.number * LANES + i for i in lanes], "cluster_rank": self.rank,
+            "thread_id": [self.number * LANES + i for i in lanes],
+            "cluster_rank": self.rank - self.base,
             "cluster_size": p.cluster_size, **{f"cta_{c}": cta["xyz".index(c)] for c in "xyz"},
             **{f"grid_{c}": p.grid["xyz".index(c)] for c in "xyz"},
         }  # fmt: skip
@@ -357,11 +363,13 @@ class Group:
 
 
 class Machine:
-    """A cluster of a launch, and the clusters of which it is said that they do the same."""
+    """A cluster of a launch, and the clusters of which it is said that they do the same; or all
+    clusters ``together``, of which each waits for others."""
 
     def __init__(
         self, operands: Operands, clusters: Sequence[int],
-        execute: Callable[[Execution], Sequence[int]], until: float | None = None,
+        execute: Callable[[Execution], Sequence[int]], until: float | None = None, *,
+        together: bool = False,
     ) -> None:  # fmt: skip
         """``execute`` executes an instruction, and returns the lanes that are through with it;
         ``until``: when to give up, in seconds of `time.monotonic`."""
@@ -369,9 +377,13 @@ class Machine:
         self.mir: Mir = operands.mir
         self.program = p = self.mir.kernel
         self.operands, self.ptx = operands, operands.ptx
-        self.size, self.in_cta = p.cluster_size, LANES * p.warps
-        if self.size * self.in_cta > MOST_LANES:
+        #: how many CTAs are executed
+        self.size, self.in_cta = p.ctas if together else p.cluster_size, LANES * p.warps
+        self.whole = together
+        if self.size * self.in_cta > MOST_LANES or (together and self.size > MOST_TOGETHER):
             raise NotCovered(f"{self.size * self.in_cta} threads in a cluster")
+        if together and operands.launches:
+            raise NotCovered("launch control, of clusters that wait for each other")
         if len(clusters) * self.size * p.warps > MOST_SHADOWS:
             raise NotCovered(f"a class of {len(clusters)} clusters")
         halves = any("half.own" in e.targets or e.source == "half"
@@ -387,7 +399,9 @@ class Machine:
         self.mbarriers: dict[MbarrierAt, Mbarrier] = {}
         self.lives: list[tuple[MbarrierAt, Mbarrier]] = []
         self.named: dict[tuple[int, int], NamedBarrier] = {}
-        self.cluster_barrier = ClusterBarrier(self.order.nothing())
+        self.cluster_barriers = [
+            ClusterBarrier(self.order.nothing()) for _ in range(self.size // p.cluster_size)
+        ]
         self.groups: dict[tuple[str, int], Group] = {}
         #: (CTA, lane): the last position at which the lane has touched that CTA's memory
         self.touched: dict[tuple[int, int], int] = {}
@@ -479,7 +493,8 @@ class Machine:
         for key, barrier in sorted(self.named.items()):
             s.same(key)
             barrier.state(s)
-        self.cluster_barrier.state(s)
+        for cluster_barrier in self.cluster_barriers:
+            cluster_barrier.state(s)
         for name, group in sorted(self.groups.items()):
             s.same(name)
             group.state(s, places)
@@ -652,7 +667,7 @@ class Machine:
         for (rank, _), barrier in list(self.named.items()):
             if rank == w.rank:
                 self.complete_named(rank, barrier)
-        self.complete_cluster_barrier()
+        self.complete_cluster_barrier(w)
 
     # ------------------------------------------------------------------ barriers of many warps
 
@@ -675,13 +690,17 @@ class Machine:
         for i in lanes:
             del w.blocked[i]
 
-    def complete_cluster_barrier(self) -> None:
-        """Ends the round of the cluster barrier if all have arrived."""
-        alive = [w.first + i for w in self.warps for i in w.alive]
-        self.cluster_barrier.complete(np.array(alive, np.int64))
+    def cluster_barrier(self, w: Warp) -> ClusterBarrier:
+        """That of a warp's cluster."""
+        return self.cluster_barriers[w.rank // self.program.cluster_size]
+
+    def complete_cluster_barrier(self, of: Warp) -> None:
+        """Ends the round of the cluster barrier of a warp if all have arrived."""
+        alive = [w.first + i for w in self.warps if w.base == of.base for i in w.alive]
+        self.cluster_barrier(of).complete(np.array(alive, np.int64))
 
     def _leave_cluster_barrier(self, w: Warp) -> None:
-        barrier = self.cluster_barrier
+        barrier = self.cluster_barrier(w)
         waiting = [i for i, on in w.blocked.items() if isinstance(on, int) and on < barrier.round]
         if waiting and barrier.over is not None:
             self._leave(w, waiting, barrier.over)
@@ -756,7 +775,8 @@ class Machine:
 
     def reaches_all(self, scope: str) -> bool:
         """Whether a scope has all lanes in it."""
-        return scope != "cta" or self.size == 1
+        narrow = "gpu" if len(self.cluster_barriers) > 1 else "cluster" if self.size > 1 else "cta"
+        return _SCOPES.index(scope) >= _SCOPES.index(narrow)
 
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
@@ -898,8 +918,9 @@ class Machine:
         assert x.strong is not None
         assert y.strong is not None
         ctas = {int(i) // self.in_cta for r in (x, y) if r.lane is not None for i in r.lane}
-        wide = "gpu" if x.instance != y.instance else (
-            "cluster" if len(ctas) > 1 or x.asynchronous or y.asynchronous else "cta"
+        apart = len(ctas) > 1 or x.asynchronous or y.asynchronous
+        wide = "gpu" if x.instance != y.instance or (apart and self.whole) else (
+            "cluster" if apart else "cta"
         )  # fmt: skip
         narrow = min(_SCOPES.index(x.strong[1]), _SCOPES.index(y.strong[1]))
         alike = x.strong[0] == y.strong[0] and x.proxy == y.proxy

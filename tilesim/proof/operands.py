@@ -297,7 +297,7 @@ class Operands:
             case Base(name, space):
                 at = self.bases[name]
                 if space == "shared":
-                    return Address((w.rank << RANK_SHIFT) + at, _SHARED)
+                    return Address((w.rank - w.base << RANK_SHIFT) + at, _SHARED)
                 return Address(at, name)
             case Unary(op, x):
                 return self._apply(e, UNARY[op], self.value(x, w))
@@ -477,8 +477,12 @@ class Operands:
                     return ("global", tensor.name, w.instance), address - first
             exists(False, f"address {address:#x}")
         rank, byte = address >> RANK_SHIFT, address & OFFSET_MASK
-        exists(space != "shared::cta" or rank == w.rank, f"CTA {rank} in .shared::cta")
-        return ("shared", rank), byte
+        exists(space != "shared::cta" or rank == w.rank - w.base, f"CTA {rank} in .shared::cta")
+        return ("shared", self._cta(rank, w)), byte
+
+    def _cta(self, rank: int, w: Warp) -> int:
+        """The CTA of a rank in the own cluster; one that there is not, of no rank there."""
+        return w.base + rank if 0 <= rank < self.program.cluster_size else self.program.ctas
 
     def view(self, view: View, w: Warp, lanes: Sequence[int]) -> list[Named]:
         """By lanes that name the same, the bytes of a view."""
@@ -519,7 +523,7 @@ class Operands:
             case GlobalTensor(name=name):
                 return ("global", name, w.instance), 0
             case t:
-                rank = w.rank if view.cta is None else values[len(view.offsets)]
+                rank = w.rank if view.cta is None else self._cta(values[len(view.offsets)], w)
                 return ("shared", rank), self.bases[t.name]
 
     def _of_whom(
@@ -569,7 +573,7 @@ class Operands:
                 found.append((group, (int(place[1]), byte)))
                 continue
             exists(0 <= values[0] < mbar.array.count, mbar)
-            rank = w.rank if mbar.cta is None else values[1]
+            rank = w.rank if mbar.cta is None else self._cta(values[1], w)
             found.append((group, (rank, self.bases[mbar.array.name] + 8 * values[0])))
         return found
 

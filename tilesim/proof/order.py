@@ -86,7 +86,7 @@ class Knowledge:
 
     def copy(self) -> Knowledge:
         """What it is now."""
-        return Knowledge(self.rows.copy(), [*self.facts])
+        return Knowledge(self.rows.copy(), self.facts.copy())
 
     def covers(self, other: Knowledge) -> bool:
         """Whether it has all that another one has."""
