@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from tests.kernel.programs import allocates, frees, wrong
 from tests.kernel.programs_edges import PAIRS
 from tests.kernel.programs_ptx import wrong_by_the_text
-from tests.litmus.notation import global_words
-from tilesim import Builder, address_of, f32, u32, view_at
-from tilesim.ir.expr import Var
+from tests.litmus.notation import begin, global_words
+from tilesim import Builder, address_of, f16, f32, pred, u32, view_at
+from tilesim.ir.expr import Const, Operand, Var, as_expr
 from tilesim.ir.memory import GlobalTensor
-from tilesim.ir.ops.compute import Data
+from tilesim.ir.ops.compute import Data, Exchange
 from tilesim.ir.tmem import TmemView
 
 __all__ = ["PAIRS"]
@@ -196,3 +196,198 @@ def a_load_that_is_stored_without_a_wait(k: Builder, *, right: bool) -> None:
             k.tcgen05.wait_ld()
         store(k, out, registers)
     frees(k, address, 32)
+
+
+# ---------------------------------------------------------------------- stores of the same data
+
+EQUAL, APART = "stores that may be of equal values", "lanes store to one place"
+
+
+def stores(k: Builder, value: Operand, *, to: Operand = 0, warps: int = 2) -> None:
+    """Lanes store to shared memory, in no order, and all read it when all have met."""
+    s, r = k.shared("s", u32, (64,)), k.var("read", dtype=u32)
+    with k.if_(k.warp_id < warps):
+        k.mem.store(s[to], value)
+    k.sync_threads()
+    k.mem.load(r, s[to])
+
+
+def given(k: Builder, at: Operand = 0, name: str = "x") -> Var:
+    """What lanes load from a tensor that nothing writes."""
+    g, x = k.tensor(f"of_{name}", u32, (128,)), k.var(name, dtype=u32)
+    k.mem.load(x, g[at])
+    return x
+
+
+@wrong("H23-equal", not_covered=APART)
+def lanes_that_load_from_places_of_their_own(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    stores(k, given(k, 5 if right else k.lane_id))
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def warps_that_load_from_different_places(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    stores(k, given(k, k.lane_id + (0 if right else k.warp_id)), to=k.lane_id)
+
+
+def found_by_two_warps(
+    k: Builder, *, between: bool, strong: bool = False, far: bool = False
+) -> Var:
+    """What one instruction finds in shared memory in warp 0, and then in warp 1; in ``between`` a
+    word of it is stored, or ``far`` from there."""
+    w, x = k.shared("w", u32, (64,)), k.var("x", dtype=u32)
+    k.mem.store(w[k.thread_id], given(k, k.thread_id, "start"))
+    k.sync_threads()
+    with k.loop(2) as turn:
+        with k.if_(k.warp_id.eq(turn)):
+            k.mem.load(x, w[k.lane_id], sem="relaxed" if strong else "weak")
+        k.sync_threads()
+        if between:
+            with k.if_(k.thread_id.eq(7)):
+                k.mem.store(w[40 if far else 9], x)
+            k.sync_threads()
+    return x
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def warps_that_load_before_and_behind_a_store(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    stores(k, found_by_two_warps(k, between=True, far=right), to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def strong_loads_of_two_warps(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    stores(k, found_by_two_warps(k, between=False, strong=not right), to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=APART)
+def results_of_atomics(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, x = k.tensor("g", u32, (32,)), k.var("x", dtype=u32)
+    if right:
+        k.mem.load(x, g[0])
+    else:
+        k.mem.atomic(g[0], "add", 1, result=x)
+    stores(k, x)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def sums_of_the_same_and_of_other_data(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, y = given(k, k.lane_id), given(k, k.lane_id + 32 * (0 if right else k.warp_id), "y")
+    stores(k, computed(k, "sum", x, y)[0], to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def sums_with_a_number_that_differs(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    n = k.var("n", 3 if right else 3 + k.warp_id, dtype=u32)
+    stores(k, computed(k, "sum", given(k, k.lane_id), n)[0], to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def a_sum_with_the_number_of_the_warp(k: Builder, *, right: bool) -> None:
+    """The store itself computes it."""
+    k.launch(warps=2)
+    x = given(k, k.lane_id)
+    stores(k, x + (1 if right else k.warp_id), to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def sums_of_which_one_has_a_turn_more(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, sum_ = given(k, k.lane_id), k.var("sum", 0, dtype=u32)
+    with k.loop(2) as turn, k.if_((turn + k.warp_id) < (3 if right else 2)):
+        k.emit(Data(opcode="add.f32", results=(sum_,), sources=(sum_, x)))
+    stores(k, sum_, to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def data_that_some_lanes_replace(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, y = given(k, k.lane_id), given(k, k.lane_id, "y")
+    with k.if_((k.lane_id < 4) & (0 if right else k.warp_id.eq(1))):
+        k.assign(x, y)
+    stores(k, x, to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=EQUAL)
+def data_that_is_shuffled_otherwise(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    x, y = given(k, k.lane_id), k.var("y", dtype=u32)
+    lane, inside = as_expr(1 if right else 1 + k.warp_id), k.var("inside", dtype=pred)
+    k.emit(Exchange(result=y, inside=inside, value=x, mode="bfly", lane=lane, clamp=Const(31),
+                    mask=Const(0xFFFFFFFF)))  # fmt: skip
+    stores(k, y, to=k.lane_id)
+
+
+@wrong("H23-equal", not_covered=APART, classes=([[0, 1]], [[0, 1]]))
+def lanes_that_load_from_places_of_their_own_in_another_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    stores(k, given(k, k.cta_x * (1 if right else k.lane_id)))
+
+
+@wrong("H23-equal", not_covered=EQUAL, classes=([[0, 1]], [[0, 1]]))
+def a_word_that_is_stored_in_between_in_another_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, grid=2)
+    h, x = k.tensor("h", u32, (4,)), k.var("x", dtype=u32)
+    with k.loop(2) as turn:
+        with k.if_(k.warp_id.eq(turn)), k.elected():
+            k.mem.load(x, h[3 * k.cta_x])
+        k.sync_threads()
+        with k.if_(k.thread_id.eq(0) & turn.eq(0)):
+            k.mem.store(h[1 + k.cta_x * (1 if right else 2)], 1)
+        k.sync_threads()
+    with k.elected():
+        stores_once(k, x)
+
+
+def stores_once(k: Builder, value: Operand) -> None:
+    """Lanes store to one word of shared memory."""
+    k.mem.store(k.shared("s", u32, (1,))[0], value)
+
+
+@wrong("H6")
+def a_read_beside_one_of_two_stores_of_the_same_data(k: Builder, *, right: bool) -> None:
+    """Behind the last one of the two, but not the first one."""
+    k.launch(warps=3)
+    s, r, b = k.shared("s", u32, (1,)), k.var("r", dtype=u32), k.mbarriers("b")
+    begin(k, (b, 1))
+    x = given(k)
+    with k.if_(k.warp_id < 2):
+        k.mem.store(s[0], x)
+        if right:
+            k.bar.sync(1, 64)
+        with k.if_(k.warp_id.eq(1)), k.elected():
+            k.sync_warp(1)
+            k.mbarrier.arrive(b)
+    with k.if_(k.warp_id.eq(2)):
+        k.mbarrier.wait(b, 0)
+        k.mem.load(r, s[0])
+
+
+@wrong("H6")
+def a_store_of_the_same_data_beside_what_the_other_one_covers(k: Builder, *, right: bool) -> None:
+    """One warp reads what was there; the first of two stores comes behind that."""
+    k.launch(warps=3)
+    s, r, x = k.shared("s", u32, (1,)), k.var("r", dtype=u32), given(k)
+    with k.if_(k.thread_id.eq(0)):
+        k.mem.store(s[0], 1)
+    k.sync_threads()
+    with k.role("W2", 2):
+        k.mem.load(r, s[0])
+        k.bar.sync(1, 96 if right else 64)
+    with k.if_(k.warp_id < 2):
+        with k.if_(k.warp_id.eq(0) | int(right)):
+            k.bar.sync(1, 96 if right else 64)
+        k.mem.store(s[0], x)
+
+
+@wrong("H23-equal", not_covered=APART)
+def rows_of_matrices_that_differ(k: Builder, *, right: bool) -> None:
+    """All lanes of a warp hold the same; those of one of the matrices hold their own."""
+    k.launch(warps=1)
+    s, x, y = k.shared("s", f16, (8, 8)), given(k), given(k, k.lane_id, "y")
+    k.matrix.store(s[k.lane_id & 7], (x, x if right else y))

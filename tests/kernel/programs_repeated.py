@@ -247,3 +247,16 @@ def a_load_of_tensor_memory_that_is_no_longer_stored(k: Builder, *, right: bool)
         k.tcgen05.st(cells, tile)
         k.tcgen05.wait_st()
     frees(k, address, 32)
+
+
+@wrong("", "equal values", 1, 2)
+def warps_that_no_longer_store_the_same_data(k: Builder, *, right: bool) -> None:
+    """They load it from a place of each turn, and store it to one place (H23)."""
+    k.launch(warps=2)
+    s, g, x = k.shared("s", u32, (32,)), k.tensor("g", u32, (64, 32)), k.var("x", dtype=u32)
+    with k.loop(TURNS) as i:
+        k.mem.load(x, g[i + late(i, right=right) * k.warp_id, k.lane_id])
+        k.mem.store(s[k.lane_id], x)
+        k.sync_threads()
+        k.mem.load(x, s[k.lane_id])
+        k.sync_threads()

@@ -281,21 +281,24 @@ def a_look_at_what_another_warp_stores(k: Builder, covered: bool) -> None:
         k.mem.store(word[0], 1, sem="release")
 
 
-@lacking("stores of equal data to one place")
-def lanes_that_store_one_value(k: Builder, covered: bool) -> None:
+@lacking("stores of equal data to one place that is not made alike")
+def lanes_that_load_one_value_by_two_instructions(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
+    g, s, x = global_words(k, "g"), words(k, "s"), k.var("x")
+    k.mem.load(x, g[0])
+    if not covered:
+        with k.if_(k.lane_id < 16):
+            k.mem.load(x, g[0])
+    k.mem.store(s[0], x)
+
+
+@lacking("stores of equal data to one place that is not made alike")
+def warps_that_store_one_value_to_global_memory(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
     g, out, x = global_words(k, "g"), global_words(k, "out"), k.var("x")
     k.mem.load(x, g[0])
-    k.mem.store(out[0], 1 if covered else x)
-
-
-@lacking("stores of equal data to one place")
-def warps_that_store_one_value(k: Builder, covered: bool) -> None:
-    k.launch(warps=2)
-    g, out, x = global_words(k, "g"), words(k, "out"), k.var("x")
-    with k.elected():
-        k.mem.load(x, g[0])
-        k.mem.store(out[0], 1 if covered else x)
+    with k.if_(k.warp_id < (1 if covered else 2)):
+        k.mem.store(out[0], x)
 
 
 @lacking("what an earlier grid has left, `griddepcontrol`")

@@ -108,3 +108,19 @@ def test_a_register_that_has_decided_before(made: str) -> None:
     wrong = run(OWN, AGAIN, made, store)
     assert wrong.rules == {"race"}
     assert lines(wrong) == [4]
+
+
+def test_what_is_carried_is_an_operand() -> None:
+    """Both warps add one to what both have loaded, with the carry of a sum of something else."""
+    carried = (
+        "mov.b32 %r20, %f1; add.cc.u32 %r21, %r20, %r20; addc.u32 %r22, %r20, 0;\n"
+        "mov.b32 %f3, %r22;\n"
+    )
+    two = (
+        SAME
+        + "mov.f32 %f5, %f1;\n{}"
+        + carried.replace("addc.u32 %r22, %r20", "mov.b32 %r20, %f5; addc.u32 %r22, %r20")
+    )
+    assert run(two.format(SAME), STORE).verdict == "proved"
+    wrong = run(two.format(OWN), STORE)
+    assert wrong.rules == {"race"}

@@ -20,7 +20,7 @@ from tilesim.ir.tmem import COLUMNS
 from tilesim.proof import effects
 from tilesim.proof.certificate import Certificate, Repetition, fingerprint
 from tilesim.proof.machine import Change, Machine
-from tilesim.proof.memory import Memory, apart
+from tilesim.proof.memory import MayBeEqual, Memory, apart
 from tilesim.proof.operands import LANES, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
@@ -54,10 +54,15 @@ def certify(
         assumed: What the proof leans on, by name (`Operands`).
         together: Whether all clusters are executed together, as they wait for each other.
     """
+    v = Operands(mir, strict, inputs, assumed)
     try:
-        _launch(
-            Operands(mir, strict, inputs, assumed), classes, repetitions, until, together=together
-        )
+        try:
+            _launch(v, classes, repetitions, until, together=together)
+        except MayBeEqual:
+            if v.ptx or v.launches:
+                raise
+            v.follows = True
+            _launch(v, classes, repetitions, until, together=together)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:

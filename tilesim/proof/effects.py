@@ -6,7 +6,7 @@ one function per kind of effect; a kind without one is not covered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.distribution import Held, layout_of
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
 from tilesim.ir.memory import Fragment, View
+from tilesim.ir.op import Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
-from tilesim.proof.memory import Bytes, Record, Strong, all_apart
+from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -66,6 +67,8 @@ SILENT = (fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
 _FULL = 0xFFFFFFFF
 #: strong reads on which something depends: a loop of them may never end
 MOST_LOOKS = 1024
+#: bytes that a lane stores at once, of data that may be the same as others'
+MOST_NAMED = 1024
 #: bytes of an answer of launch control
 _ANSWER = 16
 
@@ -301,6 +304,8 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     apart |= v.launches and (e.value is None or isinstance(e.value, View | fx.Queries))
     each = w.each if apart or e.var.name in w.differing else (w,)
     made = _made_of_loads(x, e)
+    if v.follows and x.sources is None:  # before the first of them is set
+        x.sources = _made_of(x)
     results = [_defined(x, e, one if apart else w) for one in each]
     for one, result in zip(reversed(each), reversed(results), strict=True):
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
@@ -309,11 +314,74 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     if e.value is None and not (e.chance or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]
+    if x.sources is not None:
+        names = w.names.setdefault(e.var.name, [None] * LANES)
+        for i in x.lanes:
+            of = x.sources[i]
+            names[i] = None if of is None else x.machine.name((e.var.name, of))
     w.made.pop(e.var.name, None)
     if made:
         w.made[e.var.name] = made
     if len(each) > 1:
         w.hold(e.var.name, [one.registers.get(e.var.name) for one in each])
+
+
+def _made_of(x: Execution) -> list[Hashable]:
+    """By lane, of which data an instruction makes what it sets, if its operands and what it finds
+    in memory say all of it; where lanes execute it together, those of all of them."""
+    v, decide = x.machine.operands, x.machine.deciding
+    told = all(map(_is_told, x.effects)) and not getattr(x.op, "partly", False)
+    told &= not (x.unless or x.may)
+    told &= any(isinstance(e, fx.Defines) and e.var.name not in decide for e in x.effects)
+    operands = v.parts(x.op) if told else ()
+    if not operands and not (told and x.found):
+        return [None] * LANES
+    found: list[Hashable] = [tuple(x.found.get(i, ())) for i in range(LANES)]
+    rows = _joined([found, *(_same_value(x, one, n) for n, one in enumerate(operands))])
+    if x.effect(fx.Gathers) is not None or x.effect(fx.Shuffles) is not None:
+        if None in rows or len(x.lanes) < LANES:
+            return [None] * LANES
+        rows = [(x.machine.name((x.number, *rows)), i) for i in range(LANES)]
+    return [row and (x.number, row) for row in rows]
+
+
+def _is_told(e: fx.Effect) -> bool:
+    """Whether operands and memory may say what an instruction sets."""
+    match e:
+        case fx.Defines(chance="", elsewhere=False, group=None, value=value):
+            return value is None or isinstance(value, Expr | View | fx.Shuffles)
+        case fx.Reads(sem="weak", proxy="generic", asynchronous=False, elsewhere=False):
+            return e.lanes > 0
+    return isinstance(e, fx.Gathers | fx.Shuffles)
+
+
+def _joined(rows: Sequence[list[Hashable]]) -> list[Hashable]:
+    """By lane, all of what several rows have there; None: one of them has nothing."""
+    return [None if None in row else row for row in zip(*rows, strict=True)]
+
+
+def _same_value(x: Execution, e: Expr, number: int) -> list[Hashable]:
+    """By lane, what an operand is, with its number among several: numbers that are known, in each
+    cluster of the class, or data that has a name, or what is made of these (H23)."""
+    v, w, rows = x.machine.operands, x.warp, list[Hashable]([None] * LANES)
+    values = [v.value(e, one) for one in (w.each if v.may_differ(e, w) else (w,))]
+    match e:
+        case Var(name):
+            rows = [*w.names.get(name, rows)]
+        case Const() | ScalarParam():
+            rows = [(number,)] * LANES
+        case Unary() | Binary() | Select():
+            parts = v.parts(e)
+            rows = _joined([_same_value(x, one, n) for n, one in enumerate(parts)])
+            rows = [row and (number, row) for row in rows]
+    return [_numbers([lane_of(one, i) for one in values]) or rows[i] for i in range(LANES)]
+
+
+def _numbers(found: Sequence[Scalar]) -> Hashable:
+    """What is the same wherever memory lies: numbers, and addresses by what they count from."""
+    bases = [x.base if isinstance(x, Address) else None for x in found]
+    known = all(type(x) is int or base for x, base in zip(found, bases, strict=True))
+    return (*zip(found, bases, strict=True),) if known else None
 
 
 def _made_of_loads(x: Execution, e: fx.Defines) -> frozenset[tuple[Any, str]]:
@@ -328,9 +396,9 @@ def _made_of_loads(x: Execution, e: fx.Defines) -> frozenset[tuple[Any, str]]:
             return frozenset({(load, e.var.name)})
     if not w.made or len(x.effects) > 1 or getattr(x.op, "partly", False) or x.may:
         return frozenset()
-    made = frozenset[tuple[Any, str]]().union(
-        *(w.made.get(name, ()) for name in x.machine.operands.sources(x.op))
-    )
+    v = x.machine.operands
+    names = v.sources(x.op)
+    made = frozenset[tuple[Any, str]]().union(*(w.made.get(name, ()) for name in names))
     everywhere = len(x.lanes) == LANES and not x.unless
     return made if everywhere else made & w.made.get(e.var.name, frozenset())
 
@@ -591,7 +659,7 @@ def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
 @executes(fx.Reads, fx.Writes)
 def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     _known_form(x, e)
-    m, w = x.machine, x.warp
+    m, w, v = x.machine, x.warp, x.machine.operands
     lanes = _that_read(x, e) if isinstance(e, fx.Reads) else x.lanes
     lanes = [i for i in lanes if i < (e.lanes or LANES)]  # others name nothing
     places = m.operands.view(e.view, w, lanes)
@@ -612,6 +680,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             _by_warp(x, e, named)
         else:
             pieces.setdefault(named.place, []).append((named.lanes, named.bytes))
+        if v.follows and isinstance(e, fx.Reads):
+            _finds(x, named)
         if m.tracks(named.place) and not x.may:  # another turn may find something else
             word = named.place, int(named.bytes[0, 0]), named.bytes.size
             x.words.setdefault(word, m.memory(named.place).integer(*word[1:]))
@@ -622,6 +692,7 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         m.memory(named.place).words.pop(int(named.bytes[0, 0]), None)
     settled = [
         m.access(x, some, place, write, strong=_strong(e), number=_number(x, e, some),
+                 names=_names_of_bytes(x, e, some),
                  adds=isinstance(e, fx.Writes) and e.combine == "add", decides=decides)
         for place, some in pieces.items()
     ]  # fmt: skip
@@ -661,6 +732,40 @@ def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> i
     found = {lane_of(row, i) for row in rows for i in x.lanes}
     numbers = [y for y in found if type(y) is int]
     return numbers[0] if len(numbers) == len(found) == 1 else None
+
+
+def _finds(x: Execution, named: Named) -> None:
+    """Lanes find what the last write has left, or what a tensor begins with."""
+    m = x.machine
+    given = named.place[0] == "global" and named.place[1] in m.read_only
+    last = 0 if given else int(m.memory(named.place).changed[named.bytes].max(initial=0))
+    for i in named.lanes:
+        x.found.setdefault(i, []).append(last)
+
+
+def _names_of_bytes(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> Names | None:
+    """Of each byte that lanes store a number that only the same data has; negative: it has none."""
+    m, op, kinds = x.machine, x.op, {type(one) for one in x.effects}
+    if not m.operands.follows or x.may or not kinds <= {fx.Gathers, fx.Writes} or _strong(e):
+        return None
+    value = getattr(e, "value", None)
+    fields = [getattr(op, f) for f in op.data] if value is None else [value]
+    operands = [one for some in fields for one in (some if isinstance(some, tuple) else (some,))]
+    if not operands or not all(isinstance(one, Expr) for one in operands):
+        return None
+    rows = [_same_value(x, one, n) for n, one in enumerate(operands)]
+    if isinstance(op, Rearranges):  # halves of registers, of any lane
+        halves = np.arange(2 * LANES * op.count).reshape(op.count, LANES, 2)
+        stored = op.rows([one[:, 0] | one[:, 1] << 16 for one in halves]).astype(int).tolist()
+        parts = [[(rows[h // 64][h // 2 % LANES], h % 2) for h in row] for row in stored]
+    else:
+        parts = [[(row, 0)] for row in _joined(rows)]
+    size = pieces[0][1].size // len(parts[0])
+    if size > MOST_NAMED or (fx.Gathers in kinds and not isinstance(op, Rearranges)):
+        return None
+    names = [[-1 if one is None else m.name((one, part)) for one, part in row] for row in parts]
+    found = np.array(names)[..., None] * MOST_NAMED + np.arange(size)
+    return np.concatenate([found[i].reshape(-1) for some, _ in pieces for i in some])
 
 
 @rule("H15", "what an access moves at once is one piece at a multiple of its size")

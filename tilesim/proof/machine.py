@@ -7,7 +7,7 @@ is issued. Effects are executed by `tilesim.proof.effects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import reduce
@@ -25,7 +25,18 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.counters import Word
-from tilesim.proof.memory import Bytes, Memory, Record, Strong, Where, Work, all_apart, exists
+from tilesim.proof.memory import (
+    Bytes,
+    MayBeEqual,
+    Memory,
+    Names,
+    Record,
+    Strong,
+    Where,
+    Work,
+    all_apart,
+    exists,
+)
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -175,6 +186,8 @@ class Warp:
         self.fenced = self.jumps_back = False
         #: by register, of which registers that loads of tensor memory have set it is made (U33)
         self.made: dict[str, frozenset[tuple[TmemAccess, str]]] = {}
+        #: by register, in each lane the number that only equal data has, if it has one (H23)
+        self.names: dict[str, list[int | None]] = {}
         #: by lane that has gone on as if its poll had answered no, that poll, and where it would
         #: have gone on if it had answered yes; it has not come there yet
         self.detours: dict[int, tuple[Look, int]] = {}
@@ -274,7 +287,9 @@ class Execution:
     ``answers``: what effects answer, by the effect's `id`; ``warps``: of a warpgroup, all four;
     ``unless``: by lane, the poll that has to have answered no for the lane to execute it;
     ``words``: integers in shared memory before it; ``settled``: no schedule lets a strong read of
-    it find anything else there; ``may``: data decides which of the lanes execute it."""
+    it find anything else there; ``may``: data decides which of the lanes execute it; ``found``: by
+    lane, which writes it has found; ``sources``: what tells, in each lane, of what it makes what it
+    sets."""
 
     machine: Machine
     warp: Warp
@@ -290,6 +305,8 @@ class Execution:
     words: dict[Bits, int | None] = field(default_factory=dict)
     settled: bool = False
     may: bool = False
+    found: dict[int, list[int]] = field(default_factory=dict)
+    sources: list[Hashable] | None = None
 
     @property
     def effects(self) -> tuple[fx.Effect, ...]:
@@ -411,6 +428,7 @@ class Machine:
         self.granted, self.asked, self.failed = 0, False, False
         self.answer: bool | None = None
         self.work: dict[str, Work] = {}
+        self._names: dict[Hashable, int] = {}
         self.read_only = operands.read_only
         self._begins = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
         self.deciding = operands.deciding()
@@ -475,8 +493,22 @@ class Machine:
         self.rounds += 1
         return moved
 
+    def name(self, of: Hashable) -> int:
+        """A number for data that is made so, which other data does not have (H23)."""
+        return self._names.setdefault(of, len(self._names))
+
+    def forget_names(self) -> None:
+        """From now on no data is known to be that of before."""
+        self._names.clear()
+        for w in self.warps:
+            w.names.clear()
+        for memory in (*self.shared, *self.globals.values()):
+            memory.forget_names()
+
     def state(self) -> State:
-        """What decides how the cluster goes on, but for registers and global memory."""
+        """What decides how the cluster goes on, but for registers and global memory; names of data
+        are none of it."""
+        self.forget_names()
         s = State(self.order.past.shape[1])
         self.order.state(s)
         for rank, memory in enumerate(self.shared):
@@ -782,12 +814,12 @@ class Machine:
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
         strong: Strong | None = None, holders: Sequence[Lanes] | None = None,
         together: Lanes | None = None, number: int | None = None, adds: bool = False,
-        decides: bool = False,
+        decides: bool = False, names: Names | None = None,
     ) -> bool:  # fmt: skip
         """One access by the generic proxy: of each piece, its lanes access all of its bytes, or
         the elements that ``holders`` has of each. ``together``: lanes that make one access,
-        which comes after what any of them knows. ``number``, ``adds``, ``decides``: as a `Record`
-        has them, the last if it comes after all writes so far. Returns whether it does.
+        which comes after what any of them knows. ``number``, ``names``, ``adds``, ``decides``: as a
+        `Record` has them, the last if it comes after all writes so far. Returns whether it does.
 
         Raises: Refuted, NotCovered: lanes store to one place."""
         lanes = [i for some, _ in pieces for i in some]
@@ -805,6 +837,7 @@ class Machine:
         record = Record(
             flat, write, "generic", strong, x.where, lane, position, instance, number, may=x.may
         )
+        record.names = names
         if write and holders is None:
             self._lanes_apart(record)
         ordered = self._ordered(None, "generic", place, together)
@@ -838,12 +871,16 @@ class Machine:
         return record
 
     def _lanes_apart(self, y: Record) -> None:
-        """What lanes of one instruction store lies apart, or is one number, or all of it is strong
+        """What lanes of one instruction store lies apart, or is the same, or all of it is strong
         (H2, H6)."""
         apart = y.number is not None or all_apart(y.bytes)
         if apart or (y.strong and self._morally_strong(y, y)):
             return
-        raise NotCovered(f"{y.where}: lanes store to one place, which may be equal values")
+        names = y.names
+        _, first, index = np.unique(y.bytes, return_index=True, return_inverse=True)
+        again = first[index] != np.arange(len(index))
+        if names is None or ((names != names[first[index]]) | (names < 0))[again].any():
+            raise MayBeEqual(f"{y.where}: lanes store to one place, which may be equal values")
 
     def _shared(
         self, x: Execution, lanes: Sequence[int], rank: int, at: Bytes, write: bool

@@ -20,6 +20,8 @@ from tilesim.proof.state import State
 
 #: byte numbers, (elements, bytes of one)
 Bytes: TypeAlias = NDArray[np.int64]
+#: of each byte that is stored a number that only the same data has, or -1
+Names: TypeAlias = NDArray[np.int64]
 #: size in bytes and scope of a strong access
 Strong: TypeAlias = tuple[int, str]
 #: whether bytes ``own`` of a later record come after the positions ``theirs`` of an earlier one
@@ -31,6 +33,10 @@ _WORD = 8
 _ASYNC = 128
 #: bytes of a memory that are kept track of; what is not accessed takes no memory
 LARGEST = 1 << 28
+
+
+class MayBeEqual(NotCovered):
+    """Stores that nothing orders, which is right only if they are of the same data."""
 
 
 class Where(NamedTuple):
@@ -48,23 +54,24 @@ class Where(NamedTuple):
 class Record:
     """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
     over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
-    in global memory. ``number``: what each of its lanes stores, if that is one number; ``over``:
-    what such a store comes after, and later accesses are not compared with any more. ``adds``: it
-    is an addition; ``decides``: a strong read of which it is counted on what it finds; ``may``:
-    data decides which of the lanes make it."""
+    in global memory. ``number``: what each of its lanes stores, if that is one number; ``names``:
+    of each byte, a number that only the same data has, negative if it is not known to be any other;
+    ``over``: what such stores come after, and later accesses are not compared with any more.
+    ``adds``: it is an addition; ``decides``: a strong read of which it is counted on what it finds;
+    ``may``: data decides which of the lanes make it."""
 
     __slots__ = (
         "_facts", "adds", "asynchronous", "bytes", "decides", "end", "first", "instance", "key",
-        "lane", "may", "number", "over", "position", "proxy", "strong", "tmem", "where", "whole",
-        "write",
+        "lane", "may", "names", "number", "over", "position", "proxy", "strong", "tmem", "where",
+        "whole", "write",
     )  # fmt: skip
 
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
-        number: int | None = None, *, may: bool = False,
+        number: int | None = None, *, may: bool = False, names: Names | None = None,
     ) -> None:  # fmt: skip
-        self.number, self.over, self.may = number, list[Record](), may
+        self.number, self.over, self.may, self.names = number, list[Record](), may, names
         self.adds = self.decides = False
         self.bytes, self.write, self.proxy, self.where = at, write, proxy, where
         self.strong, self.lane, self.position, self.instance = strong, lane, position, instance
@@ -114,14 +121,16 @@ class Record:
         rest = Record(
             self.bytes[keep], self.write, self.proxy, self.strong, self.where, lane, position,
             self.instance, self.number, may=self.may,
+            names=None if self.names is None else self.names[keep],
         )  # fmt: skip
         rest.whole, rest.tmem, rest.over = self.whole, self.tmem, self.over
         rest.adds, rest.decides = self.adds, self.decides
         return rest
 
     def covers(self, x: Record, at: Bytes, lanes: tuple[Lanes, Positions] | None) -> None:
-        """It stores one number, and is the last write of these bytes of an earlier access."""
-        if self.number is not None:
+        """It may store the same as others, and is the last write of these bytes of an earlier
+        access."""
+        if self.number is not None or self.names is not None:
             part = Record(at, x.write, x.proxy, x.strong, x.where, *(lanes or ()))
             part.instance, part.whole = x.instance, x.whole if x.asynchronous else part
             self.over.append(part)
@@ -152,6 +161,8 @@ class Memory:
         self._others: list[Record] = []
         self._conflicting = False  # whether a read has to be compared with some of them
         self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
+        self._changes = 0
+        self.changed = np.zeros(nbytes, np.int32)  # by how manieth write
         self._integers: dict[int, tuple[int, Any]] = {}  # byte -> (size, value)
         #: what is known to lie there before the first write
         self.begins = b""
@@ -198,6 +209,8 @@ class Memory:
             self.written[y.bytes] |= not y.may or self.ever is not None
             self._forget(y.bytes)
             self._ends_words(y)
+            self._changes += 1
+            self.changed[y.bytes] = self._changes
 
     @rule("counter-life", "a word that is waited for is changed as a word, or behind all its waits")
     def _ends_words(self, y: Record) -> None:
@@ -226,14 +239,17 @@ class Memory:
             raise NotCovered(f"{y.where} may come before {x.where}, where what is found decides")
         alike = y.write and x.write and y.where.number == x.where.number
         if alike and not y.asynchronous and not y.strong:
-            raise NotCovered(f"{y.where} and before {x.where}: stores that may be of equal values")
+            raise MayBeEqual(f"{y.where} and before {x.where}: stores that may be of equal values")
         if x.may or y.may:
             raise NotCovered(f"{y.where} and before {x.where}, where data decides")
         raise Refuted("H6", f"{y.where} and before {x.where} in {self.name}")
 
-    @rule(
-        "H23-equal", "in practice, stores of one number, or box, by one instruction need no order"
-    )
+    def forget_names(self) -> None:
+        """No later store is known to be of the data of an earlier one."""
+        for x in (x for x in (*self._writes, *self._others) if x.names is not None):
+            x.names, x.over = None, []
+
+    @rule("H23-equal", "in practice, stores of the same data by one instruction need no order")
     def _unordered(self, y: Record, x: Record, ordered: Ordered) -> None:
         """Nothing orders two accesses that conflict. What comes later is compared with both.
 
@@ -241,13 +257,23 @@ class Memory:
         one comes after."""
         alike = y.where.number == x.where.number and y.instance == x.instance
         alike &= y.asynchronous or self.ever is None  # of stores, those of shared memory
-        if not alike or y.number is None or y.number != x.number:
+        if not alike or not (y.number == x.number if y.number is not None else self._same(y, x)):
             self._race(y, x)
         for z in x.over:
             for own in (self._matched(y, layer, z) for layer in self._distinct(y.bytes)):
                 here = own >= 0
                 if here.any() and not ordered(y, z, own[here], _lanes(z, here)):
                     self._race(y, z)
+
+    def _same(self, y: Record, x: Record) -> bool:
+        """Whether two stores leave the same data in each byte that both write."""
+        if y.names is None or x.names is None:
+            return False
+        for own in (self._matched(y, layer, x) for layer in self._distinct(y.bytes)):
+            mine, theirs = y.names[own[own >= 0]], x.names[own >= 0]
+            if (mine != theirs).any() or (mine < 0).any():
+                return False
+        return True
 
     def _against_others(
         self, y: Record, layers: Sequence[NDArray[np.int64]], ordered: Ordered

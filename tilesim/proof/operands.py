@@ -10,7 +10,7 @@ that is executed; what decides anything has to be the same in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from operator import is_
@@ -270,6 +270,9 @@ class Operands:
         self._types: dict[int, tuple[CType, Expr]] = {}
         self._leaves: dict[int, tuple[frozenset[str], object]] = {}
         self._sources: dict[int, tuple[frozenset[str], Op]] = {}
+        self._parts: dict[int, tuple[tuple[Expr, ...], object]] = {}
+        #: whether it is asked which registers hold the same data, as stores may be equal (H23)
+        self.follows = False
 
     # ------------------------------------------------------------------ values
 
@@ -388,10 +391,16 @@ class Operands:
     def sources(self, op: Op) -> frozenset[str]:
         """The same in all operands of an instruction, but for registers that it only sets."""
         if id(op) not in self._sources:
-            fields = op.__dataclass_fields__.keys() - results_of(type(op)) - ANNOTATIONS
-            operands = tuple(getattr(op, name) for name in fields)
+            operands = tuple(getattr(op, name) for name in _operands(op))
             self._sources[id(op)] = frozenset(_leaves(operands)), op
         return self._sources[id(op)][0]
+
+    def parts(self, of: Any) -> tuple[Expr, ...]:
+        """The expressions in these operands, or of which an expression consists, in one order."""
+        if id(of) not in self._parts:
+            operands = (getattr(of, name) for name in _operands(of))
+            self._parts[id(of)] = tuple(_expressions(operands)), of
+        return self._parts[id(of)][0]
 
     def deciding(self) -> set[str]:
         """The registers on which more may depend than what data is stored."""
@@ -718,6 +727,25 @@ def _select(c: Scalar, p: Scalar, q: Scalar) -> Scalar:
     if c is None:
         return None
     return p if c else q
+
+
+def _operands(of: Any) -> list[str]:
+    """The fields of an instruction or expression, but for those that name what it sets."""
+    own = ANNOTATIONS | (results_of(type(of)) if isinstance(of, Op) else frozenset())
+    return sorted(of.__dataclass_fields__.keys() - own)
+
+
+def _expressions(some: Iterable[object]) -> Iterator[Expr]:
+    for one in some:
+        match one:
+            case Expr():
+                yield one
+            case View() | Mbar():
+                yield from one.operands
+            case tuple():
+                yield from _expressions(one)
+            case _ if next(_leaves(one), None) is not None:
+                raise NotCovered(f"the operands in {one}")
 
 
 def _leaves(x: object) -> Iterator[str]:

@@ -155,6 +155,11 @@ class Lowering:
         self._of_registers[register] = found
         return found
 
+    @property
+    def carry(self) -> Var:
+        """The bit that extended-precision arithmetic carries, which no operand has (PTX 9.7.2)."""
+        return self._variable(".carry", "u32")
+
     def scratch(self, kind: str) -> Var:
         """A variable of its own."""
         name = f".{len(self.variables)}"

@@ -68,6 +68,9 @@ def data(low: Lowering, step: Step) -> list[Data]:
     """An instruction that computes with elements."""
     results = tuple([low.register(r) for r in registers(step.operands[0])])
     sources = tuple([low.value(r) for operand in step.operands[1:] for r in registers(operand)])
+    base, *qualifiers = step.opcode.split(".")
+    results += (low.carry,) if "cc" in qualifiers else ()
+    sources += (low.carry,) if base in _CARRYING else ()
     return [Data(opcode=step.opcode, results=results, sources=sources, loc=low.loc)]
 
 

@@ -24,6 +24,7 @@ from tilesim.proof.check import MOST_CLASSES
 from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.effects import execute
 from tilesim.proof.machine import MOST_SHADOWS, Machine
+from tilesim.proof.memory import MayBeEqual
 from tilesim.proof.operands import Differs, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import Answer, NotCovered, Refuted
@@ -203,6 +204,10 @@ def repetitions_of(
                 seen, tries = {}, MOST_TRIES
     except Differs:
         raise
+    except MayBeEqual:
+        if not (v.follows or v.ptx):
+            v.follows = True
+            return repetitions_of(v, clusters, until)
     except (Refuted, NotCovered):
         pass  # the kernel will say so
     return tuple(found)
