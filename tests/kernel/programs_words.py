@@ -136,6 +136,25 @@ def a_store_that_hides_what_was_released(k: Builder, *, right: bool) -> None:
         k.mem.load(seen, x[0])
 
 
+@wrong("counter-A", not_covered="hands over less than a wait has learned")
+def a_store_instead_of_an_exchange(k: Builder, *, right: bool) -> None:
+    k.launch(warps=3)
+    x, word, seen = words(k, "x"), words(k, "word"), k.var("seen", 0)
+    begin(k, zero=[word])
+    with thread(k, 0):
+        k.mem.store(x[0], 1)
+        adds(k, word[0])
+    with thread(k, 1):
+        waits(k, seen, word[0], 1)
+        if right:
+            k.mem.atomic(word[0], "exch", 2, sem="relaxed", scope="gpu")
+        else:
+            k.mem.store(word[0], 2, sem="relaxed", scope="gpu")
+    with thread(k, 2):
+        waits(k, seen, word[0], 1)
+        k.mem.load(seen, x[0])
+
+
 @wrong("counter-C", not_covered="others may keep from passing")
 def a_number_that_may_be_gone(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)

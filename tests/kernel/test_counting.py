@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import tilesim as ts
@@ -15,6 +16,7 @@ from tilesim.ir.lower import lower
 from tilesim.proof import counters
 from tilesim.proof.check import certify
 from tilesim.proof.counters import Word
+from tilesim.search.certificates import certified
 
 SEEDS = range(60)
 W, R = Touch(0, write=True), Touch(0, write=False)
@@ -96,3 +98,10 @@ def test_a_certificate_says_that_clusters_are_executed_together() -> None:
     assert "is not known" in ts.recheck(replace(made, assumptions=()), all_ctas_meet).what
     large = check(all_ctas_meet, params={"ctas": 17}, certificate=True)
     assert (large.verdict, str(large.rechecked).partition(":")[0]) == ("proved", "not covered")
+
+
+def test_what_words_begin_with_is_named_by_a_certificate() -> None:
+    inputs = {"count": np.array([3], np.int32)}
+    made, answer = certified(all_ctas_meet.build(), "practice", ("zero-state",), None, inputs)
+    assert made.inputs == (("count", inputs["count"].tobytes()),)
+    assert (answer.verdict, answer.rule) == ("refuted", "H6")

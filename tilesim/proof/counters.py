@@ -25,7 +25,8 @@ MOST_SUMS = 4096
 @dataclass(frozen=True, eq=False)
 class Increment:
     """What a lane did at its position, after what it ``seen``s of memory: it added an amount, or
-    None, if that is not known; ``stores``: it stored. ``past``, ``released``: what came before it
+    None, if that is not known; ``stores``: it stored, which ``hides`` what was released before if
+    it was no exchange. ``past``, ``released``: what came before it
     in time, and what it hands over."""
 
     lane: int
@@ -35,6 +36,7 @@ class Increment:
     released: Knowledge | None
     amount: int | None
     stores: bool
+    hides: bool
 
 
 class Wait:
@@ -92,7 +94,7 @@ class Word:
         that has released only."""
         if not _after(c.seen, w.needs):
             raise NotCovered(f"{self.name}: a change that may come before those that a wait needs")
-        if c.stores and _hides(c, w):
+        if c.hides and _hides(c, w):
             raise NotCovered(f"{self.name}: a store that hands over less than a wait has learned")
         self._still_passes(w, c)
 
@@ -117,9 +119,9 @@ class Word:
             needs.append(others.pop(0))
         self._just(w, known, needs)
         made = [c for c in self.changes if c not in set(others)]
-        stores = [n for n, c in enumerate(made) if c.stores]
-        last = stores[-1] if stores else 0
-        if stores and made[: last + 1] != self.changes[: last + 1]:
+        stores = [n for n, c in enumerate(made, 1) if c.stores]
+        last = max((n for n, c in enumerate(made) if c.hides), default=0)
+        if stores and made[: stores[-1]] != self.changes[: stores[-1]]:
             raise NotCovered(f"{self.name}: a store that is known without what comes before it")
         for c in made[last:]:
             if c.released is not None:

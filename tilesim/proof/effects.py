@@ -1048,7 +1048,7 @@ def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> 
             c = Increment(
                 i, int(order.position[i]), m.seen(i, named.place), order.past[i].copy(),
                 released and released.copy(), n if e.combine == "add" else None,
-                e.combine in (None, "exch"),
+                e.combine in (None, "exch"), e.combine is None,
             )  # fmt: skip
             word.change(c, n)
             m.counted += 1

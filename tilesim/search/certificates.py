@@ -138,7 +138,8 @@ def form_of(
 
 def steering(mir: Mir, inputs: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, bytes], ...]:
     """The inputs that decide what a program does: tensors and the bytes they hold."""
-    named = flow_of(graph_of(mir)).steering_inputs
+    flow = flow_of(graph_of(mir))
+    named = sorted({*flow.steering_inputs, *flow.steering_state})
     laid_out = {t.name for t in mir.kernel.tensors if t.strides is None}
     return tuple((n, inputs[n].tobytes()) for n in named if n in inputs and n in laid_out)
 
