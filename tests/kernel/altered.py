@@ -6,8 +6,8 @@ finds to fail.
 In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
 or change places. What is still a program goes through the kernel, with the certificate that is made
 for it, and what it covers through `check`. The command ends with 1 if a check says `failed` of one
-that is certified, or if the kernel ends with an error; ``--keep`` writes these programs as ``.mir``
-files.
+that is certified, or if the kernel ends with an error; these are printed, and those that are proved
+and refuted, and ``--keep`` writes them as ``.mir`` files.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ EDGES = (0, 1, 2, 3, 5, 16, 31, 32, 33, 64, 100, 255, 1 << 20, 1 << 31, 1 << 32,
 _HEAD = 3
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
 _LABEL = re.compile(r" *\d+:")
+#: what is printed besides: one of the two is wrong, or stricter
+DISAGREE = "refuted, proved"
 #: how long the kernel and a check may take for one, in seconds
 _KERNEL_SECONDS, _CHECK_SECONDS = 5.0, 10.0
 
@@ -84,7 +86,8 @@ def judged(text: str) -> str:
         return f"{answer.verdict}, refused by a check: {type(error).__name__}"
     if answer.verdict == "certified" and report.verdict == "failed":
         return f"CERTIFIED AND WRONG: {report.findings[0].rule}: {report.findings[0].message}"
-    return f"{answer.verdict}, {report.verdict}"
+    said = f"{answer.verdict}, {report.verdict}"
+    return f"{said}: {answer.rule}: {answer.what}" if said == DISAGREE else said
 
 
 @click.command()
@@ -101,7 +104,7 @@ def main(seconds: float, seed: int, keep: Path | None) -> None:
         text = altered(draw.choice(texts), draw)
         said = judged(text)
         tally[said.partition(":")[0]] += 1
-        if said[:2].isupper():
+        if said[:2].isupper() or said.startswith(DISAGREE):
             print(said, flush=True)
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
