@@ -1,12 +1,13 @@
 """Random small programs: what the proof kernel certifies is right in every execution.
 
     python -m tests.kernel.campaign --cases 2000 [--seed 1] [--jobs 2] [--seconds 100]
-                                    [--strict ptx]
+                                    [--strict ptx] [--regions]
 
 Each program (`tests.sim.generate`) goes through the kernel; one that it certifies or refutes, also
 through the exhaustive reference of the tests, which shares no code with tilesim. The command ends
 with 1 if a certified one is wrong there. The reference has one level, `practice`; what is certified
-at `ptx` has to be right there, too.
+at `ptx` has to be right there, too. ``--regions``: data decides about some of the accesses
+(`tests.kernel.small_regions`); the reference executes what it may make of the program.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import islice
 
 import click
 
+from tests.kernel import small_regions
 from tests.sim.code_lanes import IllFormed
 from tests.sim.comparison import explore
 from tests.sim.generate import FAMILIES, sample
@@ -34,20 +36,26 @@ from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 
 
-def judged(number: int, strict: Strict) -> tuple[int, str, str, str]:
-    """(number, family, what the kernel says at a level, what the reference says) of a program."""
-    family = FAMILIES[number % len(FAMILIES)]
+def judged(number: int, strict: Strict, regions: bool = False) -> tuple[int, str, str, str]:
+    """(number, family, what the kernel says at a level, what the reference says) of a program;
+    ``regions``: of one with regions that data decides."""
+    some = small_regions.FAMILIES if regions else FAMILIES
+    family, choose = some[number % len(some)], random.Random(number).randrange
     try:
-        _, small = sample(random.Random(number).randrange, family)
-        program = translate(small)
+        _, small = sample(choose, family)
+        every = [small]
+        if regions:
+            small = small_regions.with_regions(choose, small)
+            every = [*small_regions.executions(small)]
+        program = small_regions.translated(small) if regions else translate(small)
         verify(program)
-        answer = certify(lower(program), strict=strict)
+        answer = certify(lower(program), strict=strict, assumed=("loops-end",))
     except (IllFormed, InvalidProgram):
         return number, family, "refused", ""
     if answer.verdict == "not covered":
         return number, family, answer.verdict, kind(answer.what)
     try:
-        truth = "right" if explore(small).clean else "wrong"
+        truth = "right" if all(explore(one).clean for one in every) else "wrong"
     except TooLarge:
         truth = "too large"
     except IllFormed:
@@ -56,17 +64,19 @@ def judged(number: int, strict: Strict) -> tuple[int, str, str, str]:
 
 
 def found(
-    cases: int, seed: int, jobs: int, seconds: float, strict: Strict
+    cases: int, seed: int, jobs: int, seconds: float, strict: Strict, regions: bool
 ) -> Iterator[tuple[int, str, str, str]]:
     """What is said of so many programs, as far as the time goes."""
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     with ProcessPoolExecutor(jobs) as pool:
-        left = {pool.submit(judged, n, strict) for n in islice(numbers, 4 * jobs)}
+        left = {pool.submit(judged, n, strict, regions) for n in islice(numbers, 4 * jobs)}
         while left:
             done, left = wait(left, return_when=FIRST_COMPLETED)
             if time.monotonic() < end:
-                left |= {pool.submit(judged, n, strict) for n in islice(numbers, len(done))}
+                left |= {
+                    pool.submit(judged, n, strict, regions) for n in islice(numbers, len(done))
+                }
             yield from (f.result() for f in done)
 
 
@@ -76,11 +86,12 @@ def found(
 @click.option("--jobs", default=2, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
 @click.option("--strict", type=click.Choice(["practice", "ptx"]), default="practice")
-def main(cases: int, seed: int, jobs: int, seconds: float, strict: Strict) -> None:
+@click.option("--regions", is_flag=True, help="Data decides about some accesses.")
+def main(cases: int, seed: int, jobs: int, seconds: float, strict: Strict, regions: bool) -> None:
     """Compares what the kernel says of random programs with an exhaustive reference."""
     tally: Counter[tuple[str, str]] = Counter()
     wrong = []
-    for number, family, verdict, truth in found(cases, seed, jobs, seconds, strict):
+    for number, family, verdict, truth in found(cases, seed, jobs, seconds, strict, regions):
         tally[verdict, truth] += 1
         if verdict == "certified" and truth == "wrong":
             wrong.append(number)
