@@ -42,6 +42,13 @@ class Kernel(_Kernel):
         super()._access(depth)  # numbers that differ between threads (H23)
         self.lines[-1] = re.sub(r"^(st.*), (7|%r10);", r"\1, %r4;", self.lines[-1])
 
+    def _barrier(self, depth: int) -> None:
+        # not in an arm, where other lanes of the warp may be about to end
+        if depth == 0:
+            super()._barrier(depth)
+        else:
+            self._access(depth)
+
     def _agree(self, depth: int) -> None:
         self._compute(depth)
 
