@@ -14,14 +14,14 @@ from typing import Any
 from tests.sim import steps as s
 from tests.sim.generate import Choose
 from tests.sim.small import _Translation
-from tests.sim.steps import Small
+from tests.sim.steps import Family, Small
 from tilesim import Program, u32
 from tilesim.ir.expr import Expr
 
 #: regions of a program, and turns of a loop that the reference tries
 MOST, TURNS = 3, 2
 #: families of which a step is one of an elected thread
-FAMILIES = ("mbarriers", "scopes", "reductions")
+FAMILIES: tuple[Family, ...] = ("mbarriers", "scopes", "reductions")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernel import campaign
 from tests.kernel.data import ASSUMED, judged
 from tests.ptx.test_check import program
 from tilesim.proof.check import certify
@@ -220,3 +221,9 @@ def test_ways_that_come_back_from_afar_are_no_loop() -> None:
 @pytest.mark.parametrize("seed", [1, 10])
 def test_random_kernels_are_right_whatever_their_data_is(seed: int) -> None:
     assert judged(seed, 1) == ("certified", "")
+
+
+@pytest.mark.parametrize("number", range(3, 9))
+def test_small_programs_are_right_whatever_data_makes_of_them(number: int) -> None:
+    *_, verdict, truth = campaign.judged(number, "practice", regions=True)
+    assert (verdict, truth) != ("certified", "wrong")
