@@ -353,6 +353,7 @@ for found in (
     lambda p, right: (p % (8 if right else 2048)).eq(0),
     lambda p, right: ((p & -64) - p if right else (p & 0xFFFFC0)).eq(-8),
     lambda p, right: (p if right else p & 0xFFFFFF).ne(0),
+    lambda p, right: (p if right else p - (1 << 36) - 72).ne(0),
 ):
     wrong("address", breaks="data", not_covered="an address decides")(generic(found))
 
@@ -363,6 +364,15 @@ def a_branch_on_a_pointer_that_is_not_null(k: Builder, *, right: bool) -> None:
     g = global_words(k, "g", 4)
     p = k.var("p", address_of(g) + 8, u64)
     with k.if_(p.ne(0 if right else 4096)):
+        k.sync_warp()
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def a_branch_on_a_pointer_far_outside_of_its_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g = global_words(k, "g", 4)
+    p = k.var("p", address_of(g) - (0 if right else 1 << 40), u64)
+    with k.if_(p.ne(0)):
         k.sync_warp()
 
 

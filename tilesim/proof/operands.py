@@ -64,8 +64,6 @@ LANES = 32
 #: addresses does, both, or something that was computed of these
 _SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
 _LOCAL = (_SHARED, WINDOW, _GENERIC, _COMPUTED)
-#: of these an address may be 0
-_FROM_0 = (_SHARED, WINDOW, _COMPUTED)
 #: shared memory begins at a multiple of so many bytes, and its generic addresses do
 _ALIGNED = 1024
 #: the bits of a generic address
@@ -100,6 +98,10 @@ class Address(Drawn):
         made = super().__new__(cls, number)
         made.base = base
         return made
+
+
+#: what is so of an address
+OfAddress: TypeAlias = Callable[[Address], bool]
 
 
 def cut(x: int, number: int) -> int:
@@ -345,7 +347,7 @@ class Operands:
             found = number(*xs)
             if found is None or not any(isinstance(x, Drawn) for x in xs):
                 return found
-            return _from_bases(e, xs, found)
+            return _from_bases(e, xs, found, self._not_null)
 
         rows = [x if isinstance(x, list) else [x] for x in operands]
         numbers = all(type(x) is int for row in rows for x in row)
@@ -353,6 +355,14 @@ class Operands:
             return (number if numbers else one)(*(x for (x,) in rows))
         rows = [row if len(row) == LANES else row * LANES for row in rows]
         return [*map(number if numbers else one, *rows)]
+
+    def _not_null(self, x: Address) -> bool:
+        """Whether an address lies in the tensor, or window of shared memory, from which it counts:
+        what is beyond that may be any number."""
+        sizes = {t.name: t.nbytes for t in self.program.tensors}
+        sizes[_GENERIC] = self.program.cluster_size << RANK_SHIFT
+        first = self.bases[WINDOW] if x.base == _GENERIC else self.bases.get(x.base, 0)
+        return x.base in sizes and 0 <= x - first <= sizes[x.base]
 
     def _type(self, e: Expr) -> CType:
         if id(e) not in self._types:
@@ -677,9 +687,10 @@ _BITS = ("&", "|", "^")
 
 
 @rule("address", "of where memory lies, distances and the low bits of shared memory are known only")
-def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
+def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, not_null: OfAddress) -> int:
     """What comes of operands of which some differ between launches or schedules."""
-    of = [x.base for x in xs if isinstance(x, Address)]
+    at = [x for x in xs if isinstance(x, Address)]
+    of = [x.base for x in at]
     others = [x for x in xs if type(x) is int]
     match e:
         case Select() if not isinstance(xs[0], Drawn):
@@ -693,7 +704,7 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int) -> int:
             return Address(number, _SHARED)
         case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of):
             return number
-        case Binary("==" | "!=") if others == [0] and of and of[0] not in _FROM_0:
+        case Binary("==" | "!=") if others == [0] and any(map(not_null, at)):
             return number
         case Binary("%") if of in ([_SHARED], [_GENERIC]) and _divides_low_bits(xs[1]):
             return number
