@@ -898,7 +898,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
         for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
             if write and not strong:
                 _distinct(x, at)
-            number = _box(x, w, group) if write and not strong else None
+            number, at = _box(x, w, group) if write and not strong else None, at.reshape(-1)
             for lane in group if write or place[1] not in m.read_only else ():
                 m.issue(x, [lane], place, at, write, "async", strong=strong, number=number)
 

@@ -863,8 +863,9 @@ class Machine:
             self._shared(x, lanes, int(place[1]), at, write and not strong)
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
         record = Record(
-            at.reshape(-1), write, proxy, strong, x.where, instance=instance, number=number
-        )
+            at if at.ndim == 1 else at.reshape(-1), write, proxy, strong, x.where,
+            instance=instance, number=number,
+        )  # fmt: skip
         memory.access(record, self._ordered(issuers, proxy, place))
         self._of_a_cluster(record, place)
         x.issued.append(Issued(lanes[0], place, record))

@@ -284,13 +284,16 @@ class Memory:
         if not y.write and not self._conflicting:
             return vouched
         kept: list[Record] = []
+        matched: dict[int, list[NDArray[np.int64]]] = {}  # lanes that copy one box name one array
         for x in self._others:
             if not (y.write or x.write) or not y.meets(x):
                 kept.append(x)
                 continue
+            if id(x.bytes) not in matched:
+                matched[id(x.bytes)] = [self._matched(y, layer, x) for layer in layers]
             known = True
             hit = np.zeros(len(x.bytes), bool)
-            for own in (self._matched(y, layer, x) for layer in layers):
+            for own in matched[id(x.bytes)]:
                 here = own >= 0
                 if not here.any():
                     continue
