@@ -128,8 +128,8 @@ def check(
     report = asked.added_to(
         report, partial(prove_alone, strict, inputs=checked), strict, timer, by_itself
     )
-    if certificate and report.verdict == "proved" and report.for_all is None:
-        report = _certified(report, program, plain, strict, timer, checked)
+    if certificate and report.verdict == "proved" and report.is_whole:
+        report = _certified(report, program, plain, strict, timer, checked, asked)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -141,11 +141,12 @@ def check(
 
 def _certified(
     report: Report, program: Program | Mir, plain: Callable[[], Mir] | None, strict: Strict,
-    timer: Timer, inputs: Mapping[str, NDArray[Any]],
+    timer: Timer, inputs: Mapping[str, NDArray[Any]], asked: Asked,
 ) -> Report:  # fmt: skip
-    """A proof with its certificate, and what the proof kernel says of that. An interrupt leaves the
-    proof without them."""
+    """A proof with its certificate, and what the proof kernel says of that; ``asked``: whether it
+    is one of all values of a parameter. An interrupt leaves the proof without them."""
     from tilesim.search.certificates import certified, certified_plain
+    from tilesim.search.every import FORM, certified_for_all
 
     given, trusts = report.conditions, ""
     try:
@@ -155,6 +156,12 @@ def _certified(
             made, answer, trusts = certified_plain(
                 program, plain, strict, given, timer.until, inputs
             )
+        if report.for_all is not None and answer.verdict == "certified":
+            build = asked.build if plain is None else None
+            made, answer = certified_for_all(
+                made, program, build, asked.arguments, asked.values, report.for_all, timer.until
+            )
+            trusts = FORM
     except KeyboardInterrupt:
         answer = Answer("not covered", what=INTERRUPTED)
         return replace(report, reasons=(INTERRUPTED, *report.reasons), rechecked=answer)

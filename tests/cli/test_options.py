@@ -70,7 +70,6 @@ WRONG: dict[tuple[str, ...], str] = {
     ("explain", "nonsense"): "there is no rule 'nonsense'",
     ("mcp", "--time-limit", "soon"): "'soon' is not a time like 60s or 5m",
     ("demo", "more"): "got unexpected extra argument (more)",
-    ("check", "good.py", "--for-all", "n", "--recheck"): "--recheck is of proofs of one",
     ("recheck", "gone.json"): "cannot read gone.json: No such file or directory",
     ("recheck", "text"): "text: no certificate: Expecting value",
     ("show", "good.py", "-o", "folder"): "File 'folder' is a directory",

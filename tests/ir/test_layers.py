@@ -40,6 +40,7 @@ FACADE = "tilesim"
 #: imports in functions, and why they are there: each spares those who never call the function
 LOCAL = {
     ("tilesim.checker", "tilesim.search.certificates"): "most checks make no certificate",
+    ("tilesim.checker", "tilesim.search.every"): "most checks make no certificate",
     ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",

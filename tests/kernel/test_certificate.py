@@ -194,8 +194,8 @@ def test_an_altered_certificate_is_refused_or_still_true(draw: random.Random) ->
 TEXT = CERTIFICATE.text()
 HOSTILE = {
     "nothing": "", "cut": TEXT[: len(TEXT) // 2], "a number": "7", "a list": "[]",
-    "deep": "[" * 100_000, "a long number": '{"tilesim-certificate": 1' + "0" * 10_000 + "}",
-    "another version": TEXT.replace('certificate": 2', 'certificate": 1'),
+    "deep": "[" * 100_000, "a long number": '{"tilesim-certificate": 2' + "0" * 10_000 + "}",
+    "another version": TEXT.replace('certificate": 3', 'certificate": 2'),
     "an unknown key": TEXT.replace('"kernel"', '"colonel"'),
     "a missing key": json.dumps({"tilesim-certificate": VERSION}),
     "a long name": TEXT.replace('"kernel": "', '"kernel": "' + "k" * 20_000),
@@ -264,7 +264,7 @@ def test_a_recheck_says_what_the_check_leaned_on(tmp_path: Path) -> None:
     assert json.loads(document) == {
         "schema": 1, "kernel": TARGET, "verdict": "certified", "rule": "", "what": "",
         "trusts": "", "strict": "practice", "assumptions": list(leaning.assumptions),
-        "inputs": {},
+        "inputs": {}, "for_all": None,
     }  # fmt: skip
 
 

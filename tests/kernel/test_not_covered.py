@@ -22,9 +22,12 @@ from tilesim import Builder, address_of, pred, s32, u32, u64
 from tilesim.checker import check
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
+from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
 from tilesim.proof.effects import EXECUTORS, SILENT
+from tilesim.proof.forms import family
 from tilesim.proof.rules import Answer
+from tilesim.search.every import FORM
 
 TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 Program = Callable[[Builder, bool], None]
@@ -53,7 +56,8 @@ ELSEWHERE = {
     "loops that take more than 3,000,000 instructions of warps, without those left out",
     "at `ptx`, what may depend on which lane `elect.sync` chooses",
     "at `ptx`, an `elect.sync` of some lanes of a warp",
-    "every value of a parameter",
+    "values of a parameter of PTX, of several parameters, without a last one, or that are refused",
+    "every value of a parameter: launch control, addresses in global memory",
     "stores to constant memory",
 }
 
@@ -471,15 +475,48 @@ def test_constant_memory(written: bool) -> None:
 
 
 @ts.kernel
-def rounds(k: Builder, *, n: int = 3) -> None:
-    k.launch(warps=1)
+def rounds(k: Builder, *, n: int = 3, m: int = 1) -> None:
+    k.launch(warps=m)
     with k.loop(n):
         k.sync_warp()
 
 
 def test_every_value() -> None:
-    """A proof of every value of a parameter has no certificate."""
-    one = check(rounds, certificate=True)
-    assert (one.verdict, str(one.rechecked)) == ("proved", "certified")
-    every = check(rounds, certificate=True, for_all={"n": None})
-    assert (every.verdict, every.certificate, every.rechecked) == ("proved", None, None)
+    """Of one parameter, up to the last value that is proved."""
+    every = check(rounds, certificate=True, for_all={"n": "1..30"})
+    assert (every.verdict, str(every.rechecked)) == ("proved", "certified")
+    assert every.certificate is not None
+    assert str(every.certificate.every) == "n in 1..30"
+    assert every.recheck_trusts == FORM
+    several = check(rounds, certificate=True, for_all={"n": "1..3", "m": "1..3"})
+    assert several.rechecked is not None
+    assert several.certificate is not None
+    assert several.certificate.every is None
+    what = "every n in 1..3, every m in 1..3: values of PTX, of several parameters"
+    assert several.rechecked.what.startswith(what)
+
+
+@pytest.mark.parametrize("of_ptx", [False, True])
+def test_every_value_at_an_address(of_ptx: bool) -> None:
+    """Where a store goes is not known as a number of a parameter if it is computed."""
+
+    @ts.kernel
+    def stores(k: Builder, *, n: int = 3) -> None:
+        k.launch(warps=1)
+        out = k.tensor("out", s32, (1 << 20, 32))
+        with k.loop(n) as i:
+            if of_ptx:
+                k.mem.store(
+                    ts.view_at(
+                        address_of(out[0, 0]) + 128 * i + 4 * k.lane_id, s32, space="global"
+                    ),
+                    1,
+                )
+            else:
+                k.mem.store(out[i, k.lane_id], 1)
+
+    first, second, last = (lower(stores.build(n=n)) for n in (20, 24, 820))
+    left_out = [[Repetition(4, 1, 4)]]
+    answer = certify(first, None, left_out, of_all=family((first, second, last), 200))
+    assert (answer.verdict == "certified") is not of_ptx
+    assert ("for every value of a parameter" in answer.what) is of_ptx

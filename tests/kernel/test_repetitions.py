@@ -181,10 +181,10 @@ def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
                 "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
-                "_executes", "ptx", "_begins", "kinds", "turns", "_all_global",
-                "whole", "_names"},
+                "_executes", "ptx", "_begins", "kinds", "turns", "_all_global", "whole", "_names",
+                "boxes", "within", "repetitions"},
     "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "shadows",
-             "jumps_back", "values", "_all", "base", "names"},
+             "jumps_back", "values", "_all", "base", "names", "every"},
     "Group": {"over"},
     "Order": {"ctas", "shared", "_facts", "ptx", "handed"},
     "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "first", "end",

@@ -167,8 +167,8 @@ def command(
     if diff and (output_format != "text" or witness_path is not None):
         raise UsageError("--diff is the report: without --format and --replay")
     search["recheck"] |= certificate is not None
-    if search["recheck"] and (witness_path is not None or search["for_all"]):
-        raise UsageError("--recheck is of proofs of one launch: without --replay and --for-all")
+    if search["recheck"] and witness_path is not None:
+        raise UsageError("--recheck is of proofs: without --replay")
     if diff and search["suggest"] is None:
         search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from shlex import quote
@@ -22,6 +24,7 @@ from tilesim.proof.rules import Answer
 from tilesim.report.json import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED
 from tilesim.search.certificates import form_of, recheck
+from tilesim.search.every import FORM
 from tilesim.words import printable
 
 #: exit codes by what the kernel answers
@@ -49,11 +52,13 @@ def command(
     loaded = load_one(target or _named(certificate, found), given)
     code, trusts = INTERRUPTED, ""
     try:
-        program: Program | Mir
-        if loaded.ptx is None:
-            program = loaded.form()
-        else:
+        program: Program | Mir | Callable[..., Program]
+        if loaded.ptx is not None:
             program, trusts = form_of(found, loaded.ptx.mir, loaded.ptx.plain)
+        elif found.every is not None and loaded.kernel is not None:
+            program, trusts = _builds(loaded), FORM
+        else:
+            program = loaded.form()
         answer = recheck(found, program, time_limit=time_limit)
         code = CODES[answer.verdict]
     except KeyboardInterrupt:
@@ -63,6 +68,7 @@ def command(
             "schema": SCHEMA, "kernel": loaded.id, "verdict": answer.verdict, "rule": answer.rule,
             "what": answer.what, "trusts": trusts, "strict": found.strict,
             "assumptions": list(found.assumptions),
+            "for_all": None if found.every is None else str(found.every),
             "inputs": {name: data.hex() for name, data in found.inputs},
         }  # fmt: skip
         deliver(json.dumps(document, indent=2) + "\n", None)
@@ -73,11 +79,18 @@ def command(
     ctx.exit(code)
 
 
+def _builds(loaded: Target) -> Callable[..., Program]:
+    """What makes the program of other values of parameters."""
+    return lambda **params: replace(loaded, params={**loaded.params, **params}).build()
+
+
 def _line(loaded: Target, answer: Answer, certificate: Certificate, trusts: str) -> str:
     """What is said of a recheck, in one line."""
     said = [f"{loaded.id}: {answer}", f"strictness {certificate.strict}"]
     if certificate.assumptions:
         said.append(f"the check leaned on {', '.join(certificate.assumptions)}")
+    if certificate.every is not None:
+        said.append(f"for {certificate.every}")
     if trusts:
         said.append(f"trusts {trusts}")
     if certificate.inputs:

@@ -19,16 +19,19 @@ from tilesim.ir.program import Strict
 from tilesim.proof.rules import rule
 
 #: the version of the format
-VERSION = 2
+VERSION = 3
 #: characters of a certificate
 MOST_TEXT = 1 << 24
 #: characters of one of its names
 MOST_NAME = 1 << 14
 #: clusters that a certificate may name
 MOST_CLUSTERS = 1 << 20
+#: values of a parameter that it names
+MOST_VALUES = 1 << 12
 _LEVELS = ("practice", "ptx")
 _KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
-                   "assumptions", "inputs", "classes", "repetitions", "together"})  # fmt: skip
+                   "assumptions", "inputs", "classes", "repetitions", "together",
+                   "every"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,57 @@ class Repetition:
 
 
 @dataclass(frozen=True)
+class Value:
+    """A value of a parameter, by its ``number`` from 0 on, and ``most`` more, each a period apart;
+    the others are as a `Certificate` has them. Of ``repetitions``, each more value makes so many
+    ``times`` more."""
+
+    number: int
+    most: int
+    fingerprint: str
+    classes: tuple[tuple[int, ...], ...] | None = None
+    repetitions: tuple[tuple[Repetition, ...], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Every:
+    """The values ``first``, ``first + step``... of a ``parameter``, up to the one of number
+    ``last``: those of ``values``, and more, each ``period`` of them apart."""
+
+    parameter: str
+    first: int
+    step: int
+    last: int
+    period: int
+    values: tuple[Value, ...]
+
+    def at(self, number: int) -> int:
+        """The value of a number."""
+        return self.first + self.step * number
+
+    def __str__(self) -> str:
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"{self.parameter} in {self.first}..{self.at(self.last)}{steps}"
+
+    def document(self) -> dict[str, object]:
+        """It, as JSON has it."""
+        return {
+            "parameter": self.parameter, "first": self.first, "step": self.step, "last": self.last,
+            "period": self.period, "values": [
+                [v.number, v.most, v.fingerprint, _in_ranges(v.classes), _in_threes(v.repetitions)]
+                for v in self.values
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Certificate:
     """A proof to be rechecked.
 
     ``kernel``: the program's name; ``target``: what a command line calls it, for messages only;
     ``inputs``: tensors, and the bytes that the proof takes them to hold; ``classes``: clusters that
     do the same, or None; ``repetitions``: of each class, or of each cluster, or None; ``together``:
-    all clusters are executed together."""
+    all clusters are executed together; ``every``: of a proof for values of a parameter, these."""
 
     kernel: str
     target: str
@@ -59,19 +106,18 @@ class Certificate:
     classes: tuple[tuple[int, ...], ...] | None = None
     repetitions: tuple[tuple[Repetition, ...], ...] | None = None
     together: bool = False
+    every: Every | None = None
 
     def text(self) -> str:
         """The file: JSON, the same bytes for the same certificate."""
-        classes = None if self.classes is None else [_ranges(some) for some in self.classes]
         document = {
             "tilesim-certificate": VERSION, "kernel": self.kernel, "target": self.target,
             "fingerprint": self.fingerprint, "strict": self.strict,
             "assumptions": sorted(self.assumptions),
-            "inputs": {name: data.hex() for name, data in sorted(self.inputs)}, "classes": classes,
+            "inputs": {name: data.hex() for name, data in sorted(self.inputs)},
+            "classes": _in_ranges(self.classes), "repetitions": _in_threes(self.repetitions),
             "together": self.together,
-            "repetitions": None if self.repetitions is None else [
-                [[r.round, r.period, r.times] for r in some] for some in self.repetitions
-            ],
+            "every": None if self.every is None else self.every.document(),
         }  # fmt: skip
         return json.dumps(document) + "\n"
 
@@ -107,6 +153,16 @@ def _tokens(x: Any) -> Iterator[str]:
         yield from _tokens(sorted(x, key=repr))
     else:
         yield f"{type(x).__name__} {x!r}"
+
+
+def _in_ranges(classes: tuple[tuple[int, ...], ...] | None) -> object:
+    return None if classes is None else [_ranges(some) for some in classes]
+
+
+def _in_threes(repetitions: tuple[tuple[Repetition, ...], ...] | None) -> object:
+    if repetitions is None:
+        return None
+    return [[[r.round, r.period, r.times] for r in some] for some in repetitions]
 
 
 def _ranges(numbers: Sequence[int]) -> list[list[int]]:
@@ -147,17 +203,38 @@ def read(text: str) -> Certificate:
     given = document["assumptions"]
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise UsageError("no certificate: its assumptions are no list of names")
-    classes = document["classes"]
     kernel, target, digest, _ = words
     strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
-    known = None if classes is None else _classes(classes)
-    repeated = None if document["repetitions"] is None else _repetitions(document["repetitions"])
-    inputs, together = _inputs(document["inputs"]), document["together"]
+    known, repeated = _classes(document["classes"]), _repetitions(document["repetitions"])
+    inputs, every = _inputs(document["inputs"]), _every(document["every"])
+    together = document["together"]
     if not isinstance(together, bool):
         raise UsageError("no certificate: together is true or false")
     return Certificate(
-        kernel, target, digest, strict, tuple(given), inputs, known, repeated, together
+        kernel, target, digest, strict, tuple(given), inputs, known, repeated, together, every
     )
+
+
+def _every(document: Any) -> Every | None:
+    wrong = UsageError("no certificate: what it says of every value is no range with its values")
+    if document is None:
+        return None
+    try:
+        name, values = document["parameter"], document["values"]
+        numbers = [document[key] for key in ("first", "step", "last", "period")]
+        some = [(*row[:3], _classes(row[3]), _repetitions(row[4])) for row in values]
+        if len(document) != 6 or {len(row) for row in values} != {5} or type(name) is not str:
+            raise wrong
+    except (TypeError, KeyError, IndexError) as error:
+        raise wrong from error
+    numbers += [n for row in some for n in row[:2]]
+    words = [name, *(row[2] for row in some)]
+    if not all(type(n) is int for n in numbers) or min(numbers[1:]) < 0 or len(some) > MOST_VALUES:
+        raise wrong
+    if not all(isinstance(word, str) and len(word) <= MOST_NAME for word in words):
+        raise wrong
+    first, step, last, period = numbers[:4]
+    return Every(name, first, step, last, period, tuple(Value(*row) for row in some))
 
 
 def _inputs(document: Any) -> tuple[tuple[str, bytes], ...]:
@@ -167,8 +244,10 @@ def _inputs(document: Any) -> tuple[tuple[str, bytes], ...]:
         raise UsageError("no certificate: its inputs are no tensors with their bytes") from error
 
 
-def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...]:
+def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...] | None:
     wrong = UsageError("no certificate: its repetitions are no lists of three numbers")
+    if document is None:
+        return None
     if not isinstance(document, list) or not all(isinstance(some, list) for some in document):
         raise wrong
     for three in (one for some in document for one in some):
@@ -177,9 +256,11 @@ def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...]:
     return tuple(tuple(Repetition(*three) for three in some) for some in document)
 
 
-def _classes(document: Any) -> tuple[tuple[int, ...], ...]:
+def _classes(document: Any) -> tuple[tuple[int, ...], ...] | None:
     wrong = UsageError("no certificate: its classes are no lists of ranges of clusters")
     found, left = [], MOST_CLUSTERS
+    if document is None:
+        return None
     if not isinstance(document, list):
         raise wrong
     for some in document:

@@ -7,7 +7,9 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -17,10 +19,12 @@ from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.ir.tmem import COLUMNS
-from tilesim.proof import effects
-from tilesim.proof.certificate import Certificate, Repetition, fingerprint
+from tilesim.proof import effects, moving
+from tilesim.proof.certificate import Certificate, Every, Repetition, Value, fingerprint
+from tilesim.proof.forms import Family, family
 from tilesim.proof.machine import Change, Machine
 from tilesim.proof.memory import MayBeEqual, Memory, apart
+from tilesim.proof.moving import Box
 from tilesim.proof.operands import LANES, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import RULES, Answer, NotCovered, Refuted, Rule, rule
@@ -38,7 +42,7 @@ def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
     strict: Strict = "practice", until: float | None = None,
     inputs: Mapping[str, bytes] | None = None, assumed: Collection[str] = (),
-    together: bool = False,
+    together: bool = False, of_all: Family | None = None,
 ) -> Answer:  # fmt: skip
     """Whether no schedule of a launch deadlocks, races, or gives an operation another phase.
 
@@ -53,13 +57,14 @@ def certify(
         inputs: The bytes that tensors are said to begin with: the answer is about these.
         assumed: What the proof leans on, by name (`Operands`).
         together: Whether all clusters are executed together, as they wait for each other.
+        of_all: Of which programs ``mir`` is the first: the answer is about all of them.
     """
-    v = Operands(mir, strict, inputs, assumed)
+    v = Operands(mir, strict, inputs, assumed, of_all)
     try:
         try:
             _launch(v, classes, repetitions, until, together=together)
         except MayBeEqual:
-            if v.ptx or v.launches:
+            if v.ptx or v.launches or of_all is not None:
                 raise
             v.follows = True
             _launch(v, classes, repetitions, until, together=together)
@@ -77,14 +82,64 @@ def table() -> list[Rule]:
     return sorted(RULES.values(), key=lambda one: one.number)
 
 
-def recheck(certificate: Certificate, mir: Mir, *, until: float | None = None) -> Answer:
+def recheck(
+    certificate: Certificate, mir: Mir, *, until: float | None = None,
+    programs: Callable[[int], Mir] | None = None,
+) -> Answer:  # fmt: skip
     """What the kernel says of a program and a certificate that is said to be of it; ``until``: as
-    `certify` has it."""
+    `certify` has it; ``programs``: makes that of each value of its parameter."""
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
-    return certify(mir, certificate.classes, certificate.repetitions, strict=certificate.strict,
-                   until=until, inputs=dict(certificate.inputs),
-                   assumed=certificate.assumptions, together=certificate.together)  # fmt: skip
+    given = partial(certify, strict=certificate.strict, until=until,
+                    inputs=dict(certificate.inputs), assumed=certificate.assumptions,
+                    together=certificate.together)  # fmt: skip
+    answer, every = given(mir, certificate.classes, certificate.repetitions), certificate.every
+    if every is None or answer.verdict != "certified":
+        return answer
+    try:
+        _no_value_is_left_out(every)
+        for one in every.values:
+            first, of_all = _of_a_value(every, one, programs, certificate.inputs)
+            answer = given(first, one.classes, one.repetitions, of_all=of_all)
+            if answer.verdict != "certified":
+                what = f"{every.parameter} = {every.at(one.number)}: {answer.what}"
+                return replace(answer, what=what)
+    except NotCovered as why:
+        return Answer("not covered", what=why.what)
+    return answer
+
+
+@rule("values", "every value is one of those that are checked, or a period or more behind one")
+def _no_value_is_left_out(every: Every) -> None:
+    """Raises: NotCovered: some value is neither."""
+    reached = dict[int, int]()
+    for one in sorted(every.values, key=lambda one: one.number):
+        residue = one.number % every.period if every.period else -1
+        if residue < 0 or one.number > reached.get(residue, residue):
+            break
+        behind = one.number + (one.most + 1) * every.period
+        reached[residue] = max(behind, reached.get(residue, residue))
+    residues = range(min(every.period, every.last + 1))
+    if not every.step or not residues or any(reached.get(r, r) <= every.last for r in residues):
+        raise NotCovered("a value of the parameter that the certificate leaves out")
+
+
+def _of_a_value(
+    every: Every, one: Value, programs: Callable[[int], Mir] | None, inputs: Any
+) -> tuple[Mir, Family | None]:
+    """The program of a value of a parameter, and of those for which it stands.
+
+    Raises: NotCovered: it is another one, or stands for none."""
+    if programs is None:
+        raise NotCovered("programs of other values, without what makes them")
+    further = (0, 1, one.most) if one.most else (0,)
+    first, *others = (programs(every.at(one.number + k * every.period)) for k in further)
+    if fingerprint(first) != one.fingerprint:
+        raise NotCovered(f"another program of {every.parameter} = {every.at(one.number)}")
+    of_all = family((first, *others), one.most) if others else None
+    if of_all is not None and any(any(of_all.tensors.get(name, ())) for name, _ in inputs):
+        raise NotCovered("contents of a tensor whose size depends on the parameter")
+    return first, of_all
 
 
 def _launch(
@@ -99,10 +154,13 @@ def _launch(
         classes = [range(clusters)]
     _not_too_many(clusters if classes is None else len(classes))
     classes = [[c] for c in range(clusters)] if classes is None else classes
+    if v.family is not None and (v.launches or together):
+        raise NotCovered("launch control, or clusters that wait, for every value of a parameter")
     if len(classes) > 1 and (v.launches or together):
         raise NotCovered("launch control, of clusters that differ")
     _partition(classes, clusters)
     seen: dict[str, Memory] = {}
+    boxes: dict[Box, None] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until, together=together)
         if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
@@ -114,6 +172,8 @@ def _launch(
         for name, memory in machine.globals.items():
             if seen.setdefault(name, memory) is not memory:
                 apart(name, seen[name], memory)
+        boxes |= machine.boxes
+    moving.apart(boxes, v.cone.most)
 
 
 def _not_too_many(classes: int) -> None:

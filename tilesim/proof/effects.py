@@ -23,6 +23,7 @@ from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
+from tilesim.proof.moving import at_view, fixed, through_map
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -121,7 +122,8 @@ def execute(x: Execution) -> Sequence[int]:
 
 @executes(fx.Agrees)
 def _agrees(x: Execution, e: fx.Agrees) -> None:
-    _is_shared(x, e.value, x.warp)
+    for w in x.warp.each:
+        _is_shared(x, e.value, w)
 
 
 @rule("agree", "an operand that lanes share is the same in all of them")
@@ -231,7 +233,7 @@ def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
         if not by_one or (e.asynchronous and e.proxy == "generic" and not w.side):
             return False
     names = x.machine.operands.names(e)
-    rows = [w.registers.get(name) for name in names]
+    rows = [one.registers.get(name) for name in names for one in w.each]
     same = all(not isinstance(row, list) or len(set(row)) == 1 for row in rows)
     all_ = len(x.lanes) == LANES and not x.may
     return bool(w.side) or ("lane" not in names and same and all_)
@@ -546,6 +548,8 @@ def _load(x: Execution, view: View, w: Any) -> Value:
     plain = reads is not None and reads.sem == "weak" and x.effect(fx.Writes) is None
     if not (plain or x.settled) or view.dtype.kind == "float":
         return None
+    if w.every and view.space != "shared" and not fixed(x.machine.operands, view, w):
+        return None
     found: list[Scalar] = [None] * LANES
     for group, place, at, _, any_ in x.machine.operands.view(view, w, x.lanes):
         word = place, int(at[0, 0]), at.size
@@ -664,6 +668,9 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     lanes = [i for i in lanes if i < (e.lanes or LANES)]  # others name nothing
     places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
+        if s.every:
+            _in_every_program(x, e, s, lanes)
+            continue
         places += [p for p in m.operands.view(e.view, s, lanes) if p.place[0] == "global"]
     if w.made and isinstance(e, fx.Writes) and not x.may:
         _stores_what_is_loaded(x, e, places)
@@ -710,6 +717,18 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             answer = Answer(m.granted, bool(m.answer))
             m.memory(one.place).holds(int(one.record.bytes[0]), _ANSWER, answer)
         m.answer = None
+
+
+def _in_every_program(x: Execution, e: fx.Reads | fx.Writes, s: Any, lanes: Sequence[int]) -> None:
+    """An access of global memory, in all programs of a family."""
+    issues, by_lane = x.effect(fx.Issues), e.lanes and e.view.size > 1
+    multiple = 1
+    if e.asynchronous:
+        multiple = (issues is not None and issues.piece) or 16
+    elif by_lane:
+        multiple = e.view.size * e.view.dtype.bytes
+    write = isinstance(e, fx.Writes) or _strong(e) is not None or e.noncoherent
+    at_view(x.machine, e.view, s, lanes, write=write, multiple=multiple)
 
 
 def _may_decide(x: Execution, e: fx.Reads) -> bool:
@@ -859,8 +878,9 @@ def _one_box(x: Execution) -> bool:
     sizes = None if real is None else v.decides(real, x.warp)
     ends = [(x.effect(fx.Writes).view, x.lanes), *([(reads.view, reading)] if reading else [])]
     return len({lane_of(sizes, i) for i in x.lanes}) == 1 and all(
-        len(v.view(end, x.warp, lanes)) == 1 for end, lanes in ends
-    )
+        len({lane_of(v.value(part, w), i) for i in lanes}) == 1
+        for end, lanes in ends for part in end.operands for w in x.warp.each
+    )  # fmt: skip
 
 
 @rule("C2-bytes", "cp.async reads at most as many bytes as it writes")
@@ -895,6 +915,9 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     combines = isinstance(e, fx.WritesMap) and e.combine is not None
     strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
     for w in x.warp.each:
+        if w.every:
+            through_map(m, e, w, x.lanes)
+            continue
         for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
             if write and not strong:
                 _distinct(x, at)
@@ -918,6 +941,9 @@ def _prefetches(x: Execution, e: fx.Prefetches) -> None:
             raise NotCovered("a tensor map in memory")
         return
     for w in x.warp.each:
+        if w.every:
+            at_view(x.machine, e.view, w, x.lanes, write=False, multiple=16)
+            continue
         for named in x.machine.operands.view(e.view, w, x.lanes):
             x.machine.memory(named.place).in_bounds(named.bytes, x.where)
             if not _one_piece(named.bytes, 16):
@@ -1535,7 +1561,9 @@ def _uses_tile(x: Execution, w: Warp, e: fx.UsesFragment, group: Group | None) -
 
 def _tile_is_set(x: Execution, w: Warp, e: fx.UsesFragment) -> None:
     """What products and other instructions on whole tiles read has to be set before."""
-    keeps = e.keeps is not None and lane_of(_is_shared(x, e.keeps, w), x.lanes[0]) != 0
+    keeps = e.keeps is not None and any(
+        lane_of(_is_shared(x, e.keeps, one), x.lanes[0]) != 0 for one in w.each
+    )
     if (keeps or not e.write) and not e.partly:
         _is_set(x, w, e.fragment.name)
     if e.write and not x.may:

@@ -21,7 +21,7 @@ import numpy as np
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
 from tilesim.ir.distribution import by_lane
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Const, Expr, ScalarParam
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.counters import Word
@@ -37,6 +37,7 @@ from tilesim.proof.memory import (
     all_apart,
     exists,
 )
+from tilesim.proof.moving import Box
 from tilesim.proof.operands import (
     LANES,
     Address,
@@ -104,10 +105,11 @@ class Shadow:
 
     def __init__(
         self, warp: Warp, cluster: int, repetition: int = 0,
-        registers: dict[str, Value] | None = None,
+        registers: dict[str, Value] | None = None, *, every: bool = False,
     ) -> None:  # fmt: skip
+        """``every``: it stands for all programs of a family, in all turns."""
         self.cluster, self.rank, self.repetition = cluster, warp.rank, repetition
-        self.base = warp.base
+        self.base, self.every = warp.base, every
         #: what makes its accesses in global memory
         self.instance = (cluster, repetition) if repetition else cluster
         self.registers = _Over(warp.registers)
@@ -131,6 +133,10 @@ class Shadow:
     def special(self, name: str) -> Value:
         """A special register."""
         return self.warp.special_in(name, self.cluster, self._cta)
+
+    def literal(self, e: Const | ScalarParam) -> Value:
+        """A literal."""
+        return self.warp.machine.operands.grown(e) if self.every else self.warp.literal(e)
 
 
 class _Over(dict[str, Value]):
@@ -160,6 +166,7 @@ class Warp:
         #: the first CTA of its cluster
         self.base = rank // p.cluster_size * p.cluster_size
         self.cluster, self.instance = clusters[self.base and rank // p.cluster_size], clusters[0]
+        self.every = False
         self.repetition = 0
         #: its first lane in the cluster
         self.first = (rank * p.warps + number) * LANES
@@ -177,6 +184,8 @@ class Warp:
         self.shadows = [Shadow(self, c) for c in clusters[1:] if not machine.whole]
         for n, shadow in enumerate(self.shadows):
             shadow.index = n + 1
+        if machine.operands.family is not None:
+            self.shadows += [Shadow(self, c, every=True) for c in clusters]
         #: by register tile: its uses since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[frozenset[Any], frozenset[tuple[int, Any]]]] = {}
         #: by register or register tile, the lanes that have set it, as bits
@@ -259,6 +268,10 @@ class Warp:
     def lanes(self, lanes: Sequence[int]) -> Lanes:
         """Their numbers in the cluster."""
         return self._all if len(lanes) == LANES else np.array(lanes, np.int64) + self.first
+
+    def literal(self, e: Const | ScalarParam) -> Value:
+        """A literal of the program that is executed."""
+        return int(e.value)
 
     def special(self, name: str) -> Value:
         """A special register, in its lanes."""
@@ -412,6 +425,10 @@ class Machine:
         ]
         self.tensors = {t.name: t for t in p.tensors}
         self.globals: dict[str, Memory] = {}
+        #: of a family: what is accessed in tensors that are written, and in which repetition
+        self.boxes: dict[Box, None] = {}
+        self.within: tuple[int, int, int] | None = None
+        self.repetitions = 0
         self.pools = [Pool.of(r) for r in range(self.size)]
         self.mbarriers: dict[MbarrierAt, Mbarrier] = {}
         self.lives: list[tuple[MbarrierAt, Mbarrier]] = []
@@ -572,6 +589,8 @@ class Machine:
         except Undecided as why:
             if w.apart or (w.detours.keys() | w.leaving.keys()) & {*lanes}:
                 raise
+            if self.operands.family is not None:
+                raise NotCovered(f"{why.what}, for every value of a parameter") from why
             to = Region(self, w, at, why.what).execute(lanes)
         for i in lanes:
             w.at[i] = to

@@ -32,11 +32,12 @@ from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.program import Strict
 from tilesim.proof.flow import Flow
+from tilesim.proof.forms import Cone, Family, Form
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
 
-Scalar: TypeAlias = "int | Token | Chosen | Asked | Handed | Answer | None"
+Scalar: TypeAlias = "int | Form | Token | Chosen | Asked | Handed | Answer | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
 #: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it, and,
 #: where launch control may hand out clusters, the `Handed.turn` that decides where)
@@ -198,7 +199,7 @@ def exactly(value: Value) -> object:
 def uniform(row: list[Scalar]) -> Value:
     """The number that all lanes have, if they have one."""
     kind, base = type(row[0]), getattr(row[0], "base", "")
-    same = kind in (int, Address) and all(type(x) is kind and x == row[0] for x in row)
+    same = kind in (int, Address, Form) and all(type(x) is kind and x == row[0] for x in row)
     return row[0] if same and (not base or all(x.base == base for x in row)) else row  # type: ignore[union-attr]
 
 
@@ -209,7 +210,7 @@ def lane_of(value: Value, lane: int) -> Scalar:
 
 _UNKNOWN: Mapping[type, str] = {
     type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
-    Chosen: "which lane is elected", Asked: "an mbarrier that is polled",
+    Chosen: "which lane is elected", Asked: "an mbarrier that is polled", Form: "a parameter",
 }  # fmt: skip
 
 
@@ -259,10 +260,12 @@ class Operands:
 
     def __init__(
         self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None,
-        assumed: Collection[str] = (),
+        assumed: Collection[str] = (), family: Family | None = None,
     ) -> None:  # fmt: skip
         self.mir, self.program, self.ptx = mir, mir.kernel, strict == "ptx"
         self.inputs, self.assumed, self.flow = inputs or {}, assumed, Flow(mir)
+        #: the programs for which this one stands, and which turns of a repetition it stands for
+        self.family, self.cone = family, Cone(0, family.most if family else 0)
         self.in_bounds, self.zeros = "in-bounds" in assumed, "zero-state" in assumed
         #: tensors that no instruction of the launch writes
         self.read_only = {t.name for t in mir.kernel.tensors} - _written(mir)
@@ -289,6 +292,9 @@ class Operands:
         return known[1]
 
     def _value(self, e: Expr, w: Warp) -> Value:
+        if self.family is not None and isinstance(e, Const | ScalarParam) and type(e.value) is int:
+            literal: Value = w.literal(e)
+            return literal
         match e:
             case Const(value):
                 whole = not isinstance(value, float) or value.is_integer()
@@ -338,6 +344,8 @@ class Operands:
             strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
             if any(isinstance(x, Token | Answer) for x in xs) or (strict and None in xs):
                 return None
+            if any(isinstance(x, Form) for x in xs):
+                return self._formed(e, xs, kind)
             if function is _select and type(xs[0]) is int:
                 xs = (1, xs[1], xs[1]) if xs[0] else (0, xs[2], xs[2])
             turns = {x.turn for x in xs if isinstance(x, Handed)}
@@ -364,6 +372,27 @@ class Operands:
         first = self.bases[WINDOW] if x.base == _GENERIC else self.bases.get(x.base, 0)
         return x.base in sizes and 0 <= x - first <= sizes[x.base]
 
+    def _formed(self, e: Any, xs: Sequence[Any], kind: CType) -> Scalar:
+        """What an operator makes of numbers that depend on a parameter."""
+        if any(type(x) not in (int, Form, type(None)) for x in xs):
+            return None
+        found = self.cone.computed(getattr(e, "op", "select"), xs)
+        if isinstance(found, Form):
+            return self.cone.within(found, wrap(found.base, kind), *LIMITS[kind])
+        return None if found is None else wrap(found, kind)
+
+    def grown(self, e: Const | ScalarParam) -> Scalar:
+        """A literal in all programs of a family; of a literal that grows, the type stays."""
+        assert self.family is not None
+        grows, kind = self.family.literals.get(id(e)), self._type(e)
+        if (
+            grows is None
+            or kind not in LIMITS
+            or (grows and isinstance(e, Const) and kind != "s32")
+        ):
+            return None
+        return self.cone.within(Form(int(e.value), 0, grows), int(e.value), *LIMITS[kind])
+
     def _type(self, e: Expr) -> CType:
         if id(e) not in self._types:
             self._types[id(e)] = self.mir.typing.type_of(e), e
@@ -386,9 +415,9 @@ class Operands:
             raise Differs(differing, e)
 
     def may_differ(self, operand: object, w: Warp) -> bool:
-        """Whether an operand may differ between the clusters of a class."""
-        if not w.shadows:
-            return False
+        """Whether an operand may differ between clusters of a class, or programs of a family."""
+        if not w.shadows or self.family is not None:
+            return bool(w.shadows)
         names = self.names(operand)
         return "" in names or not names.isdisjoint(w.differing)
 
@@ -455,6 +484,13 @@ class Operands:
                 return x if bits == 64 else None
             if x is None or kind == "float":
                 return None
+            if isinstance(x, Form) and kind == "pred":
+                holds = self.cone.holds(x)
+                return None if holds is None else int(holds)
+            if isinstance(x, Form):
+                low = -(1 << bits - 1) if kind == "int" else 0
+                base: Any = fit(x.base)
+                return self.cone.within(x, base, low, low + (1 << bits) - 1)
             number = int(bool(x)) if kind == "pred" else x & ((1 << bits) - 1)
             number -= (kind == "int" and number >> (bits - 1)) << bits
             return cut(x, number)

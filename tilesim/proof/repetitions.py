@@ -12,10 +12,11 @@ compared as that of different clusters is, which nothing orders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilesim.proof.certificate import Repetition
+from tilesim.proof.forms import Cone, Form, plus, simple
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
 from tilesim.proof.operands import (
     LANES,
@@ -38,6 +39,9 @@ def leave_out(m: Machine, r: Repetition) -> None:
     Raises: Refuted: a rule does not hold; NotCovered: the repetitions are not shown to be alike."""
     if m.operands.launches:
         raise NotCovered("repetitions of requests to launch control")
+    if m.operands.family is not None:
+        leave_out_in_all(m, r)
+        return
     shadows = sum(len(w.each) for w in m.warps) * r.times
     _allowed(r.round >= m.rounds and r.period > 0 and 0 < shadows <= MOST_SHADOWS, r)
     m.rounds_until(r.round)
@@ -69,6 +73,87 @@ def leave_out(m: Machine, r: Repetition) -> None:
         w.shadows = [Shadow(w, c, 0, end) for c, end in zip(clusters, last, strict=True)][1:]
         w.differing = {name for s in w.shadows for name in s.registers}
     m.state().comes_back(before)
+
+
+def leave_out_in_all(m: Machine, r: Repetition) -> None:
+    """The same of each program of a family: the k-th makes ``r.times`` * k repetitions more. Those
+    that stand for all programs go through the second period for all its repetitions at once.
+
+    Raises: Refuted: a rule does not hold; NotCovered: the repetitions are not shown to be alike."""
+    v = m.operands
+    assert v.family is not None
+    _allowed(r.round >= m.rounds and r.period > 0 and r.times > 0, r)
+    m.rounds_until(r.round)
+    earlier = [registers(s) for w in m.warps for s in w.shadows if s.every]
+    m.rounds_until(r.round + r.period)
+    before, outside = m.state(), v.cone
+    begins = [
+        {name: _in_turns(was.get(name), value) for name, value in registers(s).items()}
+        for was, s in zip(earlier, (s for w in m.warps for s in w.shadows if s.every), strict=True)
+    ]
+    v.cone, m.repetitions = Cone(r.times, v.family.most), m.repetitions + 1
+    m.within = (m.warps[0].cluster, m.repetitions, r.times)
+    _set(m, begins)
+    m.rounds_until(r.round + 2 * r.period)
+    _allowed(m.rounds == r.round + 2 * r.period, r)
+    every = [s for w in m.warps for s in w.shadows if s.every]
+    ends = [registers(s) for s in every]
+    for s, begin, end in zip(every, begins, ends, strict=True):
+        for name in sorted({*begin, *end}):
+            known = begin.get(name)
+            if known is not None and _typed(_turned(known, 1, 0)) != _typed(end.get(name)):
+                raise Differs([(s.cluster, 1)], name)
+    v.cone, m.within = outside, None
+    _set(m, [{n: _turned(x, 0, r.times) for n, x in end.items()} for end in ends])
+    m.state().comes_back(before)
+
+
+def _set(m: Machine, values: Iterable[dict[str, Value]]) -> None:
+    """The registers of what stands for all programs."""
+    left = iter(values)
+    for w in m.warps:
+        w.shadows = [Shadow(w, s.cluster, 0, next(left), every=True) if s.every else s
+                     for s in w.shadows]  # fmt: skip
+        w.differing |= {name for s in w.shadows for name in s.registers}
+
+
+def _in_turns(was: Value, now: Value) -> Value:
+    """A register in each turn, if it has grown by one number in all programs; else it is not known
+    there, unless it has not changed."""
+    if was == now:
+        return now
+    rows = [x if isinstance(x, list) else [x] * LANES for x in (was, now)]
+    return uniform([_in_turn(p, q) for p, q in zip(*rows, strict=True)])
+
+
+def _in_turn(p: Scalar, q: Scalar) -> Scalar:
+    if isinstance(p, Chosen) and isinstance(q, Chosen):
+        return chosen(_in_turn(p.leader, q.leader), _in_turn(p.rest, q.rest))
+    if p == q and type(p) is type(q):
+        return q
+    if type(p) not in (int, Form) or type(q) not in (int, Form):
+        return q if isinstance(q, Token | Asked) else None
+    grows = plus(q, p, -1)  # type: ignore[arg-type]
+    return plus(q, Form(0, grows, 0)) if isinstance(grows, int) else None  # type: ignore[arg-type]
+
+
+def _turned(value: Value, turns: int, for_each: int) -> Value:
+    """A register so many turns later, or in the last one of all programs."""
+    row = value if isinstance(value, list) else [value]
+    later = [_later(x, turns, for_each) for x in row]
+    return uniform(later) if isinstance(value, list) else later[0]
+
+
+def _later(x: Scalar, turns: int, for_each: int) -> Scalar:
+    if isinstance(x, Chosen):
+        return chosen(*(_later(y, turns, for_each) for y in x))
+    if isinstance(x, Asked):
+        yes, no = (_later(y, turns, for_each) for y in (x.yes, x.no))
+        return x._replace(yes=yes, no=no)
+    if not isinstance(x, Form):
+        return x
+    more = x.more + for_each * x.turn
+    return simple(Form(x.base + turns * x.turn, 0 if for_each else x.turn, more))
 
 
 @rule("repetition", "a certificate names rounds that there are, in their order, and not too many")

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Base, Expr, Var, walk
+from tilesim.ir.expr import Base, Const, Expr, ScalarParam, Var, walk
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op, operand_names, results_of
 from tilesim.proof.operands import LANES, Operands, Value, lane_of, need, seen
@@ -41,6 +41,11 @@ class _Known:
     def special(self, name: str) -> Value:
         """A special register of the lane, if there is one."""
         return None if self._w is None else lane_of(self._w.special(name), self._lane)
+
+    def literal(self, e: Const | ScalarParam) -> Value:
+        """A literal, if it is the same in all programs of a family."""
+        known = self._v.grown(e)
+        return known if isinstance(known, int) else None
 
     def value(self, e: Expr | None) -> Value:
         """What an expression is; None: other things than the answer decide it."""

@@ -201,7 +201,7 @@ def _whole(
         others = (values.says(n) for n, values in wanted.items() if n != name)
         said = ", ".join([wanted[name].upto(name, limit[0]), *others])
     runs, parts = sum(claim.runs for claim in claims), (("proved", said),)
-    whole = Claim(text, True, None, limit, runs, refused, parts=parts)
+    whole = Claim(text, True, None, limit, runs, refused, parts=parts, period=claims[0].period)
     return replace(report, covers=f"{report.covers}; {whole.covers}", for_all=whole)
 
 

@@ -58,12 +58,14 @@ def machine_form(program: Program | Mir) -> Mir:
 
 
 def recheck(
-    certificate: Certificate | str, program: Program | Mir | Kernel, *,
-    time_limit: timedelta | float | None = None,
+    certificate: Certificate | str, program: Program | Mir | Callable[..., Program | Mir], *,
+    time_limit: timedelta | float | None = None, params: Mapping[str, Any] | None = None,
 ) -> Answer:  # fmt: skip
     """What the proof kernel says of a certificate, or of the text of its file, and the program of
-    which it is one; of a kernel, that with the defaults of its parameters. ``time_limit``: what it
-    may take, in seconds or as a timedelta; what takes longer is not covered.
+    which it is one; of a kernel, or another function that makes programs, that with ``params``,
+    else the defaults of its parameters, and, of a certificate for all values of one, those with
+    these. ``time_limit``: what it may take, in seconds or as a timedelta; what takes longer is not
+    covered.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -72,8 +74,27 @@ def recheck(
     if isinstance(certificate, str):
         certificate = read(certificate)
     timer = Timer(None if time_limit is None else duration("time_limit", time_limit))
-    mir = machine_form(program.build() if isinstance(program, Kernel) else program)
-    return kernel_recheck(certificate, mir, until=timer.until)
+    if isinstance(program, Program | Mir):
+        return kernel_recheck(certificate, machine_form(program), until=timer.until)
+    build = program.build if isinstance(program, Kernel) else program
+    given, every = params or {}, certificate.every
+    programs = None if every is None else made_by(build, given, every.parameter)
+    mir = machine_form(build(**given))
+    return kernel_recheck(certificate, mir, until=timer.until, programs=programs)
+
+
+def made_by(
+    build: Callable[..., Program | Mir], arguments: Mapping[str, Any], name: str
+) -> Callable[[int], Mir]:
+    """What makes the program of each value of a parameter, as certificates are of it."""
+
+    def program(value: int) -> Mir:
+        try:
+            return machine_form(build(**{**arguments, name: value}))
+        except InvalidProgram as wrong:
+            raise NotCovered(f"{name} = {value} is refused: {wrong.diagnostics[0]}") from wrong
+
+    return program
 
 
 def certified(
@@ -192,7 +213,7 @@ def repetitions_of(
         tries = MOST_TRIES
         while any(w.alive for w in machine.warps):
             machine.rounds_until(machine.rounds + 1)
-            now = _signature(machine)
+            now = signature(machine)
             period = machine.rounds - seen.get(now, machine.rounds)
             seen[now] = machine.rounds
             if machine.rounds < SHORT or not period or not tries:
@@ -214,7 +235,7 @@ def repetitions_of(
     return tuple(found)
 
 
-def _signature(m: Machine) -> object:
+def signature(m: Machine) -> object:
     """What has to come back at least."""
     warps = [(tuple(w.at), frozenset(w.alive), frozenset(w.blocked)) for w in m.warps]
     barriers = [(life.phase & 1, life.pending, life.tx, life.dead) for _, life in m.lives]
@@ -227,7 +248,7 @@ def _left_out(m: Machine, period: int) -> tuple[Machine, Repetition] | None:
     most = MOST_SHADOWS // sum(len(w.each) for w in m.warps)
     times = min(FIRST_TRY, most)
     while FEWEST <= times <= most:
-        behind, repetition = _copy(m), Repetition(m.rounds, period, times)
+        behind, repetition = copied(m), Repetition(m.rounds, period, times)
         try:
             leave_out(behind, repetition)
         except Differs as why:
@@ -245,8 +266,8 @@ def _left_out(m: Machine, period: int) -> tuple[Machine, Repetition] | None:
     return best
 
 
-def _copy(m: Machine) -> Machine:
+def copied(m: Machine) -> Machine:
     """A copy for a try; what happened in global memory does not matter for it."""
-    shared: tuple[object, ...] = (m.mir, m.program, m.operands, m.tensors)
+    shared: tuple[object, ...] = (m.mir, m.program, m.operands, m.tensors, m.kinds)
     memo: dict[int, object] = {id(one): one for one in shared} | {id(m.globals): {}}
     return deepcopy(m, memo)

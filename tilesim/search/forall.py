@@ -237,7 +237,7 @@ class ForAll:
         shown = self._wanted if last is None else self._values.upto(self._name, last[0])
         return Claim(
             self._wanted, True, limit=last, runs=self._runs, refused=refused,
-            parts=(("proved", shown),),
+            parts=(("proved", shown),), period=step,
         )  # fmt: skip
 
     def _refined(self, step: int, *divisors: int) -> int:

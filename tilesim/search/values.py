@@ -95,6 +95,7 @@ class Claim:
     which a check says something else. If that is not so for all, those up to ``upto`` are.
     ``parts``: what is said of which values, in words: ``("proved", "n in 1..612")``,
     ``("failed", "n = 613: deadlock")``; ``where``: the values of which a report that fails is.
+    ``period``: how many values apart those are of which one run stands for the others.
     """
 
     wanted: str
@@ -107,6 +108,7 @@ class Claim:
     upto: int | None = None
     parts: tuple[tuple[str, str], ...] = ()
     where: tuple[tuple[str, int], ...] = ()
+    period: int = 1
 
     @property
     def said(self) -> str:
