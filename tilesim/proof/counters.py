@@ -83,6 +83,11 @@ class Word:
             c = replace(c, amount=stored - self.holds())
         if not _after(c.seen, before):
             c = replace(c, amount=None)
+        own = [x.released for x in self.changes if x.lane == c.lane and x.released is not None]
+        for released in own[-1:]:  # with a release there, a later strong write is a pattern (H3)
+            both = released.copy()
+            both.join(c.released or released)
+            c = replace(c, released=both)
         self.changes.append(c)
         for w in self.waits:
             if c.seen[w.lane] < w.position:
