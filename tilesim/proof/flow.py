@@ -16,7 +16,7 @@ class Flow:
     """Where lanes of a program may go."""
 
     def __init__(self, mir: Mir) -> None:
-        self._mir = mir
+        self._mir, self._meets = mir, dict[int, int]()
 
     def next(self, at: int) -> set[int]:
         """Where an instruction may lead. The program ends behind its last one."""
@@ -55,6 +55,8 @@ class Flow:
         """The first instruction through which all ways from one to the end go.
 
         Raises: NotCovered: there are none."""
+        if at in self._meets:
+            return self._meets[at]
         if at not in self._to_the_end:
             raise NotCovered(f"from {at} on nothing ends")
         way = [at]
@@ -71,4 +73,5 @@ class Flow:
                 if to in self._to_the_end and to not in place and to not in seen:
                     seen.add(to)
                     left.append(to)
+        self._meets[at] = way[far]
         return way[far]
