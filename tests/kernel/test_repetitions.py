@@ -180,7 +180,8 @@ def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None
 #: members that decide nothing, are told by others, or never change
 UNTOLD = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
-                "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds", "until",
+                "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds",
+                "until", "most",
                 "_executes", "ptx", "_begins", "kinds", "turns", "_all_global", "whole", "_names",
                 "boxes", "within", "repetitions"},
     "Warp": {"rank", "index", "cluster", "instance", "repetition", "_cta", "differing", "shadows",

@@ -22,7 +22,7 @@ from tilesim.ir.tmem import COLUMNS
 from tilesim.proof import effects, moving
 from tilesim.proof.certificate import Certificate, Every, Repetition, Value, fingerprint
 from tilesim.proof.forms import Family, family
-from tilesim.proof.machine import Change, Machine
+from tilesim.proof.machine import MOST_STEPS, Change, Machine
 from tilesim.proof.memory import MayBeEqual, Memory, apart
 from tilesim.proof.moving import Box
 from tilesim.proof.operands import LANES, Operands
@@ -40,7 +40,7 @@ _OF_SM = 228 * 1024, 1024, 64
 
 def certify(
     mir: Mir, classes: Classes | None = None, repetitions: Repetitions | None = None, *,
-    strict: Strict = "practice", until: float | None = None,
+    strict: Strict = "practice", until: float | None = None, most: int = MOST_STEPS,
     inputs: Mapping[str, bytes] | None = None, assumed: Collection[str] = (),
     together: bool = False, of_all: Family | None = None,
 ) -> Answer:  # fmt: skip
@@ -54,6 +54,7 @@ def certify(
         strict: ``ptx``: by the text; ``practice``: also by what shipping code relies on.
         until: When to give up, in seconds of `time.monotonic`: what is not executed by then is not
             covered.
+        most: The same in instructions of each class.
         inputs: The bytes that tensors are said to begin with: the answer is about these.
         assumed: What the proof leans on, by name (`Operands`).
         together: Whether all clusters are executed together, as they wait for each other.
@@ -62,12 +63,12 @@ def certify(
     v = Operands(mir, strict, inputs, assumed, of_all)
     try:
         try:
-            _launch(v, classes, repetitions, until, together=together)
+            _launch(v, classes, repetitions, until, most, together=together)
         except MayBeEqual:
             if v.ptx or v.launches or of_all is not None:
                 raise
             v.follows = True
-            _launch(v, classes, repetitions, until, together=together)
+            _launch(v, classes, repetitions, until, most, together=together)
     except Refuted as why:
         return Answer("refuted", why.rule, why.what)
     except NotCovered as why:
@@ -83,14 +84,14 @@ def table() -> list[Rule]:
 
 
 def recheck(
-    certificate: Certificate, mir: Mir, *, until: float | None = None,
+    certificate: Certificate, mir: Mir, *, until: float | None = None, most: int = MOST_STEPS,
     programs: Callable[[int], Mir] | None = None,
 ) -> Answer:  # fmt: skip
-    """What the kernel says of a program and a certificate that is said to be of it; ``until``: as
-    `certify` has it; ``programs``: makes that of each value of its parameter."""
+    """What the kernel says of a program and a certificate that is said to be of it; ``until`` and
+    ``most``: as `certify` has them; ``programs``: makes that of each value of its parameter."""
     if fingerprint(mir) != certificate.fingerprint:
         return Answer("refuted", "fingerprint", f"a certificate of another {certificate.kernel}")
-    given = partial(certify, strict=certificate.strict, until=until,
+    given = partial(certify, strict=certificate.strict, until=until, most=most,
                     inputs=dict(certificate.inputs), assumed=certificate.assumptions,
                     together=certificate.together)  # fmt: skip
     answer, every = given(mir, certificate.classes, certificate.repetitions), certificate.every
@@ -143,8 +144,9 @@ def _of_a_value(
 
 
 def _launch(
-    v: Operands, classes: Classes | None, left_out: Any, until: float | None, *, together: bool
-) -> None:
+    v: Operands, classes: Classes | None, left_out: Any, until: float | None, most: int, *,
+    together: bool,
+) -> None:  # fmt: skip
     """One cluster of each class, executed, or all ``together``, but for what repetitions leave
     out."""
     if any(tensor.dependent for tensor in v.program.tensors):
@@ -162,7 +164,7 @@ def _launch(
     seen: dict[str, Memory] = {}
     boxes: dict[Box, None] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
-        machine = Machine(v, some, effects.execute, until, together=together)
+        machine = Machine(v, some, effects.execute, until, most, together=together)
         if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
             raise NotCovered("constant memory at which some instruction may write")
         for left in repetitions:

@@ -398,12 +398,13 @@ class Machine:
 
     def __init__(
         self, operands: Operands, clusters: Sequence[int],
-        execute: Callable[[Execution], Sequence[int]], until: float | None = None, *,
-        together: bool = False,
+        execute: Callable[[Execution], Sequence[int]], until: float | None = None,
+        most: int = MOST_STEPS, *, together: bool = False,
     ) -> None:  # fmt: skip
         """``execute`` executes an instruction, and returns the lanes that are through with it;
-        ``until``: when to give up, in seconds of `time.monotonic`."""
-        self._executes = execute
+        ``until``: when to give up, in seconds of `time.monotonic`; ``most``: the same in
+        instructions."""
+        self._executes, self.most = execute, most
         self.mir: Mir = operands.mir
         self.program = p = self.mir.kernel
         self.operands, self.ptx = operands, operands.ptx
@@ -575,8 +576,8 @@ class Machine:
 
         Raises: NotCovered: these are too many, or take too long."""
         self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise NotCovered(f"more than {MOST_STEPS} executed instructions")
+        if self.steps > min(self.most, MOST_STEPS):
+            raise NotCovered(f"more than {min(self.most, MOST_STEPS)} executed instructions")
         if self.until is not None and monotonic() >= self.until:
             raise NotCovered("time")
 
