@@ -202,24 +202,26 @@ def _whichever_is_elected(x: Execution, w: Warp) -> None:
     Raises: NotCovered: it does both."""
     effects = [e for e in x.effects if x.machine.ptx and not isinstance(e, fx.Defines)]
     kinds = {kind for e in effects for kind in _of_thread(e)}
-    known = {kind for e in effects if isinstance(e, _MADE_KNOWN) for kind in _of_thread(e)}
+    known = {getattr(e, "group", "observed") for e in effects if isinstance(e, _MAKES_KNOWN)}
     alike = all(_done_alike(x, e, w) for e in effects)
     by = {"elected" if w.side else "lanes"} if effects and (w.side or not alike) else set[str]()
     apart = any(w.kinds.setdefault(kind, one) != one for kind in kinds for one in by)
-    w.apart_by |= by | {w.kinds[kind] for kind in known - {"tcgen05"} if kind in w.kinds}
+    w.apart_by |= by | {w.kinds[kind] for kind in known if kind in w.kinds}
     if apart or len(w.apart_by) > 1 or (effects and w.side and not alike):
         raise NotCovered(f"{x.where}: what it does may depend on which lane is elected")
 
 
-#: effects by which a thread knows what it has waited for, or issued
-_MADE_KNOWN = (fx.Orders, fx.OrdersTmem, fx.WaitsGroup)
+#: effects by which a thread knows what it has issued in a group, or observed by relaxed operations
+_MAKES_KNOWN = (fx.Orders, fx.OrdersTmem, fx.WaitsGroup)
 
 
 def _of_thread(e: fx.Effect) -> set[str]:
     """What stays with the threads that execute it, though they meet: groups, fences with relaxed
-    operations, and the order in which they issue on tensor memory."""
+    operations, what these observe, and the order in which they issue on tensor memory."""
     found = {str(group)} if (group := getattr(e, "group", None)) else set[str]()
     relaxed = getattr(e, "sem", "") == "relaxed" and not isinstance(e, fx.Reads | fx.Writes)
+    if getattr(e, "sem", "") == "relaxed" and isinstance(e, fx.Waits | fx.Reads):
+        found.add("observed")
     if relaxed or isinstance(e, fx.Orders | fx.OrdersTmem | fx.Expects | fx.Completes):
         found.add("fence")
     issues = isinstance(e, fx.UsesTmem | fx.OrdersTmem) or any("tcgen05" in one for one in found)
