@@ -115,6 +115,8 @@ def certified(
     if answer.verdict == "certified":  # what is short is executed sooner than looked through
         return made, answer
     found = proposed(mir, strict, until, dict(held), assumed=given)
+    if until is not None and monotonic() >= until:
+        return replace(made, classes=None), Answer("not covered", what="time")
     made = Certificate(named, "", digest, strict, given, held, *found)
     answer = kernel_recheck(made, mir, until=until)
     if answer.verdict == "refuted" and any(made.repetitions or ()):
