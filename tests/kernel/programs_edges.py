@@ -551,6 +551,16 @@ def warps_that_store_one_number_to_global_memory(k: Builder, *, right: bool) -> 
         k.mem.store((x if right else g)[0], 1)
 
 
+@wrong("clusters", not_covered="which clusters access where data decides")
+def a_word_that_data_has_two_clusters_store(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    g, out, x = global_words(k, "g", 2), global_words(k, "out", 2), k.var("x")
+    with k.if_(k.lane_id.eq(0)):
+        k.mem.load(x, g[k.cta_x])
+        with k.if_(x.eq(7)):
+            k.mem.store(out[k.cta_x if right else 0], 1)
+
+
 # ---------------------------------------------------------------------- elections
 
 

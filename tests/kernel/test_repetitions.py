@@ -188,7 +188,7 @@ UNTOLD = {
              "jumps_back", "values", "_all", "base", "names", "every"},
     "Group": {"over"},
     "Order": {"ctas", "shared", "_facts", "ptx", "handed"},
-    "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "first", "end",
+    "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "in_regions", "first", "end",
                "_constant", "words", "begins", "_changes", "changed"},
     "Mbarrier": {"ptx"},
     "NamedBarrier": {"name"},

@@ -171,6 +171,8 @@ class Memory:
         #: what was ever read, written, and accessed by strong operations of which form
         self.ever: tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.uint8]] | None = None
         self.first, self.end = nbytes, 0  # outside of which nothing was
+        #: bytes of which data decides whether they are accessed
+        self.in_regions = np.zeros(nbytes if shared_by_clusters else 0, bool)
         if shared_by_clusters:
             self.ever = (
                 np.zeros(nbytes, bool), np.zeros(nbytes, bool), np.zeros(nbytes, np.uint8),
@@ -386,6 +388,8 @@ class Memory:
             strong[y.bytes] = form
         else:
             (wrote if y.write else read)[y.bytes] = True
+        if y.may:
+            self.in_regions[y.bytes] = True
 
     def state(self, s: State, under_way: Sequence[Record]) -> None:
         """Tells all that later accesses are compared with, and those ``under_way`` (B34)."""
@@ -477,7 +481,8 @@ def apart(name: str, before: Memory, now: Memory) -> None:
     """Compares what a class of clusters has done in a tensor with what classes ``before`` it have,
     and adds it to that.
 
-    Raises: Refuted: two accesses conflict, and nothing orders clusters."""
+    Raises: Refuted: two accesses conflict, and nothing orders clusters; NotCovered: data decides
+    whether they are made."""
     assert before.ever is not None
     assert now.ever is not None
     first, end = now.first, max(now.first, now.end)
@@ -486,8 +491,14 @@ def apart(name: str, before: Memory, now: Memory) -> None:
     clash = (wrote & (w | r | (s != 0))) | (w & (read | (strong != 0)))
     clash |= ((strong != 0) & r) | ((s != 0) & read)
     clash |= (strong != 0) & (s != 0) & (strong != s)
-    if clash.any():
-        raise Refuted("clusters", f"byte {first + int(np.flatnonzero(clash)[0])} of {name}")
+    unsure = before.in_regions[first:end]
+    unsure |= now.in_regions[first:end]
+    for some, wrong in ((clash & ~unsure, True), (clash, False)):
+        if some.any():
+            byte = first + int(np.flatnonzero(some)[0])
+            if wrong:
+                raise Refuted("clusters", f"byte {byte} of {name}")
+            raise NotCovered(f"byte {byte} of {name}, which clusters access where data decides")
     read |= r
     wrote |= w
     np.maximum(strong, s, out=strong)
