@@ -13,6 +13,7 @@ import pytest
 import tilesim as ts
 from tilesim import Builder, InvalidProgram
 from tilesim.checker import check
+from tilesim.ir.expr import Binary, BinaryOp, Const, binary
 from tilesim.ir.text import parse, to_text
 from tilesim.lib import Grouped, Pipeline, Striding
 
@@ -240,3 +241,12 @@ def test_inputs_that_are_no_numbers() -> None:
     program = built(lambda k: k.tensor("X", ts.s32, (2,)))
     with pytest.raises(ts.UsageError, match="input X of <U1 is no array of s32"):
         ts.simulate(program, {"X": np.array(["a", "b"])})
+
+
+@pytest.mark.parametrize(
+    ("op", "lhs", "rhs"),
+    [("<<", INFINITE, 2), ("<<", 1, NAN), ("<<", 1, -1), ("//", 1, 0), ("%", 1.5, 0)],
+)
+def test_what_has_no_value_is_not_folded(op: BinaryOp, lhs: float, rhs: float) -> None:
+    assert str(binary(op, lhs, rhs)) == str(Binary(op, Const(lhs), Const(rhs)))
+    assert binary("<<", 3, 2) == Const(12)

@@ -404,10 +404,14 @@ def unary(op: UnaryOp, operand: Operand) -> Expr:
 
 
 def binary(op: BinaryOp, lhs: Operand, rhs: Operand) -> Expr:
-    """``lhs op rhs``, folded when both are literals (division by a literal zero is kept)."""
+    """``lhs op rhs``, folded when both are literals and it has a value (a division by zero, or a
+    shift of infinity, has none, and is kept)."""
     a, b = as_expr(lhs), as_expr(rhs)
-    if isinstance(a, Const) and isinstance(b, Const) and not (op in ("//", "%") and not b.value):
-        return Const(FOLDED[op](a.value, b.value))
+    if isinstance(a, Const) and isinstance(b, Const):
+        try:
+            return Const(FOLDED[op](a.value, b.value))
+        except (ValueError, ArithmeticError):
+            return Binary(op, a, b)
     if op == "+" and isinstance(b, Const) and b.value == 0:
         return a
     if op == "+" and isinstance(a, Const) and a.value == 0:
