@@ -1,14 +1,16 @@
-"""Pairs of programs for the edges of what the kernel decides, which mutants of it have shown."""
+"""Pairs of programs for the edges of what the kernel decides: mutants of it, or programs of other
+tests that it took for right, have shown them."""
 
 from __future__ import annotations
 
 import tilesim as ts
 from tests.kernel.programs import cta, wrong
-from tests.kernel.programs_ptx import PAIRS, wrong_by_the_text
+from tests.kernel.programs_ptx import PAIRS, handed_over, wrong_by_the_text
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, setup
 from tests.litmus.wgmma import operands
 from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
+from tilesim.ir.boxes import StoreMode
 
 __all__ = ["PAIRS"]
 
@@ -491,6 +493,20 @@ def a_product_that_adds_to_what_was_not_filled(k: Builder, *, right: bool) -> No
     k.wgmma.wait_group(0)
 
 
+@wrong("unset")
+def a_register_of_a_product_that_the_second_warp_has_not_set(k: Builder, *, right: bool) -> None:
+    k.launch(warps=4)
+    a, b, acc, _, _ = operands(k)
+    adds = k.var("adds", dtype=u32)
+    k.tile.fill(acc, 0)
+    with k.if_(k.warp_id < 4) if right else k.if_(k.warp_id.ne(1)):
+        k.assign(adds, 1)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, a[0], b, accumulate=adds)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(0)
+
+
 @wrong("F3")
 def an_accumulator_that_was_an_operand_before_the_wait(k: Builder, *, right: bool) -> None:
     k.launch(warps=4)
@@ -598,12 +614,7 @@ def a_fence_of_the_elected_lane_for_an_arrival_of_the_first(k: Builder, *, right
 
 @wrong_by_the_text("E12", not_covered="depend on which lane is elected")
 def an_elected_lane_that_follows_the_wait_of_the_first(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
-    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1), zero=[x])
-    with thread(k, 0):
-        k.mem.store(x[0], 1)
-        k.mbarrier.arrive(b)
+    x, b, r = handed_over(k)
     with k.role("W1", 1):
         with k.if_(k.lane_id.eq(0), sync=False):
             k.mbarrier.wait(b, 0)
@@ -615,12 +626,7 @@ def an_elected_lane_that_follows_the_wait_of_the_first(k: Builder, *, right: boo
 
 @wrong_by_the_text("E12", not_covered="depend on which lane is elected")
 def a_fence_of_all_lanes_behind_the_relaxed_wait_of_the_elected(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
-    x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1), zero=[x])
-    with thread(k, 0):
-        k.mem.store(x[0], 1)
-        k.mbarrier.arrive(b)
+    x, b, r = handed_over(k)
     with k.role("W1", 1):
         with k.elected():
             k.mbarrier.wait(b, 0, sem="relaxed")
@@ -680,7 +686,9 @@ def a_store_to_a_pixel_of_the_next_image_that_is_copied(k: Builder, *, right: bo
     pixels_are_copied(k, stored=13 if right else 12)
 
 
-def rows_are_copied(k: Builder, *, mode: str, at: tuple[int, ...], stored: tuple[int, int]) -> None:
+def rows_are_copied(
+    k: Builder, *, mode: StoreMode, at: tuple[int, ...], stored: tuple[int, int]
+) -> None:
     """A copy stores some rows of eight while another warp stores to one word."""
     k.launch(warps=2, target="sm_100a")
     s, g = k.shared("s", s32, (4, 4)), k.tensor("g", s32, (8, 4))
@@ -692,7 +700,7 @@ def rows_are_copied(k: Builder, *, mode: str, at: tuple[int, ...], stored: tuple
     k.fence.proxy_async()
     k.sync_threads()
     with thread(k, 0):
-        k.tma.store(box, s, at, mode=mode)  # type: ignore[arg-type]
+        k.tma.store(box, s, at, mode=mode)
         k.bulk.commit_group()
         k.bulk.wait_group(0)
     with thread(k, 1):

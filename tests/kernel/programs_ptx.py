@@ -23,6 +23,8 @@ from tests.kernel.programs import (
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, scaled, setup
 from tilesim import Builder, f32, pred, u8, u32
+from tilesim.ir.expr import Var
+from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.ops.bar import ElectSync
 
 __all__ = ["PAIRS"]
@@ -476,14 +478,20 @@ def a_lane_that_leaves_a_word_to_the_elected_one(k: Builder, *, right: bool) -> 
         k.mem.load(r, x[0])
 
 
-@wrong_by_the_text("E12", not_covered="decides")
-def a_lane_that_follows_the_wait_of_the_elected_one(k: Builder, *, right: bool) -> None:
+def handed_over(k: Builder) -> tuple[SharedTensor, Mbarriers, Var]:
+    """A word to which a thread stores before it arrives, its mbarrier, and a register for it."""
     k.launch(warps=2)
     x, b, r = words(k, "x"), k.mbarriers("b"), k.var("r")
-    begin(k, (b, 1))
+    begin(k, (b, 1), zero=[x])
     with thread(k, 0):
         k.mem.store(x[0], 1)
         k.mbarrier.arrive(b)
+    return x, b, r
+
+
+@wrong_by_the_text("E12", not_covered="decides")
+def a_lane_that_follows_the_wait_of_the_elected_one(k: Builder, *, right: bool) -> None:
+    x, b, r = handed_over(k)
     with k.role("W1", 1):
         with k.elected(sync=False):
             k.mbarrier.wait(b, 0)

@@ -233,11 +233,8 @@ def _no_cluster_in_the_way(m: Machine) -> None:
     )
     times = max((len(pool.every) for pool in m.pools), default=0)
     most = max((e.columns for _, e in m.mir.all_of(fx.AllocatesTmem)), default=0)
-    if (
-        (p.cluster_size * times > 1 or m.whole)
-        and clusters > 1
-        and clusters * times * most > COLUMNS
-    ):
+    waits = p.cluster_size * times > 1 or m.whole
+    if waits and clusters > 1 and clusters * times * most > COLUMNS:
         raise NotCovered("allocations of tensor memory that may wait for other clusters")
 
 

@@ -286,7 +286,8 @@ def _gathers_warps(x: Execution) -> bool:
 def _reads_registers(x: Execution) -> None:
     """The registers that an instruction reads have to be set before."""
     for name in sorted(x.machine.operands.sources(x.op) - {"", "lane"}):
-        _is_set(x, x.warp, name)
+        for w in x.warps or [x.warp]:
+            _is_set(x, w, name)
 
 
 @rule("unset", "a register, or a register tile, is set before it is read")
@@ -570,14 +571,9 @@ def _answers_in(x: Execution) -> list[Answer | None] | None:
     """Which answer of launch control a load or query finds that reads one whole, by lane."""
     reads, queries = x.effect(fx.Reads), x.effect(fx.Queries) is not None
     found: list[Answer | None] = [None] * LANES
-    if (
-        reads is None
-        or x.may
-        or reads.view.nbytes != _ANSWER
-        or not (queries or x.op.mnemonic == "ld.v")
-    ):
+    if reads is None or x.may or reads.view.nbytes != _ANSWER or reads.view.space == "global":
         return None
-    if reads.view.space == "global":
+    if not (queries or x.op.mnemonic == "ld.v"):
         return None
     for group, place, at, *_ in x.machine.operands.view(reads.view, x.warp, x.lanes):
         known = x.machine.memory(place).integer(int(at[0, 0]), _ANSWER)
