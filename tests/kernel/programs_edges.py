@@ -3,6 +3,9 @@ tests that it took for right, have shown them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import tilesim as ts
 from tests.kernel.programs import cta, wrong
 from tests.kernel.programs_ptx import PAIRS, handed_over, wrong_by_the_text
@@ -11,6 +14,7 @@ from tests.litmus.tcgen05 import finish, setup
 from tests.litmus.wgmma import operands
 from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
 from tilesim.ir.boxes import StoreMode
+from tilesim.ir.memory import Mbarriers, View
 
 __all__ = ["PAIRS"]
 
@@ -656,19 +660,26 @@ def a_store_of_the_first_lane_behind_the_group_of_the_elected(k: Builder, *, rig
 # ---------------------------------------------------------------------- copies of no plain box
 
 
+@contextmanager
+def copied_beside(k: Builder, b: Mbarriers, nbytes: int, stored: View) -> Iterator[None]:
+    """A thread loads so many bytes and waits for them, another one stores to an element."""
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, nbytes)
+        yield
+        k.mbarrier.wait(b, 0)
+    with thread(k, 1):
+        k.mem.store(stored, 1)
+
+
 def pixels_are_copied(k: Builder, *, moved: int = 0, stored: int = 0) -> None:
     """A copy by im2col takes pixels 1, 2, 4, 5, 6 and 12 of 24 while another warp stores to one;
     ``moved``: a value behind the first offset, of which there are 256."""
     k.launch(warps=2)
     b, d, g = k.mbarriers("b"), k.shared("d", s32, (6, 4)), k.tensor("g", s32, (2, 3, 4, 4))
     box, shift = k.tensor_map(g, (6, 4), lower=(0, 0), upper=(-1, -1)), k.var("shift", moved)
-    begin(k, (b, 1))
-    with thread(k, 0):
-        k.mbarrier.arrive_expect_tx(b, 96)
+    with copied_beside(k, b, 96, g[stored // 12, stored // 4 % 3, stored % 4, 3]):
         k.tma.load(box, d, (0, 0, 1, 0), b, mode="im2col", info=(shift, 0))
-        k.mbarrier.wait(b, 0)
-    with thread(k, 1):
-        k.mem.store(g[stored // 12, stored // 4 % 3, stored % 4, 3], 1)
 
 
 @wrong("B23")
@@ -733,13 +744,8 @@ def packed_elements_are_copied(k: Builder, *, first: int = 128, stored: int = 0)
     k.launch(warps=2, target="sm_100a")
     b, d, g = k.mbarriers("b"), k.shared("d", u8, (2, 64)), k.tensor("g", u8, (2, 192))
     box, at = k.tensor_map(g, (2, 128), packing="b4x16"), k.var("at", first)
-    begin(k, (b, 1))
-    with thread(k, 0):
-        k.mbarrier.arrive_expect_tx(b, 128)
+    with copied_beside(k, b, 128, g[0, stored]):
         k.tma.load(box, d, (0, at), b)
-        k.mbarrier.wait(b, 0)
-    with thread(k, 1):
-        k.mem.store(g[0, stored], 1)
 
 
 @wrong("H6")
