@@ -385,6 +385,21 @@ def a_product_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) ->
 
 
 @wrong("H6")
+def a_store_of_the_first_lane_before_an_allocation(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    x, slot, address = words(k, "x"), k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    r = k.var("r")
+    with k.if_(k.lane_id.eq(0), sync=right):
+        k.mem.store(x[0], 1)
+    k.tcgen05.alloc(slot, 32)
+    with k.if_(k.lane_id.eq(5)):
+        k.mem.load(r, x[0])
+    k.mem.load(address, slot[0])
+    k.tcgen05.dealloc(address, 32)
+    k.tcgen05.relinquish_alloc_permit()
+
+
+@wrong("H6")
 def a_product_that_overwrites_its_own_operand(k: Builder, *, right: bool) -> None:
     done = k.mbarriers("done")
     s = setup(k, (done, 1))

@@ -809,9 +809,9 @@ def _one_piece(at: Bytes, multiple: int) -> bool:
 
 
 def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
-    """A tile, or a store by the warp as one."""
+    """A tile, or a store by the warp as one, which is over for each of its lanes."""
     group, place, at, *_ = named
-    w, write, holders, g = x.warp, isinstance(e, fx.Writes), None, None
+    m, w, write, holders = x.machine, x.warp, isinstance(e, fx.Writes), None
     if write:
         _distinct(x, at)
     if isinstance(e.held, Fragment):
@@ -820,10 +820,14 @@ def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
             at = at[rows * (w.number % 4) : rows * (w.number % 4 + 1)]
         holders = _holders(x, e.held, len(at), write)
     elif write and len(group) == LANES:
-        g, group = w.lanes(group), group[:1]
-        for row in (Row.GENERIC, Row.GENERIC_GLOBAL):  # each of its lanes has made it
-            x.machine.order.rows[g, row, g[0]] = x.machine.order.position[g[0]]
-    x.machine.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders, together=g)
+        record, fact = (
+            m.issue(x, group, place, at, True, "generic", as_one=True),
+            m.order.new_fact(),
+        )
+        record.ends_with(fact)
+        m.order.learn_fact(x.all.tolist(), fact, (Row.GENERIC, Row.GENERIC_GLOBAL))
+        return
+    m.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders)
 
 
 @rule("H23", "the elements of a register tile are stored to different bytes")

@@ -833,13 +833,12 @@ class Machine:
     def access(
         self, x: Execution, pieces: Sequence[Piece], place: Place, write: bool, *,
         strong: Strong | None = None, holders: Sequence[Lanes] | None = None,
-        together: Lanes | None = None, number: int | None = None, adds: bool = False,
-        decides: bool = False, names: Names | None = None,
+        number: int | None = None, adds: bool = False, decides: bool = False,
+        names: Names | None = None,
     ) -> bool:  # fmt: skip
         """One access by the generic proxy: of each piece, its lanes access all of its bytes, or
-        the elements that ``holders`` has of each. ``together``: lanes that make one access,
-        which comes after what any of them knows. ``number``, ``names``, ``adds``, ``decides``: as a
-        `Record` has them, the last if it comes after all writes so far. Returns whether it does.
+        the elements that ``holders`` has of each. ``number``, ``names``, ``adds``, ``decides``: as
+        a `Record` has them, the last if it comes after all writes so far. Returns whether it does.
 
         Raises: Refuted, NotCovered: lanes store to one place."""
         lanes = [i for some, _ in pieces for i in some]
@@ -860,7 +859,7 @@ class Machine:
         record.names = names
         if write and holders is None:
             self._lanes_apart(record)
-        ordered = self._ordered(None, "generic", place, together)
+        ordered = self._ordered(None, "generic", place)
         plain = Record(flat, False, "generic", None, x.where, lane, position, instance)
         settled = strong is not None and memory.settled(plain, ordered, adds=adds)
         if decides and settled:
@@ -873,9 +872,11 @@ class Machine:
     def issue(
         self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, proxy: str,
         *, strong: Strong | None = None, issuers: Lanes | None = None, number: int | None = None,
+        as_one: bool = False,
     ) -> Record:  # fmt: skip
         """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do;
         ``number``: of what it stores, that of no other store of its instruction but an equal one.
+        ``as_one``: lanes that have come together make it, so it comes after what any of them knows.
         """
         memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
@@ -886,7 +887,7 @@ class Machine:
             at if at.ndim == 1 else at.reshape(-1), write, proxy, strong, x.where,
             instance=instance, number=number,
         )  # fmt: skip
-        memory.access(record, self._ordered(issuers, proxy, place))
+        memory.access(record, self._ordered(issuers, proxy, place, as_one=as_one))
         self._of_a_cluster(record, place)
         x.issued.append(Issued(lanes[0], place, record))
         return record
@@ -930,11 +931,12 @@ class Machine:
             raise Refuted("D8", f"CTA {rank} need not have started")
 
     def _ordered(
-        self, issuers: Lanes | None, proxy: str, place: Place, together: Lanes | None = None
+        self, issuers: Lanes | None, proxy: str, place: Place, *, as_one: bool = False
     ) -> Any:
         """Whether bytes of an access come after those of an earlier one: ``ordered`` of `Memory`.
 
-        ``issuers``: of an asynchronous access, the lanes that have issued it."""
+        ``issuers``: of an asynchronous access, the lanes that have issued it; ``as_one``: it comes
+        after what any of them knows."""
         shared, order = place[0] == "shared", self.order
         generic = Row.GENERIC if shared else Row.GENERIC_GLOBAL
         rows: list[int] = [generic]
@@ -947,19 +949,16 @@ class Machine:
             if x.instance != y.instance:
                 return False  # nothing orders clusters
             asked: Any = issuers if y.lane is None else y.lane[own]
+            seen = [generic] if x.proxy == "generic" and self._unfenced(x, y) else rows
             if theirs is None:
-                lanes = np.flatnonzero(np.bincount(asked)) if together is None else together
-                over = (order.facts[np.ix_(lanes, np.array(rows))] & x.facts).any(1)
-                return bool(over.all() if together is None else over.any())
+                lanes = np.flatnonzero(np.bincount(asked))
+                over = (order.facts[np.ix_(lanes, np.array(seen))] & x.facts).any(1)
+                return bool(over.any() if as_one else over.all())
             lane, position = theirs
-            seen = [generic] if self._unfenced(x, y) else rows
-            if together is not None:
-                return bool((order.rows[together, generic].max(0)[lane] >= position).all())
             if issuers is None:
                 return bool((order.rows[asked, generic, lane] >= position).all())
-            # by all lanes that have issued it
-            known = order.rows[np.ix_(asked, np.array(seen))].max(1).min(0)
-            return bool((known[lane] >= position).all())
+            known = order.rows[np.ix_(asked, np.array(seen))].max(1)
+            return bool(((known.max(0) if as_one else known.min(0))[lane] >= position).all())
 
         return ordered
 
