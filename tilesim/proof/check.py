@@ -165,6 +165,7 @@ def _launch(
     boxes: dict[Box, None] = {}
     for some, repetitions in zip_longest(classes, (left_out or ())[: len(classes)], fillvalue=()):
         machine = Machine(v, some, effects.execute, until, most, together=together)
+        machine.boxes = boxes
         if any(t.constant and t.name not in machine.read_only for t in v.program.tensors):
             raise NotCovered("constant memory at which some instruction may write")
         for left in repetitions:
@@ -174,7 +175,6 @@ def _launch(
         for name, memory in machine.globals.items():
             if seen.setdefault(name, memory) is not memory:
                 apart(name, seen[name], memory)
-        boxes |= machine.boxes
     moving.apart(boxes, v.cone.most)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from tilesim.ir.arithmetic import literal_type
 from tilesim.ir.expr import Const, ScalarParam
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
@@ -186,8 +187,15 @@ class Family:
             grows = self._growth(a.value, b.value, c.value)
             if self.literals.setdefault(id(a), grows) != grows:
                 raise NotCovered("a literal that grows in one place only")
+            # of what it is a part, also where it decides no number, has a type of its own
+            if (
+                grows
+                and isinstance(a, Const)
+                and {*map(literal_type, (a.value, c.value))} != {"s32"}
+            ):
+                raise NotCovered("a literal whose type the parameter decides")
             return "value"
-        if isinstance(a, GlobalTensor):
+        if isinstance(a, GlobalTensor) and len(a.shape) == len(b.shape) == len(c.shape):
             sizes = zip(a.shape, b.shape, c.shape, strict=True)
             growths = tuple(self._growth(*some) for some in sizes)
             if self.tensors.setdefault(a.name, growths) != growths or min(growths, default=0) < 0:
