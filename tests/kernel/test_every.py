@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesim as ts
-from tilesim import Builder, minimum, s32
+from tilesim import Builder, f32, minimum, s32, select
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Mir
+from tilesim.proof import moving
 from tilesim.proof.certificate import Certificate, Every, Value, fingerprint, read
 from tilesim.proof.check import certify, recheck
 from tilesim.proof.forms import Cone, Form, Number, family, formed
@@ -293,6 +294,92 @@ def test_some_of_it_is_known() -> None:
     assert cone.computed("~", [x]) == Form(-4, -4, -8)
     assert cone.within(Form(250, 1, 0), -6, -128, 127) == Form(-6, 1, 0)
     assert cone.within(Form(250, 1, 14), -6, -128, 127) is None
+
+
+# ---------------------------------------------------------------------- what is in no number
+
+
+def of_all(kernel: ts.Kernel, first: int, period: int, most: int) -> Answer:
+    """What the kernel says of values of a kernel of one cluster without repetitions."""
+    programs = programs_of(kernel)
+    try:
+        made = [programs(first + k * period) for k in (0, 1, most)]
+        return certify(made[0], ((0,),), of_all=family(made, most))
+    except NotCovered as why:
+        return Answer("not covered", what=why.what)
+
+
+@pytest.mark.parametrize(
+    ("period", "why"), [(4, ""), (1 << 31, "a literal whose type the parameter decides")]
+)
+def test_a_literal_decides_of_which_type_that_is_of_which_it_is_a_part(
+    period: int, why: str
+) -> None:
+    """In 32 bits the 1 is shifted into the sign, in 64 it is not: the last value deadlocks."""
+
+    @ts.kernel(warps=1)
+    def wide(k: Builder, *, n: int = 8) -> None:
+        full = k.mbarriers("full")
+        with k.one_thread():
+            k.mbarrier.init(full[0], 32)
+        k.sync_threads()
+        with k.if_((select(k.lane_id >= 0, 1, n) << 31) > 0):
+            k.mbarrier.wait(full[0], 0)
+
+    assert certify(programs_of(wide)(20 + period)).verdict == ("refuted" if why else "certified")
+    answer = of_all(wide, 20, period, 1)
+    assert answer == Answer("not covered" if why else "certified", what=why)
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        (lambda lane, n: (n * n).eq(100 * 100) * lane, "which may differ between lanes"),
+        (lambda lane, n: n * 2, ""),
+        (lambda lane, n: lane * 0.5, "which may differ between lanes"),
+    ],
+)
+def test_an_operand_that_lanes_share_in_some_programs_only(
+    by: Callable[[Expr, Expr], Expr], why: str
+) -> None:
+    """Of 100 its lanes have several numbers, or always."""
+
+    @ts.kernel(warps=1)
+    def tiles(k: Builder, *, n: int = 8) -> None:
+        tile = k.fragment("tile", f32, (1, 32))
+        k.tile.fill(tile, 1)
+        k.tile.zip(tile, "mul", tile, by(k.lane_id, k.lane_id * 0 + n))
+
+    answer = of_all(tiles, 20, 4, 20)
+    assert answer.verdict == ("not covered" if why else "certified")
+    assert why in answer.what
+
+
+def test_a_tensor_of_more_dimensions_is_no_larger_one() -> None:
+    @ts.kernel(warps=1)
+    def ranks(k: Builder, *, n: int = 20) -> None:
+        k.tensor("t", s32, (8,) * (n // 20))
+        k.sync_threads()
+
+    assert of_all(ranks, 20, 20, 1).what == "a program that the parameter decides"
+
+
+@pytest.mark.parametrize(("most", "verdict"), [(4, "certified"), (3, "not covered")])
+def test_places_of_all_classes_are_counted(
+    most: int, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairs of them are compared."""
+
+    @ts.kernel
+    def places(k: Builder, *, n: int = 8) -> None:
+        k.launch(warps=1, grid=2)
+        out = k.tensor("out", s32, (4, 32 * n))
+        for row in range(2):
+            k.mem.store(out[2 * k.cta_x + row, k.lane_id], 1)
+
+    monkeypatch.setattr(moving, "MOST_BOXES", most)
+    made = [programs_of(places)(n) for n in (2, 3, 3)]
+    assert certify(made[0], ((0,), (1,)), of_all=family(made, 1)).verdict == verdict
 
 
 # ---------------------------------------------------------------------- certificates
