@@ -77,7 +77,8 @@ _GLOBAL = 1 << 40
 
 class Drawn(int):
     """An integer that another schedule may give another value: an address in tensor memory, or what
-    is computed of it. ``of``: the CTA that has been given it; None: more than one, or none."""
+    is computed of it. ``of``: the CTA that has been given it; None: more than one, or none. It is
+    equal to another one only if that is of the same CTA, or counts from the same base."""
 
     of: int | None
 
@@ -86,6 +87,14 @@ class Drawn(int):
         made = super().__new__(cls, number)
         made.of = of
         return made
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other and (not isinstance(other, Drawn) or vars(self) == vars(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
 
 
 class Address(Drawn):
@@ -193,14 +202,14 @@ def exactly(value: Value) -> object:
         return type(value), [exactly(x) for x in value]
     if isinstance(value, Asked):
         return Asked, id(value.look), exactly(value.yes), exactly(value.no)
-    return type(value), getattr(value, "base", ""), getattr(value, "of", None), value
+    return type(value), value
 
 
 def uniform(row: list[Scalar]) -> Value:
     """The number that all lanes have, if they have one."""
-    kind, base = type(row[0]), getattr(row[0], "base", "")
+    kind = type(row[0])
     same = kind in (int, Address, Form) and all(type(x) is kind and x == row[0] for x in row)
-    return row[0] if same and (not base or all(x.base == base for x in row)) else row  # type: ignore[union-attr]
+    return row[0] if same else row
 
 
 def lane_of(value: Value, lane: int) -> Scalar:
@@ -382,14 +391,10 @@ class Operands:
         return None if found is None else wrap(found, kind)
 
     def grown(self, e: Const | ScalarParam) -> Scalar:
-        """A literal in all programs of a family; of a literal that grows, the type stays."""
+        """A literal in all programs of a family."""
         assert self.family is not None
         grows, kind = self.family.literals.get(id(e)), self._type(e)
-        if (
-            grows is None
-            or kind not in LIMITS
-            or (grows and isinstance(e, Const) and kind != "s32")
-        ):
+        if grows is None or kind not in LIMITS:
             return None
         return self.cone.within(Form(int(e.value), 0, grows), int(e.value), *LIMITS[kind])
 
