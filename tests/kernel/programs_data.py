@@ -349,6 +349,21 @@ def stores_once(k: Builder, value: Operand) -> None:
     k.mem.store(k.shared("s", u32, (1,))[0], value)
 
 
+@wrong("H23-equal", not_covered=EQUAL)
+def what_two_ctas_find_in_their_own_memory(k: Builder, *, right: bool) -> None:
+    """Each finds what its first store has left there, and stores that to one place."""
+    k.launch(warps=1, grid=2, cluster=2)
+    own, both = k.shared("own", u32, (1,)), k.shared("both", u32, (1,))
+    x, y = given(k, k.cluster_rank), k.var("y", dtype=u32)
+    with k.elected():
+        k.mem.store(own[0], x)
+    k.cluster.sync()
+    with k.elected():
+        k.mem.load(y, own.view().at(0)[0] if right else own[0])
+        k.mem.store(both.view().at(0)[0], y)
+    k.cluster.sync()
+
+
 @wrong("H6")
 def a_read_beside_one_of_two_stores_of_the_same_data(k: Builder, *, right: bool) -> None:
     """Behind the last one of the two, but not the first one."""

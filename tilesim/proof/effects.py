@@ -757,12 +757,12 @@ def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> i
 
 
 def _finds(x: Execution, named: Named) -> None:
-    """Lanes find what the last write has left, or what a tensor begins with."""
-    m = x.machine
-    given = named.place[0] == "global" and named.place[1] in m.read_only
+    """Lanes find what the last write has left in a CTA, or what a tensor begins with."""
+    m, (space, where, *_) = x.machine, named.place
+    given = space == "global" and where in m.read_only
     last = 0 if given else int(m.memory(named.place).changed[named.bytes].max(initial=0))
     for i in named.lanes:
-        x.found.setdefault(i, []).append(last)
+        x.found.setdefault(i, []).append((where, last))
 
 
 def _names_of_bytes(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> Names | None:

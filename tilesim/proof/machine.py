@@ -301,7 +301,7 @@ class Execution:
     ``unless``: by lane, the poll that has to have answered no for the lane to execute it;
     ``words``: integers in shared memory before it; ``settled``: no schedule lets a strong read of
     it find anything else there; ``may``: data decides which of the lanes execute it; ``found``: by
-    lane, which writes it has found; ``sources``: what tells, in each lane, of what it makes what it
+    lane, which writes of which memory it has found; ``sources``: by lane, of what it makes what it
     sets."""
 
     machine: Machine
@@ -318,7 +318,7 @@ class Execution:
     words: dict[Bits, int | None] = field(default_factory=dict)
     settled: bool = False
     may: bool = False
-    found: dict[int, list[int]] = field(default_factory=dict)
+    found: dict[int, list[Hashable]] = field(default_factory=dict)
     sources: list[Hashable] | None = None
 
     @property
