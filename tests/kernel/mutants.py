@@ -34,8 +34,8 @@ import click
 
 from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn, file_of, mutants
 from tests.kernel.programs import Classes
-from tests.kernel.programs_repeated import REPEATED
-from tests.kernel.programs_words import PAIRS
+from tests.kernel.programs_counters import PAIRS
+from tests.kernel.programs_repetitions import REPEATED
 from tests.kernel.test_litmus import PROGRAMS, SAID
 from tests.kernel.test_not_covered import PROGRAMS as NOT_COVERED
 from tests.litmus.table import STRICTNESS

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.kernel
 from tests.ir.module_graph import graph, modules
 
 MODULES = {name: path for name, path in modules().items() if name.startswith("tilesim.proof.")}
@@ -124,3 +125,10 @@ def code_lines(path: Path) -> int:
 
 def test_it_is_small() -> None:
     assert sum(map(code_lines, MODULES.values())) <= MOST_CODE
+
+
+def test_each_file_of_these_tests_is_in_the_table() -> None:
+    table = re.findall(r"^ {4}(\w+(?:\.json)?) {2,}\S", tests.kernel.__doc__ or "", re.MULTILINE)
+    files = Path(__file__).parent.iterdir()
+    names = {f.stem if f.suffix == ".py" else f.name for f in files if f.suffix in (".py", ".json")}
+    assert sorted(table) == sorted(names - {"__init__"})

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.elections import Program, each_certified
-from tests.kernel.programs_words import PAIRS
+from tests.kernel.programs_counters import PAIRS
+from tests.kernel.random_elections import Program, each_certified
 from tests.kernel.test_litmus import PROGRAMS
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower

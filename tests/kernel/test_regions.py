@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel import campaign
-from tests.kernel.data import ASSUMED, judged
+from tests.kernel.random_regions import ASSUMED, judged
 from tests.ptx.test_check import program
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tilesim as ts
-from tests.kernel.programs_repeated import REPEATED, Repeated
-from tests.kernel.repeated import judged
+from tests.kernel.programs_repetitions import REPEATED, Repeated
+from tests.kernel.random_loops import judged
 from tilesim import Builder, bf16, ds, u32
 from tilesim.ir.lower import lower
 from tilesim.proof import machine, memory, order, phases, tensor_memory

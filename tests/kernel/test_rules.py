@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.programs import Pair
-from tests.kernel.programs_words import PAIRS
+from tests.kernel.programs_counters import PAIRS
 from tilesim.proof.check import certify
 from tilesim.proof.rules import RULES
 
@@ -29,7 +29,7 @@ def test_a_wrong_program_is_refused_and_its_twin_is_not(pair: Pair) -> None:
 
 def test_each_rule_has_a_program_that_breaks_it() -> None:
     # tests/kernel/test_certificate.py, test_repetitions.py, test_spins.py, test_regions.py,
-    # test_every.py
+    # test_parameters.py
     elsewhere = {"fingerprint", "repetition", "goes on", "comes back", "A25", "region", "loops-end",
                  "form", "family", "every", "values"}  # fmt: skip
     assert {pair.rule for pair in PAIRS} | elsewhere == RULES.keys()

@@ -1,6 +1,6 @@
 """Random programs with words that are waited for: what is certified is right in every interleaving.
 
-    python -m tests.kernel.counting [--seconds 60] [--seed 1]
+    python -m tests.kernel.random_counters [--seconds 60] [--seed 1]
 
 Two or three threads (of warps or CTAs of their own, or lanes of one warp) add to words, store to
 them, wait for numbers in them, fence, meet, and access data (`tests.sim.counting`). The command

@@ -1,6 +1,6 @@
 """Random programs with a parameter: what is certified for all its values is certified for each.
 
-    python -m tests.kernel.every --cases 400 [--seed 1] [--jobs 1] [--seconds 100]
+    python -m tests.kernel.random_parameters --cases 400 [--seed 1] [--jobs 1] [--seconds 100]
 
 The programs are those of `tests.sim.forall_campaign`, many with a fault at some values. Of each,
 claims go through the kernel that a value stands for others: what the search proposes, and some that

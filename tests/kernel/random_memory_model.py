@@ -1,6 +1,6 @@
 """Random programs of strong accesses: what is certified has no race by PTX's axioms.
 
-    python -m tests.kernel.weak [--kind barriers] [--seconds 60] [--seed 1]
+    python -m tests.kernel.random_memory_model [--kind barriers] [--seconds 60] [--seed 1]
 
 Two or three threads load, store, exchange and add to words in shared memory, and some look at data
 if they have found certain numbers (`tests.sim.weak_campaign`): warps, lanes of one warp that may

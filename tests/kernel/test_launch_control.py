@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernel.answers import judged
 from tests.kernel.programs import taken_over
+from tests.kernel.random_launch_control import judged
 from tests.litmus.notation import global_words
 from tilesim import Builder
 from tilesim.ir.lower import lower

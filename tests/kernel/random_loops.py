@@ -1,11 +1,11 @@
 """Random programs with loops: what is certified with repetitions left out is certified without.
 
-    python -m tests.kernel.repeated --cases 400 [--seed 1] [--jobs 2] [--seconds 100]
+    python -m tests.kernel.random_loops --cases 400 [--seed 1] [--jobs 2] [--seconds 100]
 
 The programs are those with a parameter (`tests.sim.forall_programs` and others), at some value of
-it, many with a fault in one turn, and those of `tests.kernel.turns`, with few turns. Each goes
-through the kernel whole, with what the search proposes to leave out, and with claims that are
-drawn.
+it, many with a fault in one iteration, and those of `tests.kernel.changed_iterations`, with few.
+Each goes through the kernel whole, with what the search proposes to leave out, and with random
+claims.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import click
 
-from tests.kernel.turns import turns
+from tests.kernel.changed_iterations import changed_iterations
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_programs import RandomProgram, rings
@@ -34,8 +34,8 @@ from tilesim.search.certificates import proposed
 
 #: claims that are drawn for a program
 CLAIMS = 8
-_KINDS: tuple[Callable[..., Program], ...] = (rings, rings, pipeline, clusters, turns)
-#: periods, in rounds, that are claimed of turns, which take one to three
+_KINDS: tuple[Callable[..., Program], ...] = (rings, rings, pipeline, clusters, changed_iterations)
+#: periods, in rounds, that are claimed of changed iterations, which take one to three
 _PERIODS = (1, 2, 2, 3, 4, 4, 6)
 
 
@@ -54,7 +54,7 @@ def judged(number: int) -> Row:
     """What comes of one program."""
     draw = random.Random(number)
     kind = _KINDS[number % len(_KINDS)]
-    value = draw.randrange(8, 16 if kind is turns else 60)
+    value = draw.randrange(8, 16 if kind is changed_iterations else 60)
     arguments = {"n": value} if kind is not clusters else {"n": value, "m": draw.randrange(1, 5)}
     try:
         program = RandomProgram(number, kind)(**arguments)
@@ -72,7 +72,7 @@ def judged(number: int) -> Row:
         if left_out[0] and draw.randrange(2):
             period = left_out[0][0].period
         drawn = Repetition(draw.randrange(2, 40), period, draw.randrange(1, 12))
-        if kind is turns:
+        if kind is changed_iterations:
             drawn = Repetition(draw.randrange(2, 20), draw.choice(_PERIODS), draw.randrange(1, 3))
         claims.append(((drawn,),))
     answers = [certify(mir, some, claim) for claim in claims]

@@ -1,6 +1,6 @@
 """Random programs with launch control: what the proof kernel certifies is right in every execution.
 
-    python -m tests.kernel.answers --cases 2000 [--seed 1] [--jobs 2] [--seconds 100]
+    python -m tests.kernel.random_launch_control --cases 2000 [--seed 1] [--jobs 2] [--seconds 100]
 
 All clusters of a program execute the same: they ask for others, by one warp or through a ring of
 answers, with changes that are drawn. The exhaustive reference of the tests lets launch control

@@ -1,6 +1,6 @@
 """Random kernels with regions that data decides: what is certified is so whatever the data is.
 
-    python -m tests.kernel.data [--cases 200] [--seed 0] [--words 4]
+    python -m tests.kernel.random_regions [--cases 200] [--seed 0] [--words 4]
 
 Each kernel (`tests.ptx.data_campaign`, without memory that threads have for themselves) goes
 through the proof kernel in its plain form, without what its words are. One that is certified is

@@ -1,8 +1,8 @@
 """Everything that the tests check, once more through the proof kernel, and what it says beside it.
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
-    python -m tests.kernel.everything corpus [--jobs 2] [--limit 20]
-    python -m tests.kernel.everything --gallery [--strict ptx]
+    python -m tests.kernel.corpus corpus [--jobs 2] [--limit 20]
+    python -m tests.kernel.corpus --gallery [--strict ptx]
 
 The second one takes the gallery (`tilesim.kernels.registry`), which it checks itself. A program
 of which a check says `failed` and the kernel says *certified* is a defect of one of the two, and

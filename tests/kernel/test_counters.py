@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
-from tests.kernel.counting import judged
+from tests.kernel.random_counters import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
 from tilesim.checker import check
 from tilesim.ir.lower import lower

@@ -1,6 +1,6 @@
 """Random programs with elections: what is certified at `ptx` is certified for each choice of lanes.
 
-    python -m tests.kernel.elections [--seconds 60] [--seed 1]
+    python -m tests.kernel.random_elections [--seconds 60] [--seed 1]
 
 Two warps hand words over by mbarriers. Around that, elected lanes, lanes told by their numbers and
 all lanes access memory, fence, and commit and wait for bulk groups, with meetings here and there.

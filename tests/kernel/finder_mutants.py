@@ -1,7 +1,7 @@
 """Mutants of what finds proofs: whether the proof kernel certifies a wrong program under any.
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
-    python -m tests.kernel.independence run corpus [--mutants 300] [--seed 0] [--jobs 2]
+    python -m tests.kernel.finder_mutants run corpus [--mutants 300] [--seed 0] [--jobs 2]
 
 A mutant is one change of a syntax tree of the code that finds proofs and proposes certificates, of
 none that the kernel trusts. Under each, programs of the corpus that fail are checked once more, in
@@ -129,7 +129,7 @@ def under(mutant: Mutant | None, programs: Sequence[Path], limit: float, seed: i
     order = [str(path) for path in Random(seed).sample(programs, len(programs))]
     which = ("", "0") if mutant is None else (mutant.module, str(mutant.number))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kernel.independence", "one", *which],
+        [sys.executable, "-m", "tests.kernel.finder_mutants", "one", *which],
         input=json.dumps({"programs": order, "limit": limit}), capture_output=True, text=True,
         check=False,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernel.weak import Kind, judged
+from tests.kernel.random_memory_model import Kind, judged
 from tilesim.proof.memory import Memory
 
 KINDS: tuple[Kind, ...] = ("lanes", "barriers")

@@ -30,9 +30,9 @@ class Step(NamedTuple):
 WAYS = ("early", "early", "relaxed", "elsewhere", "left out", "without waiting")
 
 
-def turns(draw: Draw, n: int) -> Program:
+def changed_iterations(draw: Draw, n: int) -> Program:
     """The program that ``draw`` makes, with ``n`` turns."""
-    k = Builder("turns")
+    k = Builder("changed_iterations")
     k.launch(warps=2)
     x, r = words(k, "x", 2), k.var("r", 0)
     bars = [k.mbarriers(name) for name in ("there", "back")]

@@ -1,6 +1,6 @@
 """Random programs whose warps store to one place: what the kernel certifies is of equal data.
 
-    python -m tests.kernel.equal [--cases 500] [--seed 1] [--seconds 100]
+    python -m tests.kernel.random_equal_stores [--cases 500] [--seed 1] [--seconds 100]
 
 All warps execute the same steps: loads of a tensor and of shared memory, arithmetic, exchanges,
 with guards and turns, and at the end stores that nothing orders (H23). A small interpreter executes
