@@ -11,6 +11,7 @@ import pytest
 import tilesim as ts
 from tests.kernel.random_counters import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
+from tilesim.certificate import text_of
 from tilesim.checker import check
 from tilesim.ir.lower import lower
 from tilesim.proof import counters
@@ -93,7 +94,7 @@ def test_a_certificate_says_that_clusters_are_executed_together() -> None:
     assert made is not None
     assert (report.verdict, str(report.rechecked), made.together) == ("proved", "certified", True)
     assert made.assumptions == ("zero-state",)
-    assert str(ts.recheck(made.text(), all_ctas_meet)) == "certified"
+    assert str(ts.recheck(text_of(made), all_ctas_meet)) == "certified"
     assert "others may change" in ts.recheck(replace(made, together=False), all_ctas_meet).what
     assert "is not known" in ts.recheck(replace(made, assumptions=()), all_ctas_meet).what
     large = check(all_ctas_meet, params={"ctas": 17}, certificate=True)

@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 
 import tilesim as ts
 from tilesim import Builder, f32, minimum, s32, select
+from tilesim.certificate import read, text_of
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Mir
 from tilesim.proof import moving
-from tilesim.proof.certificate import Certificate, Every, Value, fingerprint, read
+from tilesim.proof.certificate import Certificate, Every, Value, fingerprint
 from tilesim.proof.check import certify, recheck
 from tilesim.proof.forms import Cone, Form, Number, family, formed
 from tilesim.proof.operands import _OPERATORS
@@ -411,7 +412,7 @@ def test_each_value_is_certified_or_stands_behind_one() -> None:
     assert every is not None
     assert str(every) == "n in 1..1000"
     assert sum(v.most > 0 for v in every.values) == PERIOD
-    assert read(claim.text()) == claim
+    assert read(text_of(claim)) == claim
     assert str(ts.recheck(claim, RING)) == "certified"
     assert ts.recheck(claim, RING.build()).what.startswith("programs of other values")
     for n in (0, 9, len(every.values) - 1):
@@ -453,7 +454,7 @@ LATE = ring(lambda lane, i, n: i.eq(61))
 def test_an_altered_certificate_is_refused_or_true(seed: int) -> None:
     """One of values that are right, of a kernel of which larger ones are wrong."""
     draw = random.Random(seed)
-    document = json.loads(certificate(1000).text())
+    document = json.loads(text_of(certificate(1000)))
     every = document["every"]
     some = every["values"]
     every["last"] = draw.choice([30, 50, 57, 60, 61, 62, 63, 70, 200])
@@ -496,8 +497,8 @@ def test_an_altered_certificate_is_refused_or_true(seed: int) -> None:
     ],
 )  # fmt: skip
 def test_hostile_values_are_refused(wrong: Any) -> None:
-    document = json.loads(certificate(1000).text()) | {"every": wrong}
-    with pytest.raises(UsageError, match="every value"):
+    document = json.loads(text_of(certificate(1000))) | {"every": wrong}
+    with pytest.raises(UsageError, match=r"at `\$\.every"):
         read(json.dumps(document))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tilesim.certificate import text_of
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import MAX_SCHEDULES
 from tilesim.cli import completing
@@ -224,7 +225,7 @@ def _certify(results: Sequence[Result], path: Path) -> None:
         raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
-            write_file(path, result.report.certificate.text())
+            write_file(path, text_of(result.report.certificate))
             return
     interrupted = any(
         isinstance(r, Checked) and INTERRUPTED_REASON in r.report.reasons for r in results

@@ -11,6 +11,7 @@ from shlex import quote
 
 import click
 
+from tilesim.certificate import MOST_TEXT, read
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, format_option, say, target_options, time_limit_option
@@ -19,7 +20,7 @@ from tilesim.files import read_regular
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.loader import Given, Target, load_one, runs_only_tilesim
-from tilesim.proof.certificate import MOST_TEXT, Certificate, read
+from tilesim.proof.certificate import Certificate
 from tilesim.proof.rules import Answer
 from tilesim.report.json import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED

@@ -1,37 +1,20 @@
-"""Certificates: what a proof says of itself, as a file that is believed in nothing.
+"""Certificates: what a proof says of itself, which is believed in nothing.
 
 A certificate names the program that was proved by a fingerprint, the level and the assumptions of
 the proof, and hints that spare `certify` work: which clusters do the same. An altered one is
-refused, or still true of its program.
+refused, or still true of its program. As a file it is `tilesim.certificate`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.proof.rules import rule
-
-#: the version of the format
-VERSION = 3
-#: characters of a certificate
-MOST_TEXT = 1 << 24
-#: characters of one of its names
-MOST_NAME = 1 << 14
-#: clusters that a certificate may name
-MOST_CLUSTERS = 1 << 20
-#: values of a parameter that it names
-MOST_VALUES = 1 << 12
-_LEVELS = ("practice", "ptx")
-_KEYS = frozenset({"tilesim-certificate", "kernel", "target", "fingerprint", "strict",
-                   "assumptions", "inputs", "classes", "repetitions", "together",
-                   "every"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,16 +60,6 @@ class Every:
         steps = f" in steps of {self.step}" if self.step > 1 else ""
         return f"{self.parameter} in {self.first}..{self.at(self.last)}{steps}"
 
-    def document(self) -> dict[str, object]:
-        """It, as JSON has it."""
-        return {
-            "parameter": self.parameter, "first": self.first, "step": self.step, "last": self.last,
-            "period": self.period, "values": [
-                [v.number, v.most, v.fingerprint, _in_ranges(v.classes), _in_threes(v.repetitions)]
-                for v in self.values
-            ],
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -107,19 +80,6 @@ class Certificate:
     repetitions: tuple[tuple[Repetition, ...], ...] | None = None
     together: bool = False
     every: Every | None = None
-
-    def text(self) -> str:
-        """The file: JSON, the same bytes for the same certificate."""
-        document = {
-            "tilesim-certificate": VERSION, "kernel": self.kernel, "target": self.target,
-            "fingerprint": self.fingerprint, "strict": self.strict,
-            "assumptions": sorted(self.assumptions),
-            "inputs": {name: data.hex() for name, data in sorted(self.inputs)},
-            "classes": _in_ranges(self.classes), "repetitions": _in_threes(self.repetitions),
-            "together": self.together,
-            "every": None if self.every is None else self.every.document(),
-        }  # fmt: skip
-        return json.dumps(document) + "\n"
 
 
 @rule("fingerprint", "a certificate is one of the program that is rechecked")
@@ -153,125 +113,3 @@ def _tokens(x: Any) -> Iterator[str]:
         yield from _tokens(sorted(x, key=repr))
     else:
         yield f"{type(x).__name__} {x!r}"
-
-
-def _in_ranges(classes: tuple[tuple[int, ...], ...] | None) -> object:
-    return None if classes is None else [_ranges(some) for some in classes]
-
-
-def _in_threes(repetitions: tuple[tuple[Repetition, ...], ...] | None) -> object:
-    if repetitions is None:
-        return None
-    return [[[r.round, r.period, r.times] for r in some] for some in repetitions]
-
-
-def _ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """First and last of each run of consecutive numbers."""
-    found: list[list[int]] = []
-    for n in sorted(numbers):
-        if found and found[-1][1] == n - 1:
-            found[-1][1] = n
-        else:
-            found.append([n, n])
-    return found
-
-
-def read(text: str) -> Certificate:
-    """The certificate of a file.
-
-    Raises:
-        UsageError: it is none, is altered so that none can be read, or is too large.
-    """
-    if len(text) > MOST_TEXT:
-        raise UsageError(f"a certificate has at most {MOST_TEXT} characters")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"no certificate: {error}") from error
-    if not isinstance(document, dict) or "tilesim-certificate" not in document:
-        raise UsageError("no certificate: it has no key tilesim-certificate")
-    if document["tilesim-certificate"] != VERSION:
-        raise UsageError(f"a certificate of another version than {VERSION}")
-    if document.keys() != _KEYS:
-        wrong = sorted(map(str, document.keys() ^ _KEYS))
-        raise UsageError(f"no certificate: missing or unknown keys {', '.join(wrong)}")
-    words = [document[key] for key in ("kernel", "target", "fingerprint", "strict")]
-    if not all(isinstance(word, str) for word in words) or document["strict"] not in _LEVELS:
-        raise UsageError("no certificate: kernel, target, fingerprint and strict are words")
-    if any(len(word) > MOST_NAME for word in words):
-        raise UsageError(f"no certificate: a name of more than {MOST_NAME} characters")
-    given = document["assumptions"]
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise UsageError("no certificate: its assumptions are no list of names")
-    kernel, target, digest, _ = words
-    strict: Strict = "ptx" if document["strict"] == "ptx" else "practice"
-    known, repeated = _classes(document["classes"]), _repetitions(document["repetitions"])
-    inputs, every = _inputs(document["inputs"]), _every(document["every"])
-    together = document["together"]
-    if not isinstance(together, bool):
-        raise UsageError("no certificate: together is true or false")
-    return Certificate(
-        kernel, target, digest, strict, tuple(given), inputs, known, repeated, together, every
-    )
-
-
-def _every(document: Any) -> Every | None:
-    wrong = UsageError("no certificate: what it says of every value is no range with its values")
-    if document is None:
-        return None
-    try:
-        name, values = document["parameter"], document["values"]
-        numbers = [document[key] for key in ("first", "step", "last", "period")]
-        some = [(*row[:3], _classes(row[3]), _repetitions(row[4])) for row in values]
-        if len(document) != 6 or {len(row) for row in values} != {5} or type(name) is not str:
-            raise wrong
-    except (TypeError, KeyError, IndexError) as error:
-        raise wrong from error
-    numbers += [n for row in some for n in row[:2]]
-    words = [name, *(row[2] for row in some)]
-    if not all(type(n) is int for n in numbers) or min(numbers[1:]) < 0 or len(some) > MOST_VALUES:
-        raise wrong
-    if not all(isinstance(word, str) and len(word) <= MOST_NAME for word in words):
-        raise wrong
-    first, step, last, period = numbers[:4]
-    return Every(name, first, step, last, period, tuple(Value(*row) for row in some))
-
-
-def _inputs(document: Any) -> tuple[tuple[str, bytes], ...]:
-    try:
-        return tuple((name, bytes.fromhex(data)) for name, data in sorted(document.items()))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UsageError("no certificate: its inputs are no tensors with their bytes") from error
-
-
-def _repetitions(document: Any) -> tuple[tuple[Repetition, ...], ...] | None:
-    wrong = UsageError("no certificate: its repetitions are no lists of three numbers")
-    if document is None:
-        return None
-    if not isinstance(document, list) or not all(isinstance(some, list) for some in document):
-        raise wrong
-    for three in (one for some in document for one in some):
-        if not isinstance(three, list) or [type(n) for n in three] != [int] * 3 or min(three) < 0:
-            raise wrong
-    return tuple(tuple(Repetition(*three) for three in some) for some in document)
-
-
-def _classes(document: Any) -> tuple[tuple[int, ...], ...] | None:
-    wrong = UsageError("no certificate: its classes are no lists of ranges of clusters")
-    found, left = [], MOST_CLUSTERS
-    if document is None:
-        return None
-    if not isinstance(document, list):
-        raise wrong
-    for some in document:
-        numbers: list[int] = []
-        for pair in some if isinstance(some, list) else (None,):
-            if not isinstance(pair, list) or len(pair) != 2 or {type(n) for n in pair} != {int}:
-                raise wrong
-            first, last = pair
-            left -= last - first + 1
-            if not 0 <= first <= last or left < 0:
-                raise wrong
-            numbers += range(first, last + 1)
-        found.append(tuple(numbers))
-    return tuple(found)

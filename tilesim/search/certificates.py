@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from tilesim.certificate import read
 from tilesim.errors import InvalidProgram
 from tilesim.ir.dataflow import flow_of
 from tilesim.ir.flowgraph import graph_of
@@ -19,7 +20,7 @@ from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
-from tilesim.proof.certificate import Certificate, Repetition, fingerprint, read
+from tilesim.proof.certificate import Certificate, Repetition, fingerprint
 from tilesim.proof.check import MOST_CLASSES
 from tilesim.proof.check import recheck as kernel_recheck
 from tilesim.proof.effects import execute
