@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from tilesim.certificate import text_of
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import MAX_SCHEDULES
 from tilesim.cli import completing
@@ -225,6 +224,8 @@ def _certify(results: Sequence[Result], path: Path) -> None:
         raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
+            from tilesim.certificate import text_of
+
             write_file(path, text_of(result.report.certificate))
             return
     interrupted = any(
