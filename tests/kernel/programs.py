@@ -2408,6 +2408,13 @@ def half_of_an_allocation_that_is_freed(k: Builder, *, right: bool) -> None:
     k.tcgen05.dealloc(address, 64 if right else 32)
 
 
+@wrong("G8")
+def more_columns_than_there_are(k: Builder, *, right: bool) -> None:
+    """The allocation lies in the last columns, so some of those that are named do not exist."""
+    address = allocates(k, 64)
+    k.tcgen05.dealloc(address, 64 if right else 128)
+
+
 @wrong("G8-exit")
 def columns_that_nothing_frees(k: Builder, *, right: bool) -> None:
     address = allocates(k, 64)

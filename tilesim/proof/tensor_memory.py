@@ -185,8 +185,9 @@ class Pool:
 
 
 def span(first: int, columns: int) -> Cells:
-    """All cells of some columns."""
-    return (np.arange(LANES)[:, None] * COLUMNS + np.arange(first, first + columns)).reshape(-1)
+    """All cells of some columns, without those that do not exist."""
+    there = np.arange(first, min(first + columns, COLUMNS))
+    return (np.arange(LANES)[:, None] * COLUMNS + there).reshape(-1)
 
 
 @rule("G12", "an operand lies where its instruction can access it")
