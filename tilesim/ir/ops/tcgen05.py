@@ -30,6 +30,12 @@ from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.tmem import COLUMNS
 
 
+def _column_problems(columns: int) -> Iterator[str]:
+    """What is wrong with a number of columns that are allocated, or freed."""
+    if columns < 32 or columns > COLUMNS or columns & (columns - 1):
+        yield f"tmem-lifetime: {columns} columns are no power of two from 32 to {COLUMNS} (G4)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tcgen05Alloc(Op):
     """Allocates ``columns`` of tensor memory and writes their address to shared memory (G4-G6).
@@ -51,9 +57,7 @@ class Tcgen05Alloc(Op):
     cta_group: CtaGroup = 1
 
     def verify(self) -> Iterator[str]:
-        columns = self.columns
-        if columns < 32 or columns > COLUMNS or columns & (columns - 1):
-            yield f"tmem-lifetime: {columns} columns are no power of two from 32 to {COLUMNS} (G4)"
+        yield from _column_problems(self.columns)
         own = self.dst.space == "shared" and not self.dst.remote
         if not own or self.dst.size != 1 or self.dst.dtype != u32:
             yield f"the address is written to one u32 of the CTA's shared memory, not to {self.dst}"
@@ -75,6 +79,9 @@ class Tcgen05Dealloc(Op):
     address: Expr
     columns: int
     cta_group: CtaGroup = 1
+
+    def verify(self) -> Iterator[str]:
+        yield from _column_problems(self.columns)
 
     def effects(self) -> tuple[Effect, ...]:
         frees = FreesTmem(self.address, self.columns, self.cta_group == 2)
