@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilesim import Builder, InvalidProgram, bf16, f32, pred, s32
+from tilesim import Builder, InvalidProgram, address_of, bf16, ds, f32, pred, s32, u32, view_at
 from tilesim.errors import Diagnostic
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Distribution
@@ -286,6 +286,34 @@ def stray_break(k: Builder, right: bool) -> None:
 def loop_that_never_advances(k: Builder, right: bool) -> None:
     with k.loop(0, 4, 1 if right else 0):  # here
         k.sync_warp()
+
+
+@wrong("out-of-bounds", "x[0:+68] has 68 elements in dimension 0, of which there are 64")
+def box_of_more_than_there_is(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32, (64,))
+    k.bulk.prefetch(x[ds(0, 64 if right else 68)])  # here
+
+
+@wrong("out-of-bounds", "has 0 elements in dimension 0, of which there are 64")
+def box_of_nothing(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32, (64,))
+    k.bulk.prefetch(x[ds(4 * k.cta_x, 4 if right else 0)])  # here
+
+
+@wrong("out-of-bounds", "has 32 elements in dimension 0, of which there are 4")
+def box_of_more_than_is_at_an_address(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32, (64,))
+    there = view_at(address_of(x), f32, (4,), space="global")
+    k.bulk.prefetch(there[ds(0, 4 if right else 32)])  # here
+
+
+@wrong("tmem-lifetime", "48 columns are no power of two from 32 to 512")
+def columns_that_no_allocation_has(k: Builder, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    k.tcgen05.alloc(slot, 64)
+    k.mem.load(address, slot[0])
+    k.tcgen05.dealloc(address, 64 if right else 48)  # here
 
 
 @wrong("operand", "unknown barrier other")

@@ -104,7 +104,8 @@ def _list(numbers: list[int]) -> str:
 
 
 def check_names(program: Program) -> Iterator[Diagnostic]:
-    """Every operand is declared by this kernel, and every variable is assigned somewhere."""
+    """Every operand is declared by this kernel, boxes fit their tensors, and every variable is
+    assigned somewhere."""
     declared: dict[type[object], frozenset[object]] = {
         Mbar: frozenset(program.shared),
         View: frozenset((*program.shared, *program.tensors)),
@@ -127,6 +128,8 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
         ):
             yield Diagnostic("operand", f"{operand} is at no integer", loc,
                              "divide integers with //")  # fmt: skip
+        if isinstance(operand, View):
+            yield from _box_problems(operand, loc)
         if isinstance(operand, Mbar):
             if isinstance(operand.array, AddressedMbarriers):
                 continue
@@ -146,6 +149,17 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
             "use the handles of this kernel's own builder",
         )
     yield from _unassigned(program, operands)
+
+
+def _box_problems(box: View, loc: Loc) -> Iterator[Diagnostic]:
+    """A box has an element or more in each dimension, and no more than its tensor."""
+    for dim, (size, limit) in enumerate(zip(box.extents, box.tensor.shape, strict=True)):
+        if not 1 <= size <= limit:
+            yield Diagnostic(
+                "out-of-bounds",
+                f"{box} has {size} elements in dimension {dim}, of which there are {limit}", loc,
+                f"access 1 to {limit} elements at once",
+            )  # fmt: skip
 
 
 def _bases(program: Program) -> Iterator[Base]:
