@@ -101,6 +101,7 @@ def make_footprint(
 LaneSet: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, bytes]]
 #: lane sets that a view remembers
 _LANE_CACHE = 4096
+_LAST = (1 << 63) - 1
 
 
 class ViewAccess:
@@ -215,11 +216,8 @@ class ViewAccess:
     def lane_footprint(self, warp: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
         """Memory, footprint and byte addresses of the view that each active lane names, lane by
         lane."""
-        values = [plain(evaluate(warp)) for _, evaluate in self._moving]
-        key = (
-            warp.mask,
-            *(v if type(v) is int else np.asarray(v, dtype=np.int64).tobytes() for v in values),
-        )
+        values = [_of_64_bits(plain(evaluate(warp))) for _, evaluate in self._moving]
+        key = (warp.mask, *(v if type(v) is int else v.tobytes() for v in values))
         known = self._lanes.get(key)
         if known is None:
             if len(self._lanes) >= _LANE_CACHE:
@@ -256,7 +254,7 @@ class ViewAccess:
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:
         """Per dimension, what all lanes name, where that is fixed."""
-        return [np.broadcast_to(f or 0, 32) for f in self._fixed]
+        return [np.broadcast_to(_of_64_bits(f or 0), 32) for f in self._fixed]
 
     def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:
         size = self.tensor.dtype.bytes
@@ -275,6 +273,16 @@ class ViewAccess:
             (int(addresses.min()), int(addresses.max()) + size),
             spans=box if full else None, points=points, common=different < len(addresses),
         )  # fmt: skip
+
+
+def _of_64_bits(indices: Any) -> Any:
+    """A number, or those of lanes, as signed ones of 64 bits: what is beyond these lies in no
+    tensor, and neither does the last one of them."""
+    if type(indices) is int:
+        return max(min(indices, _LAST), ~_LAST)
+    if indices.dtype == object:
+        indices = np.clip(indices, ~_LAST, _LAST)
+    return np.asarray(indices, dtype=np.int64)
 
 
 def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footprint, ...]]:
