@@ -1,11 +1,12 @@
-"""Machine programs of the litmus programs, altered at random: what the kernel certifies, no check
-finds to fail.
+"""Machine programs of the litmus programs, and of those that the kernel's rules are tested with,
+altered at random: what the kernel certifies, no check finds to fail.
 
     python -m tests.kernel.altered --seconds 300 [--seed 1] [--keep FOLDER]
 
 In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
-or change places. What is still a program goes through the kernel, with the certificate that is made
-for it, and what it covers through `check`. The command ends with 1 if a check says `failed` of one
+or change places. What is still a program goes through the kernel, at one of both levels and with
+the certificate that is made for it, and what it covers through `check`. A seed draws the same
+programs each time, as many as there is time for. The command ends with 1 if a check says `failed` of one
 that is certified, or if the kernel ends with an error; these are printed, and those that are proved
 and refuted, and ``--keep`` writes them as ``.mir`` files.
 """
@@ -17,15 +18,21 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
+from tests.kernel.programs_words import PAIRS
 from tests.litmus.sections import all_rows
-from tests.litmus.table import Rejected
+from tests.litmus.table import STRICTNESS, Rejected
 from tilesim.checker import check
 from tilesim.errors import TilesimError
 from tilesim.ir.lower import lower
+from tilesim.ir.program import Strict
 from tilesim.ir.text.mir import to_text
 from tilesim.loader.text import parse_mir
 from tilesim.search.certificates import certified, machine_form
@@ -40,6 +47,28 @@ _LABEL = re.compile(r" *\d+:")
 DISAGREE = "refuted, proved"
 #: how long the kernel and a check may take for one, in seconds
 _KERNEL_SECONDS, _CHECK_SECONDS = 5.0, 10.0
+#: what the kernel may take for granted, as a check does
+_ASSUMED = ("in-bounds", "zero-state")
+
+
+class Source(NamedTuple):
+    """The text of a program, and what its tensors hold."""
+
+    text: str
+    inputs: Mapping[str, NDArray[Any]]
+
+
+def sources() -> list[Source]:
+    """Programs to alter: those of the litmus table that are not refused, and the right twins of the
+    pairs by which the kernel's rules are tested."""
+    rows = [row for row in all_rows() if not isinstance(row.practice, Rejected)]
+    return [Source(to_text(lower(row.build())), {}) for row in rows] + [
+        Source(
+            to_text(pair.mir(right=True)),
+            {name: np.array(held, np.int32) for name, held in pair.inputs.items()},
+        )
+        for pair in PAIRS
+    ]
 
 
 def altered(text: str, draw: random.Random) -> str:
@@ -69,11 +98,11 @@ def _is_label(text: str, found: re.Match[str]) -> bool:
     return _LABEL.fullmatch(text[begin : found.end() + 1]) is not None
 
 
-def judged(text: str) -> str:
-    """What the kernel says of a text, and, where it is sure, what a check says."""
+def judged(text: str, strict: Strict, inputs: Mapping[str, NDArray[Any]]) -> str:
+    """What the kernel says of a text at a level, and, where it is sure, what a check says."""
     try:
         mir = machine_form(parse_mir(text, "altered.mir"))
-        _, answer = certified(mir, "practice", (), time.monotonic() + _KERNEL_SECONDS)
+        _, answer = certified(mir, strict, _ASSUMED, time.monotonic() + _KERNEL_SECONDS, inputs)
     except TilesimError:
         return "refused"
     except Exception as error:  # what is looked for
@@ -81,7 +110,9 @@ def judged(text: str) -> str:
     if answer.verdict == "not covered":
         return answer.verdict
     try:
-        report = check(mir, schedules=4, budget=2000, time_limit=_CHECK_SECONDS)
+        report = check(
+            mir, strict=strict, schedules=4, budget=2000, time_limit=_CHECK_SECONDS, inputs=inputs
+        )
     except TilesimError as error:
         return f"{answer.verdict}, refused by a check: {type(error).__name__}"
     if answer.verdict == "certified" and report.verdict == "failed":
@@ -97,18 +128,18 @@ def judged(text: str) -> str:
 def main(seconds: float, seed: int, keep: Path | None) -> None:
     """Compares what the kernel certifies with what a check says."""
     draw, end = random.Random(seed), time.monotonic() + seconds
-    rows = [row for row in all_rows() if not isinstance(row.practice, Rejected)]
-    texts = [to_text(lower(row.build())) for row in rows]
+    found = sources()
     tally: Counter[str] = Counter()
     while time.monotonic() < end:
-        text = altered(draw.choice(texts), draw)
-        said = judged(text)
+        source, strict = draw.choice(found), draw.choice(STRICTNESS)
+        text = altered(source.text, draw)
+        said = judged(text, strict, source.inputs)
         tally[said.partition(":")[0]] += 1
         if said[:2].isupper() or said.startswith(DISAGREE):
-            print(said, flush=True)
+            print(f"{tally.total()}, {strict}: {said}", flush=True)
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
-                (keep / f"{seed}-{tally.total()}.mir").write_text(text)
+                (keep / f"{seed}-{tally.total()}-{strict}.mir").write_text(text)
     for said, n in tally.most_common():
         print(f"{n:7} {said}")
     sys.exit(any(said.isupper() for said in tally))
