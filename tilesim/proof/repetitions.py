@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilesim.proof.certificate import Repetition
-from tilesim.proof.forms import Cone, Form, plus, simple
+from tilesim.proof.forms import Cone, Form, Number, plus
 from tilesim.proof.machine import MOST_SHADOWS, Machine, Shadow, Warp
 from tilesim.proof.operands import (
     LANES,
@@ -88,7 +88,7 @@ def leave_out_in_all(m: Machine, r: Repetition) -> None:
     m.rounds_until(r.round + r.period)
     before, outside = m.state(), v.cone
     begins = [
-        {name: _in_turns(was.get(name), value) for name, value in registers(s).items()}
+        _later(registers(s), _steps(was, registers(s)), Form(0, 1))
         for was, s in zip(earlier, (s for w in m.warps for s in w.shadows if s.every), strict=True)
     ]
     v.cone, m.repetitions = Cone(r.times, v.family.most), m.repetitions + 1
@@ -101,10 +101,10 @@ def leave_out_in_all(m: Machine, r: Repetition) -> None:
     for s, begin, end in zip(every, begins, ends, strict=True):
         for name in sorted({*begin, *end}):
             known = begin.get(name)
-            if known is not None and _typed(_turned(known, 1, 0)) != _typed(end.get(name)):
+            if known is not None and _typed(_at(known, Form(1, 1))) != _typed(end.get(name)):
                 raise Differs([(s.cluster, 1)], name)
     v.cone, m.within = outside, None
-    _set(m, [{n: _turned(x, 0, r.times) for n, x in end.items()} for end in ends])
+    _set(m, [{n: _at(x, Form(0, 0, r.times)) for n, x in end.items()} for end in ends])
     m.state().comes_back(before)
 
 
@@ -117,43 +117,18 @@ def _set(m: Machine, values: Iterable[dict[str, Value]]) -> None:
         w.differing |= {name for s in w.shadows for name in s.registers}
 
 
-def _in_turns(was: Value, now: Value) -> Value:
-    """A register in each turn, if it has grown by one number in all programs; else it is not known
-    there, unless it has not changed."""
-    if was == now:
-        return now
-    rows = [x if isinstance(x, list) else [x] * LANES for x in (was, now)]
-    return uniform([_in_turn(p, q) for p, q in zip(*rows, strict=True)])
-
-
-def _in_turn(p: Scalar, q: Scalar) -> Scalar:
-    if isinstance(p, Chosen) and isinstance(q, Chosen):
-        return chosen(_in_turn(p.leader, q.leader), _in_turn(p.rest, q.rest))
-    if p == q and type(p) is type(q):
-        return q
-    if type(p) not in (int, Form) or type(q) not in (int, Form):
-        return q if isinstance(q, Token | Asked) else None
-    grows = plus(q, p, -1)  # type: ignore[arg-type]
-    return plus(q, Form(0, grows, 0)) if isinstance(grows, int) else None  # type: ignore[arg-type]
-
-
-def _turned(value: Value, turns: int, for_each: int) -> Value:
-    """A register so many turns later, or in the last one of all programs."""
-    row = value if isinstance(value, list) else [value]
-    later = [_later(x, turns, for_each) for x in row]
-    return uniform(later) if isinstance(value, list) else later[0]
-
-
-def _later(x: Scalar, turns: int, for_each: int) -> Scalar:
-    if isinstance(x, Chosen):
-        return chosen(*(_later(y, turns, for_each) for y in x))
-    if isinstance(x, Asked):
-        yes, no = (_later(y, turns, for_each) for y in (x.yes, x.no))
-        return x._replace(yes=yes, no=no)
-    if not isinstance(x, Form):
-        return x
-    more = x.more + for_each * x.turn
-    return simple(Form(x.base + turns * x.turn, 0 if for_each else x.turn, more))
+def _at(value: Any, turn: Form) -> Any:
+    """A register of which a turn decides, in the turn of that number."""
+    match value:
+        case list(row):
+            return uniform([_at(x, turn) for x in row])
+        case Chosen() as x:
+            return chosen(*(_at(y, turn) for y in x))
+        case Asked(look, yes, no):
+            return Asked(look, *(_at(y, turn) for y in (yes, no)))
+        case Form(base, by, more):
+            return plus(Form(base, 0, more), turn, by)
+    return value
 
 
 @rule("repetition", "a certificate names rounds that there are, in their order, and not too many")
@@ -187,36 +162,46 @@ def registers(one: Warp | Shadow) -> dict[str, Value]:
 
 def _begins(was: dict[str, Value], now: dict[str, Value], times: int) -> list[dict[str, Value]]:
     """The registers with which each repetition begins: they grow as behind the period before."""
-    steps = {name: _step(was.get(name), value) for name, value in now.items()}
-    growing = {name: step for name, step in steps.items() if any(step)}
-    return [
-        now | {name: _plus(now[name], step, number) for name, step in growing.items()}
-        for number in range(times + 1)
-    ]
+    steps = _steps(was, now)
+    return [_later(now, steps, number) for number in range(times + 1)]
 
 
-def _step(was: Value, now: Value) -> list[Any]:
-    """By how much a register has grown in each lane, if by a number."""
-    if was == now:
-        return []
-    rows = [x if isinstance(x, list) else [x] * LANES for x in (was, now)]
-    return [_growth(p, q) for p, q in zip(*rows, strict=True)]
+def _steps(was: dict[str, Value], now: dict[str, Value]) -> dict[str, list[Any]]:
+    """By how much each register that changes has grown in each lane, if by a number."""
+    rows = {
+        name: [x if isinstance(x, list) else [x] * LANES for x in (was.get(name), value)]
+        for name, value in now.items() if was.get(name) != value
+    }  # fmt: skip
+    steps = {name: [*map(_growth, *pair)] for name, pair in rows.items()}
+    return {name: step for name, step in steps.items() if step != [0] * LANES}
 
 
-def _growth(p: Scalar, q: Scalar) -> Any:
+def _growth(p: Any, q: Any) -> Any:
+    """None: it depends on the parameter."""
     if isinstance(p, Chosen) and isinstance(q, Chosen):
         return Chosen(_growth(p.leader, q.leader), _growth(p.rest, q.rest))
+    if isinstance(p, Form) or isinstance(q, Form):
+        both = {type(p), type(q)} <= {int, Form}
+        grows = plus(q, p, -1) if both else 0
+        return grows if isinstance(grows, int) else None
     return q - p if isinstance(p, int) and isinstance(q, int) and type(p) is type(q) else 0
 
 
-def _plus(value: Value, step: Sequence[Any], times: int) -> Value:
-    row = value if isinstance(value, list) else [value] * LANES
-    return uniform([_grown(x, n, times) for x, n in zip(row, step, strict=True)])
+def _later(now: dict[str, Value], steps: dict[str, list[Any]], turns: Number) -> dict[str, Value]:
+    """Registers so many turns later, each of which lets them grow by as much."""
+    found = {**now}
+    for name, step in steps.items():
+        value = now[name]
+        row = value if isinstance(value, list) else [value] * LANES
+        found[name] = uniform([_grown(x, n, turns) for x, n in zip(row, step, strict=True)])
+    return found
 
 
-def _grown(x: Scalar, n: Any, times: int) -> Scalar:
+def _grown(x: Scalar, n: Any, turns: Number) -> Scalar:
     if isinstance(x, Chosen) and isinstance(n, Chosen):
-        return chosen(_grown(x.leader, n.leader, times), _grown(x.rest, n.rest, times))
-    if isinstance(x, Address):
-        return Address(x + times * n, x.base)
-    return x + times * n if type(x) is int else x
+        return chosen(_grown(x.leader, n.leader, turns), _grown(x.rest, n.rest, turns))
+    if isinstance(x, Address) and n:
+        return Address(x + turns * n, x.base) if isinstance(turns, int) else None
+    if type(x) is int or isinstance(x, Form):
+        return None if n is None else plus(x, turns, n)
+    return x
