@@ -6,9 +6,9 @@ altered at random: what the kernel certifies, no check finds to fail.
 In the text of a program (`tilesim show --mir`) some numbers become others, and lines are left out
 or change places. What is still a program goes through the kernel, at one of both levels and with
 the certificate that is made for it, and what it covers through `check`. A seed draws the same
-programs each time, as many as there is time for. The command ends with 1 if a check says `failed` of one
-that is certified, or if the kernel ends with an error; these are printed, and those that are proved
-and refuted, and ``--keep`` writes them as ``.mir`` files.
+programs each time, as many as there is time for. The command ends with 1 if a check says `failed`
+of one that is certified, or if the kernel ends with an error; these are printed, and those that are
+proved and refuted, and ``--keep`` writes them as ``.mir`` files.
 """
 
 from __future__ import annotations

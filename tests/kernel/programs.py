@@ -2409,7 +2409,7 @@ def half_of_an_allocation_that_is_freed(k: Builder, *, right: bool) -> None:
 
 
 @wrong("G8")
-def more_columns_than_there_are(k: Builder, *, right: bool) -> None:
+def columns_that_do_not_exist(k: Builder, *, right: bool) -> None:
     """The allocation lies in the last columns, so some of those that are named do not exist."""
     address = allocates(k, 64)
     k.tcgen05.dealloc(address, 64 if right else 128)
