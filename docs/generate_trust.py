@@ -21,6 +21,13 @@ PAGE = Path(__file__).with_name("trust.md")
 BEGIN, END = "<!-- generated: {} -->\n", "<!-- end: {} -->\n"
 #: the corpora of the gallery
 GALLERY = ("gallery", "bugs")
+#: what the kernel consists of, by its modules; all others are needed for any launch
+PARTS = {
+    "repetitions": ("repetitions", "state"),
+    "every value of a parameter": ("forms", "moving"),
+    "loops that wait, and words that are waited for": ("spins", "counters"),
+    "regions that data decides": ("regions", "flow"),
+}
 _KERNEL, _OPS, _ARITH = "tilesim.proof.", "tilesim.ir.ops.", "tilesim.arith."
 
 
@@ -39,6 +46,7 @@ def trusted() -> str:
     known = modules()
     parts = {
         "the proof kernel, `tilesim/proof`": [m for m in known if m.startswith(_KERNEL)],
+        **{f"- of it, {what}": [_KERNEL + m for m in names] for what, names in PARTS.items()},
         "what instructions are, `tilesim/ir/ops`": [m for m in known if m.startswith(_OPS)],
         "operands, effects, programs, in `tilesim/ir`": sorted(DEFINITIONS),
         "types and arithmetic, `tilesim/arith`": [m for m in known if m.startswith(_ARITH)],
