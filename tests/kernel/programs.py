@@ -1702,6 +1702,15 @@ def a_value_of_a_lane_that_does_not_execute_the_shuffle(k: Builder, *, right: bo
         k.mem.shuffle(r, k.lane_id, 3 if right else 4, mask=0xF)
 
 
+@wrong("E27")
+def a_shuffle_of_which_the_last_five_bits_count(k: Builder, *, right: bool) -> None:
+    """By 33 lanes up is by one, and the lane below the first one does not execute it."""
+    k.launch(warps=1)
+    r = k.var("r", 0)
+    with k.if_(k.lane_id >= 16):
+        k.mem.shuffle(r, k.lane_id, 32 if right else 33, mode="up", mask=0xFFFF0000)
+
+
 @wrong("E11")
 def a_lane_that_has_ended_before_its_warp_acts_as_one(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, target="sm_100a")

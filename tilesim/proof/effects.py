@@ -541,7 +541,8 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
             if len(x.lanes) < LANES:
                 raise NotCovered(f"{x.where}: data decides of which lane a value is")
             continue
-        source = {"idx": n & 31, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
+        n &= LANES - 1
+        source = {"idx": n, "up": i - n, "down": i + n, "bfly": i ^ n}[e.mode]
         source = source if 0 <= source < LANES else i
         if source not in x.lanes:
             raise Refuted("E27", f"{x.where}: lane {i} names lane {source}")
