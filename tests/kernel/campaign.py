@@ -16,9 +16,11 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import partial
 from itertools import islice
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -34,6 +36,8 @@ from tilesim.ir.lower import lower
 from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
+
+T = TypeVar("T")
 
 
 def judged(number: int, strict: Strict, regions: bool = False) -> tuple[int, str, str, str]:
@@ -63,35 +67,60 @@ def judged(number: int, strict: Strict, regions: bool = False) -> tuple[int, str
     return number, family, answer.verdict, truth
 
 
-def found(
-    cases: int, seed: int, jobs: int, seconds: float, strict: Strict, regions: bool
-) -> Iterator[tuple[int, str, str, str]]:
-    """What is said of so many programs, as far as the time goes."""
+def each(
+    judge: Callable[[int], T], cases: int, seed: int, jobs: int, seconds: float
+) -> Iterator[T]:
+    """What ``judge`` says of the programs of so many numbers from a seed on, in any order. It is
+    called in ``jobs`` processes; behind so many seconds for no more of them."""
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     with ProcessPoolExecutor(jobs) as pool:
-        left = {pool.submit(judged, n, strict, regions) for n in islice(numbers, 4 * jobs)}
+        left = {pool.submit(judge, n) for n in islice(numbers, 4 * jobs)}
         while left:
             done, left = wait(left, return_when=FIRST_COMPLETED)
             if time.monotonic() < end:
-                left |= {
-                    pool.submit(judged, n, strict, regions) for n in islice(numbers, len(done))
-                }
+                left |= {pool.submit(judge, n) for n in islice(numbers, len(done))}
             yield from (f.result() for f in done)
 
 
+def tallied(judge: Callable[[int], str], seed: int, seconds: float) -> NoReturn:
+    """Prints how often ``judge`` says what of programs from a seed on, within so many seconds; ends
+    with 1 if it says "certified, wrong" of one, and prints that one's number."""
+    tally: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        said = judge(seed)
+        tally[said] += 1
+        if said == "certified, wrong":
+            print(f"CERTIFIED AND WRONG: {seed}", flush=True)
+        seed += 1
+    for said, n in tally.most_common():
+        print(f"{n:6} {said}")
+    sys.exit(bool(tally["certified, wrong"]))
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorator: the options of a command that calls `each`."""
+    for option in (
+        click.option("--seconds", default=1e9, help="Begin no more programs after so long."),
+        click.option("--jobs", default=2, show_default=True, help="Processes."),
+        click.option("--seed", default=1, show_default=True, help="The first program's number."),
+        click.option("--cases", default=500, show_default=True, help="Programs."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
-@click.option("--cases", default=500, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--jobs", default=2, show_default=True)
-@click.option("--seconds", default=1e9, help="Stop after so long.")
+@options
 @click.option("--strict", type=click.Choice(["practice", "ptx"]), default="practice")
 @click.option("--regions", is_flag=True, help="Data decides about some accesses.")
 def main(cases: int, seed: int, jobs: int, seconds: float, strict: Strict, regions: bool) -> None:
     """Compares what the kernel says of random programs with an exhaustive reference."""
     tally: Counter[tuple[str, str]] = Counter()
     wrong = []
-    for number, family, verdict, truth in found(cases, seed, jobs, seconds, strict, regions):
+    judge = partial(judged, strict=strict, regions=regions)
+    for number, family, verdict, truth in each(judge, cases, seed, jobs, seconds):
         tally[verdict, truth] += 1
         if verdict == "certified" and truth == "wrong":
             wrong.append(number)

@@ -10,12 +10,10 @@ ends with 1 if a certified one races, or waits for ever, in some interleaving of
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections import Counter
 
 import click
 
+from tests.kernel.campaign import tallied
 from tests.sim.counting import DATA, WORDS, Meet, Model, TooLarge, Warps, emit, sample, translate
 from tests.verdicts.row import kind
 from tilesim import Builder, all_of
@@ -69,17 +67,7 @@ def judged(seed: int) -> str:
 @click.option("--seed", default=1, show_default=True)
 def main(seconds: float, seed: int) -> None:
     """Compares what is certified with all interleavings of the model."""
-    tally: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        said = judged(seed)
-        tally[said] += 1
-        if said == "certified, wrong":
-            print(f"CERTIFIED AND WRONG: {seed}", flush=True)
-        seed += 1
-    for said, n in tally.most_common():
-        print(f"{n:6} {said}")
-    sys.exit(bool(tally["certified, wrong"]))
+    tallied(judged, seed, seconds)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
 import click
 
+from tests.kernel.campaign import each, options
 from tests.sim import steps as s
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import Choose
@@ -89,29 +87,15 @@ def judged(number: int) -> Row:
         return Row(number, "refused", "")
 
 
-def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[Row]:
-    """What is said of so many programs, as far as the time goes."""
-    end = time.monotonic() + seconds
-    with ProcessPoolExecutor(jobs) as pool:
-        for row in pool.map(judged, range(seed, seed + cases), chunksize=8):
-            yield row
-            if time.monotonic() > end:
-                pool.shutdown(cancel_futures=True)
-                return
-
-
 @click.command()
-@click.option("--cases", default=500, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--jobs", default=2, show_default=True)
-@click.option("--seconds", default=1e9, help="Stop after so long.")
+@options
 def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
     """Compares what the kernel says of random programs with an exhaustive reference."""
-    rows = list(found(cases, seed, jobs, seconds))
+    rows = list(each(judged, cases, seed, jobs, seconds))
     tally = Counter((row.verdict, row.truth) for row in rows)
     for (verdict, truth), n in tally.most_common():
         print(f"{n:7} {verdict:12} {truth}")
-    wrong = [row.number for row in rows if row.wrong]
+    wrong = sorted(row.number for row in rows if row.wrong)
     print(f"{len(rows)} programs from {seed} on, certified and wrong: {wrong or 'none'}")
     sys.exit(bool(wrong))
 

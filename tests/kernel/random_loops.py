@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from typing import NamedTuple
 
 import click
 
+from tests.kernel.campaign import each, options
 from tests.kernel.changed_iterations import changed_iterations
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
@@ -85,25 +84,12 @@ def judged(number: int) -> Row:
     return Row(number, whole.verdict, kept, believed, tuple(wrong))
 
 
-def found(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[Row]:
-    """What is said of so many programs, as far as the time goes."""
-    end = time.monotonic() + seconds
-    with ProcessPoolExecutor(jobs) as pool:
-        for first in range(seed, seed + cases, 8 * jobs):
-            yield from pool.map(judged, range(first, min(first + 8 * jobs, seed + cases)))
-            if time.monotonic() > end:
-                return
-
-
 @click.command()
-@click.option("--cases", default=400, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--jobs", default=2, show_default=True)
-@click.option("--seconds", default=1e9, help="Begin no more programs after so long.")
+@options
 def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
     """Compares runs that leave repetitions out with whole ones."""
     rows = []
-    for row in found(cases, seed, jobs, seconds):
+    for row in each(judged, cases, seed, jobs, seconds):
         rows.append(row)
         for wrong in row.wrong:
             print(f"program {row.number}: {row.whole}, but {wrong}", flush=True)

@@ -12,13 +12,11 @@ execution by the axioms.
 from __future__ import annotations
 
 import random
-import sys
-import time
-from collections import Counter
 from typing import Literal
 
 import click
 
+from tests.kernel.campaign import tallied
 from tests.sim import weak_barriers, weak_campaign
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import Shape, translate
@@ -68,17 +66,7 @@ def _wrong(shape: Shape, kind: Kind) -> bool | None:
 @click.option("--seed", default=1, show_default=True)
 def main(kind: Kind, seconds: float, seed: int) -> None:
     """Compares what is certified with all executions by the axioms."""
-    tally: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        said = judged(seed, kind)
-        tally[said] += 1
-        if said == "certified, wrong":
-            print(f"CERTIFIED AND WRONG: {seed}", flush=True)
-        seed += 1
-    for said, n in tally.most_common():
-        print(f"{n:6} {said}")
-    sys.exit(bool(tally["certified, wrong"]))
+    tallied(lambda number: judged(number, kind), seed, seconds)
 
 
 if __name__ == "__main__":

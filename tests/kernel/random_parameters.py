@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
 
+from tests.kernel.campaign import each, options
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_places import places
@@ -111,25 +110,12 @@ def judged(number: int) -> Row:
     )
 
 
-def rows_of(cases: int, seed: int, jobs: int, seconds: float) -> Iterator[Row]:
-    """What is said of so many programs, as far as the time goes."""
-    end = time.monotonic() + seconds
-    with ProcessPoolExecutor(jobs) as pool:
-        for first in range(seed, seed + cases, 8 * jobs):
-            yield from pool.map(judged, range(first, min(first + 8 * jobs, seed + cases)))
-            if time.monotonic() > end:
-                return
-
-
 @click.command()
-@click.option("--cases", default=400, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--jobs", default=1, show_default=True)
-@click.option("--seconds", default=1e9, help="Begin no more programs after so long.")
+@options
 def main(cases: int, seed: int, jobs: int, seconds: float) -> None:
     """Compares what is certified for all values with what is certified for some."""
     tally: Counter[str] = Counter()
-    for row in rows_of(cases, seed, jobs, seconds):
+    for row in each(judged, cases, seed, jobs, seconds):
         tally["programs"] += 1
         tally["of which some claim is believed"] += row.believed > 0
         tally["claims believed"] += row.believed
