@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from tests.litmus.notation import begin, global_words, thread, words
-from tests.litmus.tcgen05 import finish, scaled, setup
+from tests.litmus.tcgen05 import Setup, finish, scaled, setup
 from tests.litmus.wgmma import operands
 from tilesim import (
     Builder,
@@ -36,10 +36,11 @@ from tilesim import (
 from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Expr, Operand, Select, Var, as_expr
 from tilesim.ir.lower import lower
-from tilesim.ir.memory import Mbarriers, SharedTensor
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor
 from tilesim.ir.mir import Mir, Trap
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import Strict
+from tilesim.ir.tmem import TmemView
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
 
@@ -121,6 +122,27 @@ def cta(k: Builder, rank: int) -> Iterator[None]:
         yield
 
 
+def copied(k: Builder, to: GlobalTensor, source: SharedTensor) -> None:
+    """A thread copies to global memory, and waits for it."""
+    k.bulk.store(to, source)
+    k.bulk.commit_group()
+    k.bulk.wait_group(0)
+
+
+def zeros(k: Builder, cells: TmemView, tile: Fragment) -> None:
+    """A tile of zeros is stored to tensor memory, and waited for."""
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(cells, tile)
+    k.tcgen05.wait_st()
+
+
+def ends(k: Builder, s: Setup, done: Mbarriers) -> None:
+    """All threads wait for a commit, and the columns are freed behind it."""
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    finish(k, s.address)
+
+
 # ---------------------------------------------------------------------- launches
 
 
@@ -148,26 +170,25 @@ def a_reduction_by_a_copy_beside_an_atomic_of_another_cluster(k: Builder, *, rig
             k.mem.atomic(g[0], "add", 1)
 
 
-@wrong("clusters")
-def a_load_beside_an_atomic_of_the_next_cluster(k: Builder, *, right: bool) -> None:
+def loads_beside_an_atomic(k: Builder, *, loading: int, word: int) -> None:
+    """One of two clusters loads word 0, the other one adds to a word."""
     k.launch(warps=1, grid=2)
     g, r = global_words(k, "g", 2), k.var("r")
     with k.elected():
-        with k.if_(k.cta_x.eq(0)):
+        with k.if_(k.cta_x.eq(loading)):
             k.mem.load(r, g[0])
         with k.else_():
-            k.mem.atomic(g[1 if right else 0], "add", 1)
+            k.mem.atomic(g[word], "add", 1)
+
+
+@wrong("clusters")
+def a_load_beside_an_atomic_of_the_next_cluster(k: Builder, *, right: bool) -> None:
+    loads_beside_an_atomic(k, loading=0, word=1 if right else 0)
 
 
 @wrong("clusters")
 def a_load_beside_an_atomic_of_the_cluster_before(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1, grid=2)
-    g, r = global_words(k, "g", 2), k.var("r")
-    with k.elected():
-        with k.if_(k.cta_x.eq(1)):
-            k.mem.load(r, g[0])
-        with k.else_():
-            k.mem.atomic(g[1 if right else 0], "add", 1)
+    loads_beside_an_atomic(k, loading=1, word=1 if right else 0)
 
 
 @wrong("partition", classes=([[0]], [[0, 1]]))
@@ -495,43 +516,34 @@ def a_copy_that_is_read_before_its_barrier_ends(k: Builder, *, right: bool) -> N
         k.mbarrier.wait(b, 0)
 
 
+def copies_behind_fences(k: Builder, *fences: Literal["both", "release", "acquire"]) -> None:
+    """A thread stores four words, fences for the asynchronous proxy, and copies them."""
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    with thread(k, 0):
+        for i in range(4):
+            k.mem.store(x[i], 1)
+        for fence in fences:
+            if fence == "both":
+                k.fence.proxy_async()
+            else:
+                k.fence.proxy_async_generic(fence)
+        copied(k, g, x)
+
+
 @wrong("H6")
 def a_copy_of_what_no_proxy_fence_hands_over(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
-    x, g = words(k, "x", 4), global_words(k, "g", 4)
-    with thread(k, 0):
-        for i in range(4):
-            k.mem.store(x[i], 1)
-        if right:
-            k.fence.proxy_async()
-        k.bulk.store(g, x)
-        k.bulk.commit_group()
-        k.bulk.wait_group(0)
-
-
-def copies_behind_one_way_fences(k: Builder, *, released: bool, acquired: bool) -> None:
-    k.launch(warps=1)
-    x, g = words(k, "x", 4), global_words(k, "g", 4)
-    with thread(k, 0):
-        for i in range(4):
-            k.mem.store(x[i], 1)
-        if released:
-            k.fence.proxy_async_generic("release")
-        if acquired:
-            k.fence.proxy_async_generic("acquire")
-        k.bulk.store(g, x)
-        k.bulk.commit_group()
-        k.bulk.wait_group(0)
+    copies_behind_fences(k, *(("both",) if right else ()))
 
 
 @wrong("H10", breaks="H6")
 def a_copy_of_what_a_one_way_fence_has_not_released(k: Builder, *, right: bool) -> None:
-    copies_behind_one_way_fences(k, released=right, acquired=True)
+    copies_behind_fences(k, *(("release", "acquire") if right else ("acquire",)))
 
 
 @wrong("H10", breaks="H6")
 def a_copy_of_what_a_one_way_fence_has_not_acquired(k: Builder, *, right: bool) -> None:
-    copies_behind_one_way_fences(k, released=True, acquired=right)
+    copies_behind_fences(k, *(("release", "acquire") if right else ("release",)))
 
 
 @wrong("H10", breaks="H6")
@@ -546,9 +558,7 @@ def a_copy_from_a_peer_that_has_released_its_own_memory_only(k: Builder, *, righ
     k.cluster.sync()
     with cta(k, 1):
         k.fence.proxy_async_generic("acquire")
-        k.bulk.store(g, x)
-        k.bulk.commit_group()
-        k.bulk.wait_group(0)
+        copied(k, g, x)
     k.cluster.sync()
 
 
@@ -599,9 +609,7 @@ def a_store_of_a_peer_that_is_copied_without_a_proxy_fence(k: Builder, *, right:
             k.mbarrier.wait(b, 0, scope="cluster")
             if right:
                 k.fence.proxy_async()
-            k.bulk.store(g, x)
-            k.bulk.commit_group()
-            k.bulk.wait_group(0)
+            copied(k, g, x)
 
 
 @wrong("H2", breaks="H6")
@@ -858,28 +866,26 @@ def a_vector_at_no_multiple_of_its_size(k: Builder, *, right: bool) -> None:
         k.mem.store_vector(d[ds(n, 4)], (1, 1, 1, 1))
 
 
-@wrong("H15")
-def a_tile_at_no_multiple_of_128_bytes(k: Builder, *, right: bool) -> None:
+def loads_a_tile(k: Builder, *, to: int = 0, at: int = 0) -> None:
+    """A thread loads eight words, from so many on, to shared memory from so many words on."""
     k.launch(warps=1)
-    b, d, g = k.mbarriers("b"), words(k, "d", 64), global_words(k, "g", 8)
-    box, n = k.tensor_map(g, (8,)), k.var("n", 32 if right else 16)
+    b, d, g = k.mbarriers("b"), words(k, "d", 64), global_words(k, "g", 16)
+    box, place, first = k.tensor_map(g, (8,)), k.var("place", to), k.var("first", at)
     begin(k, (b, 1))
     with thread(k, 0):
         k.mbarrier.arrive_expect_tx(b, 32)
-        k.tma.load(box, d[ds(n, 8)], (0,), b)
+        k.tma.load(box, d[ds(place, 8)], (first,), b)
         k.mbarrier.wait(b, 0)
+
+
+@wrong("H15")
+def a_tile_at_no_multiple_of_128_bytes(k: Builder, *, right: bool) -> None:
+    loads_a_tile(k, to=32 if right else 16)
 
 
 @wrong("B19")
 def a_tensor_copy_from_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
-    b, d, g = k.mbarriers("b"), words(k, "d", 8), global_words(k, "g", 16)
-    box, n = k.tensor_map(g, (8,)), k.var("n", -4 if right else -3)
-    begin(k, (b, 1))
-    with thread(k, 0):
-        k.mbarrier.arrive_expect_tx(b, 32)
-        k.tma.load(box, d, (n,), b)
-        k.mbarrier.wait(b, 0)
+    loads_a_tile(k, at=-4 if right else -3)
 
 
 @wrong("B19")
@@ -960,26 +966,26 @@ def a_tile_that_lanes_multiply_by_several_numbers(k: Builder, *, right: bool) ->
     k.tile.zip(tile, "mul", tile, k.lane_id // (32 if right else 16))
 
 
-@wrong("D8")
-def a_peer_that_need_not_have_started(k: Builder, *, right: bool) -> None:
+def stores_to_a_peer(k: Builder, *, before: bool = True, behind: bool = True) -> None:
+    """A CTA stores to the other one's memory; barriers of the cluster before it, and behind it."""
     k.launch(warps=1, grid=2, cluster=2)
     x = words(k, "x")
-    if right:
+    if before:
         k.cluster.sync()
     with cta(k, 0):
         k.mem.store(x.view().at(1)[0], 1)
-    k.cluster.sync()
+    if behind:
+        k.cluster.sync()
+
+
+@wrong("D8")
+def a_peer_that_need_not_have_started(k: Builder, *, right: bool) -> None:
+    stores_to_a_peer(k, before=right)
 
 
 @wrong("D9")
 def a_peer_that_may_have_ended(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1, grid=2, cluster=2)
-    x = words(k, "x")
-    k.cluster.sync()
-    with cta(k, 0):
-        k.mem.store(x.view().at(1)[0], 1)
-    if right:
-        k.cluster.sync()
+    stores_to_a_peer(k, behind=right)
 
 
 @wrong("B34")
@@ -1282,8 +1288,10 @@ def bytes_that_are_expected_behind_the_last_arrival(k: Builder, *, right: bool) 
         k.mbarrier.expect_tx(b, 16)
 
 
-@wrong("C1")
-def a_wait_that_may_pass_two_phases_early(k: Builder, *, right: bool) -> None:
+@contextmanager
+def two_phases(k: Builder) -> Iterator[tuple[Mbarriers, Mbarriers]]:
+    """A thread arrives at the first mbarrier, and once more behind an arrival at the second one;
+    what another one does."""
     k.launch(warps=2)
     b, go = k.mbarriers("b"), k.mbarriers("go")
     begin(k, (b, 1), (go, 1))
@@ -1292,6 +1300,12 @@ def a_wait_that_may_pass_two_phases_early(k: Builder, *, right: bool) -> None:
         k.mbarrier.wait(go, 0)
         k.mbarrier.arrive(b)
     with thread(k, 0):
+        yield b, go
+
+
+@wrong("C1")
+def a_wait_that_may_pass_two_phases_early(k: Builder, *, right: bool) -> None:
+    with two_phases(k) as (b, go):
         if right:
             k.mbarrier.wait(b, 0)
         k.mbarrier.arrive(go)
@@ -1300,14 +1314,7 @@ def a_wait_that_may_pass_two_phases_early(k: Builder, *, right: bool) -> None:
 
 @wrong("C2")
 def a_wait_that_may_look_when_the_next_phase_is_over(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
-    b, go = k.mbarriers("b"), k.mbarriers("go")
-    begin(k, (b, 1), (go, 1))
-    with thread(k, 1):
-        k.mbarrier.arrive(b)
-        k.mbarrier.wait(go, 0)
-        k.mbarrier.arrive(b)
-    with thread(k, 0):
+    with two_phases(k) as (b, go):
         if not right:
             k.mbarrier.arrive(go)
         k.mbarrier.wait(b, 0)
@@ -1426,17 +1433,28 @@ def a_poll_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
         k.mbarrier.inval(b)
 
 
-@wrong("I")
-def an_arrival_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
+def ends_beside_an_arrival(k: Builder, *, warps: int, arriving: int, met: bool) -> None:
+    """One of the first two warps arrives at an mbarrier, the other one invalidates it; ``met``:
+    behind that."""
+    k.launch(warps=warps)
     b = k.mbarriers("b")
     begin(k, (b, 1))
-    with thread(k, 1):
+    with thread(k, arriving):
         k.mbarrier.arrive(b)
-    if right:
+    if met:
         k.sync_threads()
-    with thread(k, 0):
+    with thread(k, 1 - arriving):
         k.mbarrier.inval(b)
+
+
+@wrong("I")
+def an_arrival_when_the_mbarrier_may_have_ended(k: Builder, *, right: bool) -> None:
+    ends_beside_an_arrival(k, warps=2, arriving=1, met=right)
+
+
+@wrong("I")
+def an_arrival_that_need_not_come_before_the_end(k: Builder, *, right: bool) -> None:
+    ends_beside_an_arrival(k, warps=4, arriving=0, met=right)
 
 
 @wrong("I")
@@ -1474,32 +1492,31 @@ def a_commit_that_arrives_when_the_mbarrier_may_have_ended(k: Builder, *, right:
         k.tcgen05.commit(done)
         k.mbarrier.wait(b if right else done, 0)
         k.mbarrier.inval(b)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
+
+
+def bytes_in_a_phase(k: Builder, *, last: int, ends: bool) -> None:
+    """Twice bytes are expected and completed in a phase, 2^19 first; ``ends``: it comes to an
+    end."""
+    k.launch(warps=1)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        for nbytes in (1 << 19, last):
+            k.mbarrier.expect_tx(b, nbytes)
+            k.mbarrier.complete_tx(b, nbytes)
+        if ends:
+            k.mbarrier.arrive(b)
 
 
 @wrong("T")
 def more_bytes_in_a_phase_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
-    b, n = k.mbarriers("b"), 1 << 19
-    begin(k, (b, 1))
-    with thread(k, 0):
-        for bytes in (n, n - right):
-            k.mbarrier.expect_tx(b, bytes)
-            k.mbarrier.complete_tx(b, bytes)
-        k.mbarrier.arrive(b)
+    bytes_in_a_phase(k, last=(1 << 19) - right, ends=True)
 
 
 @wrong("T")
 def more_bytes_in_a_phase_that_stays_open_than_a_tx_count_holds(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1)
-    b, n = k.mbarriers("b"), 1 << 19
-    begin(k, (b, 1))
-    with thread(k, 0):
-        for bytes in (n, n - right):
-            k.mbarrier.expect_tx(b, bytes)
-            k.mbarrier.complete_tx(b, bytes)
+    bytes_in_a_phase(k, last=(1 << 19) - right, ends=False)
 
 
 @wrong("P")
@@ -1739,13 +1756,18 @@ def warps_of_a_warpgroup_that_take_several_numbers(k: Builder, *, right: bool) -
         k.setmaxnreg("inc", 168 if right else 176)
 
 
+def gives_registers(k: Builder, to: int) -> None:
+    """The first of three warpgroups gives registers, and the other two take some."""
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("dec", to)
+    with k.role("WG1", range(4, 12)):
+        k.setmaxnreg("inc", 240)
+
+
 @wrong("E17")
 def more_registers_than_others_give(k: Builder, *, right: bool) -> None:
     k.launch(warps=12, registers=168)
-    with k.role("WG0", range(4)):
-        k.setmaxnreg("dec", 24 if right else 32)
-    with k.role("WG1", range(4, 12)):
-        k.setmaxnreg("inc", 240)
+    gives_registers(k, 24 if right else 32)
 
 
 @wrong("E17")
@@ -1836,15 +1858,25 @@ def an_operand_in_registers_that_is_filled_before_the_wait(k: Builder, *, right:
     k.wgmma.wait_group(0)
 
 
-@wrong("F10")
-def warps_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
+def multiplies_a_stage(k: Builder, differing: Expr, *, right: bool) -> None:
+    """A product of the first stage of A; wrong: of one of two by what differs."""
     k.launch(warps=4)
     a, b, acc, _, _ = operands(k)
-    stage = replace(a[0], offsets=(as_expr(0 if right else k.warp_id % 2), *a[0].offsets[1:]))
+    stage = replace(a[0], offsets=(as_expr(0 if right else differing % 2), *a[0].offsets[1:]))
     k.wgmma.fence()
     k.wgmma.mma_async(acc, stage, b, accumulate=0)
     k.wgmma.commit_group()
     k.wgmma.wait_group(0)
+
+
+@wrong("F10")
+def warps_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
+    multiplies_a_stage(k, k.warp_id, right=right)
+
+
+@wrong("F10")
+def lanes_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
+    multiplies_a_stage(k, k.lane_id, right=right)
 
 
 # ---------------------------------------------------------------------- launch control
@@ -2147,9 +2179,7 @@ def _uses_of_one_cta(k: Builder, *, user: int, known_to_both: bool, others: bool
         k.fence.mbarrier_init()
     k.cluster.sync()
     with k.if_(k.cluster_rank.eq(user)), k.role("W1", 1):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
+        zeros(k, k.tcgen05.tensor(address + (32 << 16), f32, (32, 32)), tile)
         k.tcgen05.fence_before_thread_sync()
         for rank in range(2):
             if known_to_both or (rank == user) != others:
@@ -2314,13 +2344,20 @@ def a_copy_over_a_store_beside_the_word_of_an_allocation(k: Builder, *, right: b
     copies_over_the_word(k, stored=not right)
 
 
+def stores_to_tensor_memory(
+    k: Builder, *, columns: int = 0, lanes: int = 0, warps: int | Sequence[int] = 0
+) -> None:
+    """Some warps of two store zeros to 32 lanes and columns, so many of each behind the first ones
+    of an allocation of 32 columns."""
+    address, tile = allocates(k, 32, warps=2), k.fragment("tile", f32, (32, 32))
+    with k.role("stores", warps):
+        zeros(k, k.tcgen05.tensor(address + ((lanes << 16) + columns), f32, (32, 32)), tile)
+    frees(k, address, 32)
+
+
 @wrong("G4")
 def columns_that_are_not_allocated(k: Builder, *, right: bool) -> None:
-    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
-    k.tile.fill(tile, 0)
-    k.tcgen05.st(k.tcgen05.tensor(address - (0 if right else 8), f32, (32, 32)), tile)
-    k.tcgen05.wait_st()
-    frees(k, address, 32)
+    stores_to_tensor_memory(k, columns=0 if right else -8)
 
 
 @wrong("G5")
@@ -2433,32 +2470,17 @@ def columns_that_nothing_frees(k: Builder, *, right: bool) -> None:
 
 @wrong("G12")
 def lanes_of_another_warp(k: Builder, *, right: bool) -> None:
-    address, tile = allocates(k, 32, warps=2), k.fragment("tile", f32, (32, 32))
-    lanes = k.tcgen05.tensor(address + ((32 if right else 64) << 16), f32, (32, 32))
-    with k.role("W1", 1):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(lanes, tile)
-        k.tcgen05.wait_st()
-    frees(k, address, 32)
+    stores_to_tensor_memory(k, lanes=32 if right else 64, warps=1)
 
 
 @wrong("G12")
 def columns_beyond_tensor_memory(k: Builder, *, right: bool) -> None:
-    address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
-    k.tile.fill(tile, 0)
-    k.tcgen05.st(k.tcgen05.tensor(address + (0 if right else 1), f32, (32, 32)), tile)
-    k.tcgen05.wait_st()
-    frees(k, address, 32)
+    stores_to_tensor_memory(k, columns=0 if right else 1)
 
 
 @wrong("U21")
 def lanes_of_the_first_warp_for_the_second_alone(k: Builder, *, right: bool) -> None:
-    address, tile = allocates(k, 32, warps=2), k.fragment("tile", f32, (32, 32))
-    with k.role("W1", (0, 1) if right else 1):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
-    frees(k, address, 32)
+    stores_to_tensor_memory(k, warps=(0, 1) if right else 1)
 
 
 @wrong("G-init")
@@ -2479,9 +2501,7 @@ def tensor_memory_that_is_written_in_part(k: Builder, *, right: bool) -> None:
     address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 32))
     width = 32 if right else 16
     part = k.fragment("part", f32, (32, width))
-    k.tile.fill(part, 0)
-    k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, width)), part)
-    k.tcgen05.wait_st()
+    zeros(k, k.tcgen05.tensor(address, f32, (32, width)), part)
     k.tcgen05.ld(tile, k.tcgen05.tensor(address, f32, (32, 32)))
     k.tcgen05.wait_ld()
     frees(k, address, 32)
@@ -2500,9 +2520,7 @@ def a_product_of_what_another_one_is_computing(k: Builder, *, right: bool) -> No
             k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(second, first[:, 0:8].cast(bf16, 16), s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("G19", breaks="H6")
@@ -2539,9 +2557,7 @@ def products_of_two_forms_in_one_place(k: Builder, *, right: bool) -> None:
         else:
             k.tcgen05.mma(other, s.a, s.b[ds(0, 16)])
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("G19", breaks="H6")
@@ -2558,9 +2574,7 @@ def a_copy_to_where_another_one_copies(k: Builder, *, right: bool) -> None:
                 k.mbarrier.wait(b, 0)
                 k.tcgen05.fence_after_thread_sync()
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 def behind_a_product(*, copied: bool, again: Literal["load", "tma.store"]) -> Program:
@@ -2642,9 +2656,7 @@ def a_load_of_what_a_product_behind_a_copy_computes(k: Builder, *, right: bool) 
         tile = k.fragment("tile", f32, (32, 32))
         k.tcgen05.ld(tile, k.tcgen05.tensor(s.address, f32, (32, 32)))
         k.tcgen05.wait_ld()
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 # ---------------------------------------------------------------------- edges of decisions
@@ -2690,17 +2702,6 @@ def an_arrival_if_small_registers_hold_what_they_cannot(k: Builder, *, right: bo
         k.mbarrier.wait(b, 0)
 
 
-@wrong("F10")
-def lanes_of_a_product_that_name_several_operands(k: Builder, *, right: bool) -> None:
-    k.launch(warps=4)
-    a, b, acc, _, _ = operands(k)
-    stage = replace(a[0], offsets=(as_expr(0 if right else k.lane_id % 2), *a[0].offsets[1:]))
-    k.wgmma.fence()
-    k.wgmma.mma_async(acc, stage, b, accumulate=0)
-    k.wgmma.commit_group()
-    k.wgmma.wait_group(0)
-
-
 @wrong("H2", breaks="H6")
 def strong_stores_of_two_ctas_of_which_one_has_the_scope_of_one(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, grid=2, cluster=2)
@@ -2723,19 +2724,6 @@ def a_tile_of_a_map_beside_a_store_to_its_last_element(k: Builder, *, right: boo
         k.bulk.wait_group(0)
     with thread(k, 1):
         k.mem.store(g[8 if right else 7], 1)
-
-
-@wrong("I")
-def an_arrival_that_need_not_come_before_the_end(k: Builder, *, right: bool) -> None:
-    k.launch(warps=4)
-    b = k.mbarriers("b")
-    begin(k, (b, 1))
-    with thread(k, 0):
-        k.mbarrier.arrive(b)
-    if right:
-        k.sync_threads()
-    with thread(k, 1):
-        k.mbarrier.inval(b)
 
 
 @wrong("H6")
@@ -2790,9 +2778,7 @@ def a_shift_that_starts_at_no_quarter(k: Builder, *, right: bool) -> None:
         k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
         k.tcgen05.shift(rows)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("H6")

@@ -9,7 +9,7 @@ from tests.kernel.programs_data import PAIRS
 from tests.litmus.notation import begin, global_words, thread, words
 from tilesim import Builder, ds
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import View
+from tilesim.ir.memory import SharedTensor, View
 
 __all__ = ["PAIRS"]
 
@@ -67,14 +67,20 @@ def a_loop_that_an_earlier_wait_may_spare(k: Builder, *, right: bool) -> None:
             k.mem.load(seen, word[0], sem="acquire", scope="gpu")
 
 
-@wrong("counter-wait", breaks="H6")
-def data_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) -> None:
-    k.launch(warps=2)
+def stores_and_adds(k: Builder, *, warps: int) -> tuple[SharedTensor, SharedTensor, Var]:
+    """A thread of the first warp stores to a word, and adds to the next one; a register."""
+    k.launch(warps=warps)
     x, word, seen = words(k, "x"), words(k, "word"), k.var("seen", 0)
     begin(k, zero=[word])
     with thread(k, 0):
         k.mem.store(x[0], 1)
         adds(k, word[0])
+    return x, word, seen
+
+
+@wrong("counter-wait", breaks="H6")
+def data_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) -> None:
+    x, word, seen = stores_and_adds(k, warps=2)
     with thread(k, 1):
         waits(k, seen, word[0], 1, "relaxed")
         if right:
@@ -139,12 +145,7 @@ def a_release_at_another_word(k: Builder, *, right: bool) -> None:
 
 @wrong("counter-A", not_covered="hands over less than a wait has learned")
 def a_store_instead_of_an_exchange(k: Builder, *, right: bool) -> None:
-    k.launch(warps=3)
-    x, word, seen = words(k, "x"), words(k, "word"), k.var("seen", 0)
-    begin(k, zero=[word])
-    with thread(k, 0):
-        k.mem.store(x[0], 1)
-        adds(k, word[0])
+    x, word, seen = stores_and_adds(k, warps=3)
     with thread(k, 1):
         waits(k, seen, word[0], 1)
         if right:

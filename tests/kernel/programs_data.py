@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from tests.kernel.programs import allocates, frees, wrong
+from tests.kernel.programs import allocates, frees, wrong, zeros
 from tests.kernel.programs_edges import PAIRS
 from tests.kernel.programs_ptx import wrong_by_the_text
 from tests.litmus.notation import begin, global_words
 from tilesim import Builder, address_of, f16, f32, pred, u32, view_at
 from tilesim.ir.expr import Const, Operand, Var, as_expr
-from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.ops.compute import Data, Exchange
 from tilesim.ir.tmem import TmemView
 
@@ -25,10 +26,17 @@ def filled(k: Builder, warps: int = 2) -> tuple[Var, TmemView, GlobalTensor]:
     address = allocates(k, 32, warps=warps)
     cells, tile = k.tcgen05.tensor(address, f32, (32, 4)), k.fragment("tile", f32, (32, 4))
     with k.role("W0", 0):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(cells, tile)
-        k.tcgen05.wait_st()
+        zeros(k, cells, tile)
     return address, cells, global_words(k, "out", 256)
+
+
+@contextmanager
+def freed_behind(k: Builder) -> Iterator[tuple[TmemView, GlobalTensor]]:
+    """What the first of two warps does with such cells and words, before it frees the cells."""
+    address, cells, out = filled(k)
+    with k.role("W0", 0):
+        yield cells, out
+    frees(k, address, 32)
 
 
 def loaded(k: Builder, cells: TmemView, name: str = "r") -> list[Var]:
@@ -54,21 +62,17 @@ def computed(k: Builder, name: str, *sources: Var, results: int = 1) -> list[Var
 
 @wrong("U33", breaks="H6")
 def a_load_of_which_a_register_is_not_stored(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         store(k, out, loaded(k, cells)[: 4 if right else 3])
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def a_load_of_which_a_register_is_not_stored_by_one_lane(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         first, *others = loaded(k, cells)
         store(k, out, others)
         with k.if_(k.lane_id < (32 if right else 31)):
             store(k, out, [first], 3)
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
@@ -87,115 +91,102 @@ def a_load_that_is_stored_behind_the_hand_over(k: Builder, *, right: bool) -> No
 @wrong("U33", breaks="H6")
 def loads_of_which_the_last_one_is_stored(k: Builder, *, right: bool) -> None:
     """The second one sets the same registers."""
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         registers = loaded(k, cells)
         if right:
             store(k, out, registers)
         k.tcgen05.ld(k.fragment("again", f32, (32, 4)), cells)
         k.emit(Data(opcode="tcgen05.ld", results=tuple(registers), sources=(), group="tcgen05.ld"))
         store(k, out, registers, 4)
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def a_register_that_is_set_again_before_it_is_stored(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         first, *others = loaded(k, cells)
         if not right:
             k.assign(first, 1)
         store(k, out, [first, *others])
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def a_register_that_is_set_again_by_some_lanes(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         first, *others = loaded(k, cells)
         with k.if_(k.lane_id < (0 if right else 1)):
             k.assign(first, 1)
         store(k, out, [first, *others])
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def a_sum_of_all_but_one_register(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         a, b, c, d = loaded(k, cells)
         (low,) = computed(k, "low", a, b)
         (high,) = computed(k, "high", c, d if right else c)
         store(k, out, [low, high])
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def one_of_two_results_of_all_registers(k: Builder, *, right: bool) -> None:
     """Each of two results may be made of a part of the sources."""
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         registers = loaded(k, cells)
         store(k, out, computed(k, "made", *registers, results=1 if right else 2)[:1])
-    frees(k, address, 32)
 
 
 @wrong("U33", breaks="H6")
 def a_store_where_nothing_but_the_address_is_loaded(k: Builder, *, right: bool) -> None:
     """It stores a number to where a register says: that is none of its data."""
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         registers, zero = loaded(k, cells), k.var("zero", 0, dtype=u32)
         store(k, out, registers[:3])
         at = view_at(address_of(out[96 + k.lane_id + (zero if right else 0)]), u32, space="global")
         k.mem.store(at, registers[3] if right else zero)
-    frees(k, address, 32)
+
+
+@contextmanager
+def freed_behind_an_mbarrier(
+    k: Builder, arrivals: int, *, acquires: bool = True
+) -> Iterator[Mbarriers]:
+    """The first warp loads the cells and stores them; what it does then; the second warp frees them
+    behind a wait for an mbarrier."""
+    b = k.mbarriers("b")
+    address, cells, out = filled(k)
+    with k.role("W1", 1), k.elected():
+        k.mbarrier.init(b, arrivals)
+    k.sync_threads()
+    with k.role("W0", 0):
+        store(k, out, loaded(k, cells))
+        yield b
+    with k.role("W1", 1):
+        k.mbarrier.wait(b, 0, sem="acquire" if acquires else "relaxed")
+        k.tcgen05.dealloc(address, 32)
 
 
 @wrong("U33", breaks="H6")
 def stores_of_a_load_that_are_handed_over_by_one_lane(k: Builder, *, right: bool) -> None:
     """Of the other lanes it knows nothing unless they have met."""
-    b = k.mbarriers("b")
-    address, cells, out = filled(k)
-    with k.role("W1", 1), k.elected():
-        k.mbarrier.init(b, 1)
-    k.sync_threads()
-    with k.role("W0", 0):
-        store(k, out, loaded(k, cells))
+    with freed_behind_an_mbarrier(k, 1) as b:
         if right:
             k.sync_warp()
         with k.elected(sync=False):
             k.mbarrier.arrive(b)
-    with k.role("W1", 1):
-        k.mbarrier.wait(b, 0)
-        k.tcgen05.dealloc(address, 32)
 
 
 @wrong("U33", breaks="H6")
 def stores_of_a_load_that_are_ordered_in_time_only(k: Builder, *, right: bool) -> None:
-    b = k.mbarriers("b")
-    address, cells, out = filled(k)
-    with k.role("W1", 1), k.elected():
-        k.mbarrier.init(b, 32)
-    k.sync_threads()
-    with k.role("W0", 0):
-        store(k, out, loaded(k, cells))
+    with freed_behind_an_mbarrier(k, 32, acquires=right) as b:
         k.mbarrier.arrive(b, sem="release" if right else "relaxed")
-    with k.role("W1", 1):
-        k.mbarrier.wait(b, 0, sem="acquire" if right else "relaxed")
-        k.tcgen05.dealloc(address, 32)
 
 
 @wrong_by_the_text("U33", breaks="H6")
 def a_load_that_is_stored_without_a_wait(k: Builder, *, right: bool) -> None:
-    address, cells, out = filled(k)
-    with k.role("W0", 0):
+    with freed_behind(k) as (cells, out):
         registers = loaded(k, cells)
         if right:
             k.tcgen05.wait_ld()
         store(k, out, registers)
-    frees(k, address, 32)
 
 
 # ---------------------------------------------------------------------- stores of the same data

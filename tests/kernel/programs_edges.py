@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import tilesim as ts
-from tests.kernel.programs import cta, wrong
+from tests.kernel.programs import copied, cta, ends, gives_registers, wrong, zeros
 from tests.kernel.programs_ptx import PAIRS, handed_over, wrong_by_the_text
 from tests.litmus.notation import begin, global_words, thread, words
-from tests.litmus.tcgen05 import finish, setup
+from tests.litmus.tcgen05 import setup
 from tests.litmus.wgmma import operands
 from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
 from tilesim.ir.boxes import StoreMode
@@ -43,10 +43,7 @@ def an_arrival_at_a_peer_and_not_at_the_own_mbarrier(k: Builder, *, right: bool)
 @wrong("E17")
 def registers_of_a_launch_that_names_none(k: Builder, *, right: bool) -> None:
     k.launch(warps=12)
-    with k.role("WG0", range(4)):
-        k.setmaxnreg("dec", 24 if right else 32)
-    with k.role("WG1", range(4, 12)):
-        k.setmaxnreg("inc", 240)
+    gives_registers(k, 24 if right else 32)
 
 
 @wrong("E15")
@@ -101,10 +98,7 @@ def registers_that_are_given_back_that_it_has_not(k: Builder, *, right: bool) ->
 def registers_that_are_taken_again_and_again(k: Builder, *, right: bool) -> None:
     k.launch(warps=12, registers=168)
     with k.loop(3):
-        with k.role("WG0", range(4)):
-            k.setmaxnreg("dec", 24 if right else 32)
-        with k.role("WG1", range(4, 12)):
-            k.setmaxnreg("inc", 240)
+        gives_registers(k, 24 if right else 32)
 
 
 @wrong("E17")
@@ -245,9 +239,7 @@ def a_copy_of_the_second_cta_behind_a_release_only(k: Builder, *, right: bool) -
         k.fence.proxy_async_generic("release")
         if right:
             k.fence.proxy_async_generic("acquire")
-        k.bulk.store(g, x)
-        k.bulk.commit_group()
-        k.bulk.wait_group(0)
+        copied(k, g, x)
 
 
 # ---------------------------------------------------------------------- mbarriers
@@ -304,18 +296,14 @@ def an_operand_in_other_lanes_than_the_accumulator(k: Builder, *, right: bool) -
     a = k.tcgen05.tensor(s.address + 64 + (lane << 16), ts.bf16, (64, 16), name="operand")
     d = k.tcgen05.tensor(s.address, f32, (64, 32), name="accumulator")
     with k.role("WG", range(4)):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(cells, tile)
-        k.tcgen05.wait_st()
+        zeros(k, cells, tile)
         k.tcgen05.fence_before_thread_sync()
     k.sync_threads()
     with thread(k, 4):
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(d, a, s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong_by_the_text("G19", breaks="H6")
@@ -334,9 +322,7 @@ def a_load_of_the_warp_that_issued_the_product_of_which_a_lane_waits(
             k.tcgen05.fence_after_thread_sync()
         k.tcgen05.ld(tile, k.tcgen05.tensor(s.address, f32, (32, 32)))
         k.tcgen05.wait_ld()
-    k.mbarrier.wait(b, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, b)
 
 
 @wrong_by_the_text("G19", breaks="H6")
@@ -345,9 +331,7 @@ def a_commit_in_place_of_the_first_fence(k: Builder, *, right: bool) -> None:
     s = setup(k, (b, 1), (done, 1))
     tile = k.fragment("tile", f32, (32, 32))
     with k.role("W0", 0):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
+        zeros(k, k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
         k.sync_warp()
         with k.elected():
             if right:
@@ -359,9 +343,7 @@ def a_commit_in_place_of_the_first_fence(k: Builder, *, right: bool) -> None:
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("H6")
@@ -370,18 +352,14 @@ def a_product_behind_a_wait_that_acquires_nothing(k: Builder, *, right: bool) ->
     s = setup(k, (b, 128), (done, 1))
     tile = k.fragment("tile", f32, (32, 32))
     with k.if_(k.warp_id < 4):
-        k.tile.fill(tile, 0)
-        k.tcgen05.st(k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
+        zeros(k, k.tcgen05.tensor(s.address, f32, (32, 32)), tile)
         k.mbarrier.arrive(b)  # hands memory over, but no tcgen05.fence comes before it
     with thread(k, 4):
         k.mbarrier.wait(b, 0, sem="acquire" if right else "relaxed")
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(s.at(k, 0), s.a, s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("H6")
@@ -415,9 +393,7 @@ def a_product_that_overwrites_its_own_operand(k: Builder, *, right: bool) -> Non
         k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(s.at(k, 0 if right else 64), rows, s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong("A7")
@@ -570,9 +546,7 @@ def an_address_in_tensor_memory_of_the_other_cta(k: Builder, *, right: bool) -> 
     k.mem.load(address, slot[0])
     k.cluster.sync()
     k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
-    k.tile.fill(tile, 0)
-    k.tcgen05.st(k.tcgen05.tensor(address if right else other, f32, (32, 32)), tile)
-    k.tcgen05.wait_st()
+    zeros(k, k.tcgen05.tensor(address if right else other, f32, (32, 32)), tile)
     k.cluster.sync()
     k.tcgen05.dealloc(address, 64)
     k.tcgen05.relinquish_alloc_permit()

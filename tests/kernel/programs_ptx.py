@@ -13,9 +13,11 @@ from tests.kernel.programs import (
     Program,
     allocates,
     columns_of_a_pair,
+    copied,
     copies_of_lanes,
     copies_over_the_word,
     cta,
+    ends,
     frees,
     frees_of_a_pair,
     wrong,
@@ -274,9 +276,7 @@ def _copied_on(
             k.cp_async.wait_all()
         if fence:
             k.fence.proxy_async(space)
-        k.bulk.store(out, d)
-        k.bulk.commit_group()
-        k.bulk.wait_group(0)
+        copied(k, out, d)
 
 
 @wrong_by_the_text("H6")
@@ -344,9 +344,7 @@ def a_copy_over_what_a_product_reads(k: Builder, *, right: bool) -> None:
             k.tcgen05.fence_after_thread_sync()
         k.tcgen05.cp(scales, q.factors, "32x128b", multicast="warpx4")
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 def _loaded(k: Builder, *, before: bool, after: bool) -> None:
@@ -367,9 +365,7 @@ def _loaded(k: Builder, *, before: bool, after: bool) -> None:
             k.tcgen05.fence_after_thread_sync()
         k.tcgen05.mma(d, s.a, s.b, accumulate=0)
         k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, done)
 
 
 @wrong_by_the_text("G19", breaks="H6")
@@ -382,8 +378,8 @@ def tensor_memory_that_is_handed_over_without_the_second_fence(k: Builder, *, ri
     _loaded(k, before=True, after=right)
 
 
-@wrong_by_the_text("G19", breaks="H6")
-def a_load_behind_a_commit_without_a_fence(k: Builder, *, right: bool) -> None:
+def loads_behind_a_commit(k: Builder, *, fencing: int) -> None:
+    """Four warps wait for a commit, so many lanes of each fence behind that, and all load."""
     b = k.mbarriers("b")
     s = setup(k, (b, 1))
     d = s.at(k, 0)
@@ -392,32 +388,21 @@ def a_load_behind_a_commit_without_a_fence(k: Builder, *, right: bool) -> None:
         k.tcgen05.commit(b)
     with k.role("WG", range(4)):
         k.mbarrier.wait(b, 0)
-        if right:
+        with k.if_(k.lane_id < fencing):
             k.tcgen05.fence_after_thread_sync()
         k.tcgen05.ld(s.acc, d)
         k.tcgen05.wait_ld()
-    k.mbarrier.wait(b, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    ends(k, s, b)
+
+
+@wrong_by_the_text("G19", breaks="H6")
+def a_load_behind_a_commit_without_a_fence(k: Builder, *, right: bool) -> None:
+    loads_behind_a_commit(k, fencing=32 if right else 0)
 
 
 @wrong_by_the_text("G19", breaks="H6")
 def a_load_of_a_warp_of_which_one_lane_has_fenced(k: Builder, *, right: bool) -> None:
-    b = k.mbarriers("b")
-    s = setup(k, (b, 1))
-    d = s.at(k, 0)
-    with thread(k, 4):
-        k.tcgen05.mma(d, s.a, s.b, accumulate=0)
-        k.tcgen05.commit(b)
-    with k.role("WG", range(4)):
-        k.mbarrier.wait(b, 0)
-        with k.if_(k.lane_id < (32 if right else 1)):
-            k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.ld(s.acc, d)
-        k.tcgen05.wait_ld()
-    k.mbarrier.wait(b, 0)
-    k.tcgen05.fence_after_thread_sync()
-    finish(k, s.address)
+    loads_behind_a_commit(k, fencing=32 if right else 1)
 
 
 @wrong_by_the_text("G8", breaks="H6")
