@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import tilesim as ts
 from tests.kernel.programs import copied, cta, ends, gives_registers, wrong, zeros
 from tests.kernel.programs_ptx import PAIRS, handed_over, wrong_by_the_text
-from tests.litmus.notation import begin, global_words, thread, words
+from tests.litmus.notation import begin, global_words, ones, thread, words
 from tests.litmus.tcgen05 import setup
 from tests.litmus.wgmma import operands
 from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
@@ -507,13 +507,7 @@ def an_accumulator_that_was_an_operand_before_the_wait(k: Builder, *, right: boo
     k.launch(warps=4)
     r, s = (k.fragment(name, f16, (64, 16), "warpgroup") for name in "rs")
     a, b = k.shared("a", f16, (64, 16), swizzle=32), k.shared("b", f16, (16, 16), swizzle=32)
-    with k.if_(k.warp_id.eq(0)):
-        for name, tensor in (("x", a), ("y", b)):
-            ones = k.fragment(name, f16, tensor.shape)
-            k.tile.fill(ones, 1)
-            k.tile.store(tensor, ones)
-        k.fence.proxy_async()
-    k.sync_threads()
+    ones(k, a, b)
     k.tile.fill(r, 1)
     k.wgmma.fence()
     k.wgmma.mma_async(s, r, b, accumulate=0)
@@ -537,19 +531,27 @@ def a_product_of_which_lanes_differ_in_what_it_keeps(k: Builder, *, right: bool)
     k.wgmma.wait_group(0)
 
 
-@wrong("data", not_covered="an address in tensor memory of CTA")
-def an_address_in_tensor_memory_of_the_other_cta(k: Builder, *, right: bool) -> None:
-    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
-    slot, address, other = k.shared("slot", u32, (1,)), k.var("a", dtype=u32), k.var("o", dtype=u32)
+def exchanges_addresses(k: Builder, other_from: int, *, clusters: int = 1) -> None:
+    """The CTAs of clusters of two allocate tensor memory, and tell each other where; those of
+    numbers from ``other_from`` on store at the address of the other one, which is as large a number
+    in the canonical schedule."""
+    k.launch(warps=1, grid=2 * clusters, cluster=2, target="sm_100a")
+    slot, own, other = k.shared("slot", u32, (1,)), k.var("own", dtype=u32), k.var("o", dtype=u32)
     tile = k.fragment("tile", f32, (32, 32))
     k.tcgen05.alloc(slot, 64)
-    k.mem.load(address, slot[0])
+    k.mem.load(own, slot[0])
     k.cluster.sync()
     k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
-    zeros(k, k.tcgen05.tensor(address if right else other, f32, (32, 32)), tile)
+    address = ts.select(k.cta_x >= other_from, other, own)
+    zeros(k, k.tcgen05.tensor(address, f32, (32, 32)), tile)
     k.cluster.sync()
-    k.tcgen05.dealloc(address, 64)
+    k.tcgen05.dealloc(own, 64)
     k.tcgen05.relinquish_alloc_permit()
+
+
+@wrong("data", not_covered="an address in tensor memory of CTA")
+def an_address_in_tensor_memory_of_the_other_cta(k: Builder, *, right: bool) -> None:
+    exchanges_addresses(k, 2 if right else 0)
 
 
 @wrong("H6", not_covered="stores that may be of equal values")

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import tilesim as ts
 from tests.cli.test_ptx import files
-from tilesim import Builder, f32, select, u32
+from tests.kernel.programs_edges import exchanges_addresses
+from tilesim import Builder
 from tilesim.certificate import VERSION, read, text_of
 from tilesim.checker import check
 from tilesim.cli import main
@@ -96,27 +97,9 @@ def test_clusters_of_one_class_that_race_are_found() -> None:
 
 @pytest.mark.parametrize(("first", "verdict"), [(4, "certified"), (2, "not covered")])
 def test_addresses_of_two_ctas_are_not_the_same_in_a_class(first: int, verdict: str) -> None:
-    """Clusters from some CTA on store at the address that the other CTA was given, which is as
-    large a number in the canonical schedule."""
-
-    @ts.kernel
-    def exchanged(k: Builder) -> None:
-        k.launch(warps=1, grid=4, cluster=2, target="sm_100a")
-        slot, own, other = k.shared("slot", u32, (1,)), k.var("a", dtype=u32), k.var("o", dtype=u32)
-        tile = k.fragment("tile", f32, (32, 32))
-        k.tcgen05.alloc(slot, 64)
-        k.mem.load(own, slot[0])
-        k.cluster.sync()
-        k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
-        k.tile.fill(tile, 0)
-        use = select(k.cta_x >= first, other, own)
-        k.tcgen05.st(k.tcgen05.tensor(use, f32, (32, 32)), tile)
-        k.tcgen05.wait_st()
-        k.cluster.sync()
-        k.tcgen05.dealloc(own, 64)
-        k.tcgen05.relinquish_alloc_permit()
-
-    mir = lower(exchanged.build())
+    builder = Builder("exchanged")
+    exchanges_addresses(builder, first, clusters=2)
+    mir = lower(builder.finish())
     for classes in (((0, 1),), ((0,), (1,))):
         assert certify(mir, classes).verdict == verdict
 

@@ -37,6 +37,13 @@ def answer(
     return certify(mir, assumed=assumed)
 
 
+def moved_in(instruction: str, what: str) -> tuple[str, tuple[str, str], str]:
+    """An instruction that stands behind a region, and in the wrong body in it."""
+    behind = f"D: {instruction}"
+    body = f"{ZERO}@%p2 bra D; st.shared.u32 [%r11], 1; {behind}"
+    return body, (behind, f"{instruction} D:"), what
+
+
 #: a right body, what is written for what in the wrong one, and what the kernel then says
 PAIRS = {
     "a store on one way, of which another thread knows nothing": (
@@ -121,28 +128,15 @@ PAIRS = {
         "M: mov.u32 %r10, %r7; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3; @%p3 bra L;",
         ("mov.u32 %r7, %r11;", "mov.u32 %r7, %r6;"), "stores that may be of equal values",
     ),
-    "a barrier": (
-        ZERO + "@%p2 bra D; st.shared.u32 [%r11], 1; D: bar.sync 0;",
-        ("D: bar.sync 0;", "bar.sync 0; D:"), "(barrier.sync) of",
-    ),
+    "a barrier": moved_in("bar.sync 0;", "(barrier.sync) of"),
     "a barrier in a region in a region that is known": (
         ZERO + "@%p2 bra D; setp.lt.u32 %p3, %r4, 0; @!%p3 bra E; bar.sync 0;\n"
         "E: mov.u32 %r8, 1; D:",
         ("%r4, 0", "%r4, 1"), "(barrier.sync) of",
     ),
-    "a meeting of lanes": (
-        ZERO + "@%p2 bra D; mov.u32 %r8, 1; D: bar.warp.sync -1;",
-        ("D: bar.warp.sync -1;", "bar.warp.sync -1; D:"), "(bar.warp.sync) of",
-    ),
-    "a shuffle": (
-        ZERO + "@%p2 bra D; mov.u32 %r8, 1; D: shfl.sync.idx.b32 %r7, %r8, 0, 31, -1;",
-        ("D: shfl.sync.idx.b32 %r7, %r8, 0, 31, -1;", "shfl.sync.idx.b32 %r7, %r8, 0, 31, -1; D:"),
-        "may be executed or not",
-    ),
-    "a fence": (
-        ZERO + "@%p2 bra D; mov.u32 %r8, 1; D: fence.proxy.async;",
-        ("D: fence.proxy.async;", "fence.proxy.async; D:"), "may be executed or not",
-    ),
+    "a warp barrier": moved_in("bar.warp.sync -1;", "(bar.warp.sync) of"),
+    "a shuffle": moved_in("shfl.sync.idx.b32 %r7, %r8, 0, 31, -1;", "may be executed or not"),
+    "a fence": moved_in("fence.proxy.async;", "may be executed or not"),
     "an arrival": (
         "sub.u32 %r20, %r1, 128; setp.eq.u32 %p3, %r4, 0;\n"
         "@%p3 mbarrier.init.shared::cta.b64 [%r20], 128; bar.sync 0; @%p2 bra D; mov.u32 %r8, 1;\n"

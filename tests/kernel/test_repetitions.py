@@ -13,10 +13,11 @@ from tests.kernel.programs_repetitions import REPEATED, Repeated
 from tests.kernel.random_loops import judged
 from tilesim import Builder, bf16, ds, u32
 from tilesim.ir.lower import lower
+from tilesim.ir.mir import Mir
 from tilesim.proof import machine, memory, order, phases, tensor_memory
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
-from tilesim.search.certificates import certified, proposed
+from tilesim.search.certificates import Proposal, certified, proposed
 
 STAGES, TILES, ROWS, COLUMNS = 2, 40, 16, 64
 
@@ -124,12 +125,18 @@ def grows(k: Builder, *, doubles: bool = False) -> None:
             k.mbarrier.arrive(bar[0])
 
 
-def test_what_decides_has_to_be_known_in_each_repetition() -> None:
-    linear, doubling = lower(grows.build()), lower(grows.build(doubles=True))
-    classes, left_out = proposed(linear)
+def left_out_of(mir: Mir) -> Proposal:
+    """Classes and repetitions that the search proposes, of which the kernel believes some."""
+    classes, left_out = proposed(mir)
     assert left_out is not None
     assert left_out[0]
-    assert str(certify(linear, classes, left_out)) == "certified"
+    assert str(certify(mir, classes, left_out)) == "certified"
+    return classes, left_out
+
+
+def test_what_decides_has_to_be_known_in_each_repetition() -> None:
+    linear, doubling = lower(grows.build()), lower(grows.build(doubles=True))
+    classes, left_out = left_out_of(linear)
     assert certify(doubling).verdict == "refuted"
     assert certify(doubling, classes, left_out).verdict != "certified"
 
@@ -156,10 +163,7 @@ def piles_up(k: Builder, *, completes: bool = True) -> None:
 
 def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
     right, wrong = lower(piles_up.build()), lower(piles_up.build(completes=False))
-    classes, left_out = proposed(right)
-    assert left_out is not None
-    assert left_out[0]
-    assert str(certify(right, classes, left_out)) == "certified"
+    classes, left_out = left_out_of(right)
     assert certify(wrong).rule == "T"
     said = certify(wrong, classes, left_out).what
     assert said == "a repetition behind which the state is another one"

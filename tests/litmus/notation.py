@@ -54,3 +54,14 @@ def begin(
         for barrier, count in barriers:
             k.mbarrier.init(barrier, count)
     k.sync_threads()
+
+
+def ones(k: Builder, *tiles: SharedTensor) -> None:
+    """Warp 0 fills tiles with ones; all threads and the tensor cores see them behind that."""
+    with k.if_(k.warp_id.eq(0)):
+        for tile in tiles:
+            filled = k.fragment(f"ones_{tile.name}", tile.dtype, tile.shape)
+            k.tile.fill(filled, 1)
+            k.tile.store(tile, filled)
+        k.fence.proxy_async()
+    k.sync_threads()

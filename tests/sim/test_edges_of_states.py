@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.litmus.notation import ones
 from tests.sim.test_edges_of_repetitions import timed
 from tilesim import Builder, Program, bf16, f16, f32, select
 from tilesim.arith.types import pred, s32
@@ -393,13 +394,7 @@ def _touched(*, waits: bool) -> Kind:
     def kind(k: Builder) -> Turn:
         a, b = k.shared("a", bf16, (64, 16), swizzle=32), k.shared("b", bf16, (8, 16), swizzle=32)
         acc = k.fragment("acc", f32, (64, 8), "warpgroup")
-        with k.role("first", 0):
-            for name, operand in (("ones_a", a), ("ones_b", b)):
-                ones = k.fragment(name, bf16, operand.shape)
-                k.tile.fill(ones, 1)
-                k.tile.store(operand, ones)
-            k.fence.proxy_async()
-        k.sync_threads()
+        ones(k, a, b)
         k.tile.fill(acc, 0)
         k.wgmma.fence()
 
@@ -433,13 +428,7 @@ def _unfenced(k: Builder) -> Turn:
     acc, both = (
         k.fragment(*n, "warpgroup") for n in (("acc", f32, (64, 16)), ("both", f16, (64, 16)))
     )
-    with k.role("first", 0):
-        for name, operand in (("ones_a", a), ("ones_b", b)):
-            ones = k.fragment(name, f16, operand.shape)
-            k.tile.fill(ones, 1)
-            k.tile.store(operand, ones)
-        k.fence.proxy_async()
-    k.sync_threads()
+    ones(k, a, b)
     k.tile.fill(acc, 0)
     k.tile.fill(both, 0)
     k.wgmma.fence()
@@ -559,13 +548,7 @@ def behind(*, wrong: bool) -> Program:
     k = Builder("behind", "sm_90a", warps=4)
     a, b = k.shared("a", bf16, (64, 32), swizzle=64), k.shared("b", bf16, (8, 32), swizzle=64)
     acc = k.fragment("acc", f32, (64, 8), "warpgroup")
-    with k.role("first", 0):
-        for name, operand in (("ones_a", a), ("ones_b", b)):
-            ones = k.fragment(name, bf16, operand.shape)
-            k.tile.fill(ones, 1)
-            k.tile.store(operand, ones)
-        k.fence.proxy_async()
-    k.sync_threads()
+    ones(k, a, b)
     k.tile.fill(acc, 0)
     with k.loop(80):
         with k.if_(k.warp_id.ne(0)):

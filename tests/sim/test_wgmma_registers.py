@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.litmus.notation import ones
 from tilesim import Builder, Program, bf16, e4m3, f16, f32
 from tilesim.checker import check
 from tilesim.ir.memory import SharedTensor
@@ -25,13 +26,7 @@ def tiles(k: Builder, dtype: Any = f16, *, depth: int = 16) -> tuple[SharedTenso
     """A (64, depth) and B (16, depth) of ones, filled by warp 0 and visible to the tensor cores."""
     a = k.shared(f"a_{dtype}", dtype, (64, depth), swizzle=32)
     b = k.shared(f"b_{dtype}", dtype, (16, depth), swizzle=32)
-    with k.if_(k.warp_id.eq(0)):
-        for name, tensor in ((f"x_{dtype}", a), (f"y_{dtype}", b)):
-            ones = k.fragment(name, dtype, tensor.shape)
-            k.tile.fill(ones, 1)
-            k.tile.store(tensor, ones)
-        k.fence.proxy_async()
-    k.sync_threads()
+    ones(k, a, b)
     return a, b
 
 
