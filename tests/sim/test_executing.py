@@ -14,7 +14,7 @@ from tilesim import Builder, Program, any_of, simulate
 from tilesim.arith.integers import COMPARE
 from tilesim.arith.types import WIDTH, DType
 from tilesim.ir.executing import executing
-from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, as_expr
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Special, Unary, UnaryOp, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import Store
 from tilesim.ptx.launch import Pointer, Scalar
@@ -230,18 +230,32 @@ _OPERATORS = st.sampled_from(
 _REGISTERS = st.sampled_from([ts.s32, ts.u32, ts.s64, ts.u64, ts.pred])
 
 
-def expressions(registers: list[Var]) -> st.SearchStrategy[Expr]:
-    leaves = st.sampled_from(
-        [*registers, Special("thread_id"), Special("warp_id"), Special("lane_id")]
-    )
-    return st.recursive(
-        leaves | _NUMBERS.map(Const),
-        lambda inner: (
-            st.builds(Binary, _OPERATORS, inner, inner)
-            | st.builds(Unary, st.sampled_from(["-", "~", "not"]), inner)
-        ),
-        max_leaves=5,
-    )
+#: an expression over the registers that there are
+Over = Callable[[list[Var]], Expr]
+THREADS = [Special("thread_id"), Special("warp_id"), Special("lane_id")]
+
+
+def _leaf(number: int) -> Over:
+    return lambda registers: [*THREADS, *registers][number % (len(THREADS) + len(registers))]
+
+
+def _binary(op: BinaryOp, lhs: Over, rhs: Over) -> Over:
+    return lambda registers: Binary(op, lhs(registers), rhs(registers))
+
+
+def _unary(op: UnaryOp, operand: Over) -> Over:
+    return lambda registers: Unary(op, operand(registers))
+
+
+#: one strategy for all: a recursive one takes longer to make than a program to run
+EXPRESSIONS: st.SearchStrategy[Over] = st.recursive(
+    st.integers(0, 59).map(_leaf) | _NUMBERS.map(lambda number: lambda registers: Const(number)),
+    lambda inner: (
+        st.builds(_binary, _OPERATORS, inner, inner)
+        | st.builds(_unary, st.sampled_from(["-", "~", "not"]), inner)
+    ),
+    max_leaves=5,
+)
 
 
 @st.composite
@@ -252,7 +266,7 @@ def programs(draw: st.DrawFn) -> Program:
     registers: list[Var] = []
     for number in range(draw(st.integers(0, 3))):
         dtype: DType = draw(_REGISTERS)
-        value = draw(expressions(registers))
+        value = draw(EXPRESSIONS)(registers)
         if dtype is not ts.pred and draw(st.booleans()):
             source, value_of = k.var(f"s{number}", dtype=dtype), value
             k.assign(source, value_of)
@@ -262,7 +276,7 @@ def programs(draw: st.DrawFn) -> Program:
         else:
             registers.append(k.var(f"r{number}", value, dtype=dtype))
     for number in range(4):
-        with k.if_(draw(expressions(registers)), sync=False):
+        with k.if_(draw(EXPRESSIONS)(registers), sync=False):
             k.mem.store(out[number, k.thread_id], 1)
     return k.finish()
 
