@@ -184,6 +184,18 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _row("cvt.s32.s8 %v, %a;", s(a, 8)),
         _row("cvt.s32.s16 %v, %ah;", s(a, 16)),
         _row("cvt.u32.u16 %v, %ah;", a & 0xFFFF),
+        # to a type that is narrower than its register, which it fills (PTX 9.4.1)
+        _row("cvt.s8.s32 %v, %a;", s(a, 8)),
+        _row("cvt.u8.s32 %v, %a;", a & 0xFF),
+        _row("cvt.s16.u32 %v, %a;", s(a, 16)),
+        _row("cvt.u16.s32 %v, %a;", a & 0xFFFF),
+        _row("cvt.sat.s8.s32 %v, %a;", -128),
+        _row("cvt.s8.u32 %h, %a; cvt.u32.u16 %v, %h;", s(a, 8) & 0xFFFF),
+        _wide("cvt.s32.s64 %w, %A;", s(A)),
+        _wide("cvt.u32.s16 %w, %ah;", s(a, 16) & M32),
+        _wide("cvt.s8.u32 %w, %a;", s(a, 8)),
+        _wide("and.b32 %r30, %n, 0; or.b32 %r31, %r30, 511; cvt.u32.u8 %r32, %r31;"
+              " mov.b64 %w, {%a, %r32};", 255 << 32 | a),
         _wide("mov.b64 %w, {%a, %b};", b << 32 | a),
         _row("mov.b64 {%r30, %v}, %A;", A >> 32),
         _row("mov.b64 {%v, %r30}, %A;", A),

@@ -177,19 +177,28 @@ class Constants:
             value = self.of(argument, depth + 1)
             if not isinstance(value, int):
                 return value
-            return extended(value & (1 << 8 * nbytes) - 1, step, register)
+            return extended(value & (1 << 8 * nbytes) - 1, step.qualifiers[-1], register)
         found = self._parameter_value(place.variable.name, at, nbytes)
         if not isinstance(found, Const) or not isinstance(found.value, int):
             return None
-        return extended(found.value, step, register)
+        return extended(found.value, step.qualifiers[-1], register)
 
 
-def extended(number: int, step: Step, target: Flat) -> int:
-    """What a load leaves in a register that may be wider: signed types fill it with their sign."""
-    width = WIDTH[step.qualifiers[-1]]
+def extended(number: int, kind: str, target: Flat) -> int:
+    """What a load or conversion of a type leaves in a register that may be wider: signed types fill
+    it with their sign."""
+    width = WIDTH[kind]
     wider = WIDTH[target.type] if isinstance(target, Register) else width
-    negative = step.qualifiers[-1].startswith("s") and number >> width - 1
+    negative = kind.startswith("s") and number >> width - 1
     return number + (1 << wider) - (1 << width) if negative else number
+
+
+def narrowed(step: Step) -> str:
+    """The type of a conversion that leaves room in its register; "": there is no such room."""
+    if step.base != "cvt" or not isinstance(step.operands[0], Register):
+        return ""
+    kind = step.qualifiers[-2]
+    return kind if WIDTH.get(kind, 64) < WIDTH[step.operands[0].type] else ""
 
 
 def _result(step: Step, name: str, values: list[int]) -> int | None:
@@ -202,7 +211,8 @@ def _result(step: Step, name: str, values: list[int]) -> int | None:
     if part is not None:
         return results[0] >> part[0] & (1 << part[1]) - 1
     if len(results) == 1:
-        return results[0]
+        kind = narrowed(step)
+        return extended(results[0], kind, step.operands[0]) if kind else results[0]
     names = [r.name for r in registers(step.operands[0])]
     return results[names.index(name)] if len(names) <= len(results) else None
 
@@ -366,9 +376,14 @@ def _bits_of(constants: Constants, operand: Flat, depth: int) -> Bits:
         return mask >> first | _ALL & ~((1 << width) - 1), value >> first & (1 << width) - 1
     if len(found.results) > 1 or not isinstance(step.operands[0], Register):
         return _width_bits(operand), 0
+    if found.name == "cvt" and ("sat" in found.detail or narrowed(step).startswith("s")):
+        return _width_bits(operand), 0
     signed = found.name in ("cvt", "shr") and found.detail[0] == "s"
     if signed or step.opcode.startswith("bfe.s"):
         return above, 0
+    if found.name == "cvt":  # the bits beyond its type do not count
+        sources = [(mask | _ALL & ~((1 << found.sources[0]) - 1), value) for mask, value in sources]
+        sources = [(mask, value & (1 << found.sources[0]) - 1) for mask, value in sources]
     mask, value = _combined(found.name, sources)
     return mask | above, value & ~above & mask
 

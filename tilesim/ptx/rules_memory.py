@@ -70,7 +70,7 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
         yield from _in_memory(low, step)
         return
     for target, value in values:
-        held = extended(value or 0, step, target)
+        held = extended(value or 0, step.qualifiers[-1], target)
         yield Assign(var=low.register(target), value=Const(held), loc=low.loc)
 
 
@@ -86,7 +86,7 @@ def _parameter(low: Lowering, step: Step, target: Flat, place: Symbol) -> Op:
     if isinstance(value, Const):
         low.given.add(var.name)
         if isinstance(value.value, int):
-            value = Const(extended(value.value, step, target))
+            value = Const(extended(value.value, step.qualifiers[-1], target))
     return Assign(var=var, value=value, loc=low.loc)
 
 

@@ -16,8 +16,8 @@ from tilesim.ir.ops.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import flat
-from tilesim.ptx.constants import known_bits, registers
-from tilesim.ptx.expressions import expressions
+from tilesim.ptx.constants import known_bits, narrowed, registers
+from tilesim.ptx.expressions import expressions, signed
 from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
@@ -43,10 +43,15 @@ def compute(low: Lowering, step: Step) -> list[Op]:
     kept = tuple(map(low.register, _results(target)))
     fits = all(map(low.fits, sources, found.sources))
     simple = expressions(found, values) if fits else None
+    made: list[Op] = [Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)]
     if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
         pairs = zip(kept, simple, strict=False)
-        return [Assign(var=var, value=value, loc=low.loc) for var, value in pairs]
-    return [Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)]
+        made = [Assign(var=var, value=value, loc=low.loc) for var, value in pairs]
+    if kind := narrowed(step):  # the rest of the register is filled as the type says
+        low_bits = kept[0] & (1 << WIDTH[kind]) - 1
+        filled = signed(low_bits, WIDTH[kind]) if kind.startswith("s") else low_bits
+        made.append(Assign(var=kept[0], value=filled, loc=low.loc))
+    return made
 
 
 def _extreme_of_three(low: Lowering, step: Step) -> list[Op]:

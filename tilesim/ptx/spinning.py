@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilesim.arith.bit_vectors import Value, apply
 from tilesim.arith.opcodes import operation
-from tilesim.ptx.constants import named, set_by
+from tilesim.ptx.constants import named, narrowed, set_by
 from tilesim.ptx.flat import Both, Flat, Kernel, Not, Register, Target
 from tilesim.ptx.liveness import entered
 from tilesim.ptx.syntax import Integer
@@ -54,7 +54,7 @@ def _wait_in(kernel: Kernel, head: int, back: int) -> int | None:
             if wait is not None:
                 return None
             wait = number
-        elif operation(step.opcode) is None:
+        elif operation(step.opcode) is None or narrowed(step):
             return None
     return wait
 
