@@ -7,7 +7,7 @@ from typing import Literal
 from tests.kernel.programs import cta, wrong
 from tests.kernel.programs_data import PAIRS
 from tests.litmus.notation import begin, global_words, thread, words
-from tilesim import Builder, ds
+from tilesim import Builder, ds, s32, u8, u16, u32
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import SharedTensor, View
 
@@ -115,6 +115,26 @@ def more_than_is_ever_added(k: Builder, *, right: bool) -> None:
     adds(k, word[0])
     with thread(k, 1):
         waits(k, seen, word[0], 64 if right else 65)
+
+
+@wrong("counter-wait", breaks="deadlock")
+def a_register_that_holds_another_number_than_the_word(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 7, s32 if right else u32)
+    with thread(k, 0):
+        k.mem.store(word[0], -1, sem="release", scope="gpu")
+    with thread(k, 1), k.while_(seen > 5):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+
+
+@wrong("counter-wait", breaks="deadlock")
+def a_register_that_holds_the_low_bits_of_the_word(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    word, seen = global_words(k, "word"), k.var("seen", 0, u16 if right else u8)
+    with thread(k, 0):
+        adds(k, word[0], 256)
+    with thread(k, 1), k.while_(seen < 1):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
 
 
 @wrong("counter-A", not_covered="may come before those that a wait needs")

@@ -81,7 +81,8 @@ class Turn(NamedTuple):
         @cache
         def passes(bits: int) -> bool:
             known = _Known(v, w, lane)
-            known.registers |= held | {self.loaded.name: loads(bits)}
+            known.registers |= held
+            v.assign(known, self.loaded, loads(bits), range(LANES))
             for n in self.ops:
                 known.sets(n)
             found = need(known.value(branch.cond), f"the branch at {self.branch}")
