@@ -109,6 +109,48 @@ def more_than_it_had_is_taken_again(k: Builder, *, right: bool) -> None:
     k.setmaxnreg("inc" if right else "dec", 168)
 
 
+@wrong("E17", not_covered="given back after others are taken")
+def registers_behind_a_barrier_that_an_end_releases(k: Builder, *, right: bool) -> None:
+    """Those who take them end behind that, and wait for those who give."""
+    k.launch(warps=8, registers=168)
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("inc", 232)
+        k.exit()
+    if not right:
+        k.sync_threads()
+    k.setmaxnreg("dec", 104)
+
+
+@wrong("E17", not_covered="given back after others are taken")
+def registers_behind_a_cluster_barrier_that_an_end_releases(k: Builder, *, right: bool) -> None:
+    k.launch(warps=8, registers=168, grid=2, cluster=2)
+    with k.role("WG0", range(4)):
+        if right:
+            k.cluster.arrive()
+        k.setmaxnreg("inc", 232)
+        k.exit()
+    k.cluster.sync()
+    k.setmaxnreg("dec", 104)
+
+
+@wrong("E17", not_covered="given back after others are taken")
+def registers_behind_the_end_of_another_lane(k: Builder, *, right: bool) -> None:
+    """A warp gives them as a whole, one lane of which has waited for those who take them."""
+    k.launch(warps=8, registers=168)
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with k.role("WG0", range(4)):
+        k.setmaxnreg("inc", 232)
+        with k.if_(k.thread_id.eq(0)):
+            k.mbarrier.arrive(b)
+        k.exit()
+    with k.if_(k.thread_id.eq(128)):
+        if not right:
+            k.mbarrier.wait(b, 0)
+        k.exit()
+    k.setmaxnreg("dec", 104)
+
+
 @wrong("F1", breaks="deadlock")
 def a_fence_of_the_fifth_of_six_warpgroups(k: Builder, *, right: bool) -> None:
     k.launch(warps=24)

@@ -183,13 +183,15 @@ def _all_are_here(x: Execution) -> bool:
 def _step(x: Execution) -> None:
     """Positions grow, and lanes that have come together know that they have."""
     order = x.machine.order
-    together = (fx.Gathers, fx.GathersWarps, fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
+    whole = (fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
     for w in x.warps or [x.warp]:
         g = w.lanes(x.lanes)
         if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
             order.step(g)
         # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
-        if any(isinstance(e, together) for e in x.effects):
+        if any(isinstance(e, whole) for e in x.effects):  # of all that have not ended (E2, D3)
+            order.meet_in_time(g, w.lanes(range(LANES)))
+        elif any(isinstance(e, fx.Gathers | fx.GathersWarps) for e in x.effects):
             order.meet_in_time(g)
         _whichever_is_elected(x, w)
         if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):

@@ -551,6 +551,9 @@ class Machine:
         s.same(sorted(self.touched), len(self.register_changes), self.granted, self.answer,
                self.asked, self.failed, self.counted)  # fmt: skip
         s.points((lane, position) for (_, lane), position in sorted(self.touched.items()))
+        s.points((change.lane, change.position) for change in self.register_changes)
+        for change in self.register_changes:
+            s.vectors(change.past)
         s.over()
         return s
 
@@ -725,8 +728,11 @@ class Machine:
 
     def complete_named(self, rank: int, barrier: NamedBarrier) -> None:
         """Ends the round of a named barrier if all have joined; the lanes that wait go on."""
-        alive = {w.number for w in self.warps if w.rank == rank and w.alive}
-        over = barrier.complete(alive)
+        own = [w for w in self.warps if w.rank == rank]
+        alive = {w.number for w in own if w.alive}
+        ended = {w.number: self.order.past[w.lanes(range(LANES))].max(0)
+                 for w in own if not w.alive}  # fmt: skip
+        over = barrier.complete(alive, ended)
         if over is None:
             return
         for w in self.warps:
@@ -748,8 +754,10 @@ class Machine:
 
     def complete_cluster_barrier(self, of: Warp) -> None:
         """Ends the round of the cluster barrier of a warp if all have arrived."""
-        alive = [w.first + i for w in self.warps if w.base == of.base for i in w.alive]
-        self.cluster_barrier(of).complete(np.array(alive, np.int64))
+        own = [w for w in self.warps if w.base == of.base]
+        alive = np.array([w.first + i for w in own for i in w.alive], np.int64)
+        every = np.arange(own[0].first, own[-1].first + LANES)
+        self.cluster_barrier(of).complete(alive, np.setdiff1d(every, alive), self.order.past)
 
     def _leave_cluster_barrier(self, w: Warp) -> None:
         barrier = self.cluster_barrier(w)

@@ -175,9 +175,10 @@ class Order:
 
     # ------------------------------------------------------------------ lanes that meet
 
-    def meet_in_time(self, lanes: Lanes) -> None:
-        """All of the lanes have come here before any of them goes on."""
-        self.past[lanes] = self.past[lanes].max(0)
+    def meet_in_time(self, lanes: Lanes, others: Lanes | None = None) -> None:
+        """All of the lanes have come here before any of them goes on; ``others``: so have they, or
+        have ended."""
+        self.past[lanes] = self.past[lanes if others is None else others].max(0)
 
     def meet(self, lanes: Lanes) -> None:
         """They have also made their accesses known to each other (E4, E11)."""

@@ -8,7 +8,7 @@ issued; the conditions say that every other schedule gives each operation the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -408,15 +408,18 @@ class NamedBarrier:
         if warp in self._warps:
             raise NotCovered(f"{self.name}: warp {warp} joins twice in a round")
 
-    def complete(self, alive: set[int]) -> PhaseOver | None:
+    def complete(self, alive: set[int], ended: Mapping[int, Positions]) -> PhaseOver | None:
         """Ends the round if all that it counts have joined, of a CTA of which the warps ``alive``
-        have not exited (E9). Returns what those learn that wait for it."""
+        have not exited; others ``ended``, each with its past, and are not waited for (E9). Returns
+        what those learn that wait for it: in time also the ends, which release nothing."""
         if not self._warps:
             return None
         need = len(alive | self._warps) if self._threads is None else self._threads // _WARP
         if len(self._warps) < need:
             return None
-        over = PhaseOver(merged(self._past), (self.knowledge,))
+        outside = [past for n, past in ended.items()
+                   if self._threads is None and n not in self._warps]  # fmt: skip
+        over = PhaseOver(merged([*self._past, *outside]), (self.knowledge,))
         self.knowledge = Knowledge.like(self.knowledge.rows)
         self._before, self._joins, self._past = self._joins, [], []
         self._warps, self._places = set(), {}
@@ -457,10 +460,13 @@ class ClusterBarrier:
         self._arrived[lanes] += 1
         return self._knowledge
 
-    def complete(self, alive: Lanes) -> None:
-        """Ends the round if all lanes that have not exited have arrived (D5)."""
+    def complete(self, alive: Lanes, ended: Lanes, past: Positions) -> None:
+        """Ends the round if all lanes that have not exited have arrived; of those that ``ended``
+        without, the end comes before in time (D5). ``past``: that of each lane."""
         if self._pasts and (self._arrived[alive] > self.round).all():
-            self.over = PhaseOver(merged(self._pasts), (self._knowledge,))
+            outside = past[ended[self._arrived[ended] <= self.round]]
+            pasts = [*self._pasts, outside.max(0, initial=0)]
+            self.over = PhaseOver(merged(pasts), (self._knowledge,))
             self._knowledge = Knowledge.like(self._knowledge.rows)
             self._pasts = []
             self.round += 1
