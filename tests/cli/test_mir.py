@@ -46,9 +46,8 @@ def listing(tilesim_cli: Invoke, name: str, *options: str) -> str:
 
 
 def lying(text: str) -> str:
-    """A listing whose claims are wrong: that only warp 0 comes anywhere, that loops only wait, that
-    no two arms synchronise, and that counters stay at 0."""
-    text = re.sub(r"warps [\d., ]+$", "warps 0", text, flags=re.MULTILINE)
+    """A listing whose claims are wrong: that loops only wait, that no two arms synchronise, and
+    that counters stay at 0."""
     text = re.sub(r"^(\s*counter \S+).*$", r"\1 in 0, 0", text, flags=re.MULTILINE)
     text = re.sub(r", arms=true|, polls=true|\bcounts ", "", text)
     branch = re.compile(r"(\bbranch \d+(?:, (?:cond|sense)=[^#\n]*?)?)(\s*(?:@.*)?)$", re.MULTILINE)

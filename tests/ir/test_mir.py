@@ -230,6 +230,27 @@ def test_errors_say_where(wrong: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [("1", "found not 0"), ("64", "found not 0"), ("0, 64", "found 64"),
+     ("0..1, 4294967296", "found 4294967296")],
+)  # fmt: skip
+def test_the_warps_that_come_to_an_instruction_are_named(said: str, found: str) -> None:
+    text = to_text(lower(looping()))
+    right = 'in role "producer" warps 0\n'
+    assert text.count(right) == 1
+    wrong = text.replace(right, f'in role "producer" warps {said}\n')
+    first = next(n for n, _ in enumerate(lower(looping()).code) if f"{right}    {n}: " in text)
+    with pytest.raises(ParseError, match=r"^<text>:\d+:\d+: ") as error:
+        parse(wrong)
+    assert f"expected warps 0, which come to instruction {first}, {found}" in str(error.value)
+
+
+def test_warps_that_do_not_come_to_an_instruction_may_be_named() -> None:
+    text = to_text(lower(looping()))
+    assert parse(text.replace('"producer" warps 0\n', '"producer" warps 0..1\n')) == parse(text)
+
+
 def stuck() -> Program:
     """A warp that waits for a phase of which an arrival is missing."""
     k = Builder("stuck", warps=2)

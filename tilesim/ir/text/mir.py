@@ -152,6 +152,8 @@ class _MirParser(Parser):
     def __init__(self, text: str, filename: str) -> None:
         super().__init__(text, filename)
         self._operands = self._addresses = AddressParser(self._cursor, self._scope)
+        #: by number of an instruction, the line that says which warps come to it, and what it says
+        self._said: dict[int, tuple[Token, frozenset[int]]] = {}
 
     def mir(self) -> Mir:
         """Takes the whole text."""
@@ -171,7 +173,22 @@ class _MirParser(Parser):
         if len(roles) != kernel.warps:
             token = cursor.peek()
             raise cursor.error(token, f"{len(roles)} roles for {kernel.warps} warps")
-        return Mir(kernel, code, roles, machine_typing(kernel, ops, known), local)
+        mir = Mir(kernel, code, roles, machine_typing(kernel, ops, known), local)
+        self._check_warps(mir)
+        return mir
+
+    def _check_warps(self, mir: Mir) -> None:
+        """Which warps come to an instruction follows from the branches: a text that names one that
+        there is not, or leaves one out, does not say what is executed."""
+        coming = executing(mir)
+        for number, (token, said) in self._said.items():
+            missing, more = {*coming[number]} - said, said - {*range(mir.kernel.warps)}
+            if missing or more:
+                what = f"not {min(missing)}" if missing else str(min(more))
+                raise self._cursor.error(
+                    token, f"expected warps {ranges(coming[number], mir.kernel.loc)}, which "
+                    f"come to instruction {number}, found {what}",
+                )  # fmt: skip
 
     def _roles(self) -> tuple[str, ...]:
         cursor = self._cursor
@@ -202,6 +219,7 @@ class _MirParser(Parser):
     def _code(self) -> Iterator[Instruction]:
         cursor = self._cursor
         role = ""
+        here: tuple[Token, frozenset[int]] | None = None
         number = 0
         targets: list[tuple[Token, int]] = []
         while not cursor.accept("}"):
@@ -209,8 +227,8 @@ class _MirParser(Parser):
                 cursor.next()
                 cursor.expect_word("role", " and its name")
                 role = cursor.string("the role's name as a string")
-                cursor.expect_word("warps", " after the role's name")
-                self._warps()  # those that the code says
+                token = cursor.expect_word("warps", " after the role's name")
+                here = token, frozenset(self._warps())
                 self._end_line("the role")
                 continue
             token = cursor.peek()
@@ -219,6 +237,8 @@ class _MirParser(Parser):
             if number >= MAX_CODE:
                 raise cursor.error(token, f"expected at most {MAX_CODE} instructions, found more")
             cursor.expect(":", " after the instruction's number")
+            if here is not None:
+                self._said[number] = here
             instruction = self._numbered(number, role)
             match instruction.what:
                 case Branch(target=target):
