@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 
 from tests.ir.strategies import instructions, program
 from tilesim import Builder, check, ds, u8, u32
-from tilesim.errors import ParseError
+from tilesim.errors import InvalidProgram, ParseError
 from tilesim.ir.executing import executing
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Mir
@@ -22,6 +22,7 @@ from tilesim.ir.text.addresses import AddressValues
 from tilesim.ir.text.forms import operands
 from tilesim.ir.text.grammar import name
 from tilesim.ir.text.mir import MirPrinter, fingerprint, parse, to_text
+from tilesim.ir.verify import verify
 from tilesim.kernels.registry import cases
 
 
@@ -249,6 +250,40 @@ def test_the_warps_that_come_to_an_instruction_are_named(said: str, found: str) 
 def test_warps_that_do_not_come_to_an_instruction_may_be_named() -> None:
     text = to_text(lower(looping()))
     assert parse(text.replace('"producer" warps 0\n', '"producer" warps 0..1\n')) == parse(text)
+
+
+def joining(branch: str = "branch 2, cond=%lane_id < 3", join: str = "join syncs=true") -> Mir:
+    """Some lanes of two warps store, and all meet behind."""
+    return parse(
+        "mir 2\nkernel x: target=sm_90a, warps=2\nglobal g: u32, {64}\ncode {\n"
+        'roles "a", "b"\n'
+        f"0: {branch}, sense=false\n1: st g[0x4 * (%thread_id)], 1\n2: {join}\n3: barrier.sync 0\n"
+        "}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        # lanes of a warp jump past the join at which the others wait for them
+        ({}, {"branch": "branch 3, cond=%lane_id < 3"},
+         "instruction 2 is a join at which all lanes of a warp meet, and instruction 0 may send"),
+        # a warp jumps past it, with all its lanes
+        ({"branch": "branch 3, cond=%warp_id < 1"}, {"branch": "branch 3, cond=%thread_id < 1"},
+         "instruction 2 is a join at which all lanes of a warp meet, and instruction 0 may send"),
+        ({"branch": "branch 3, cond=%lane_id < 3", "join": "join"},
+         {"join": "if (%lane_id < 3) join"}, "instruction 2, a join, has a guard"),
+        ({}, {"branch": "if (%lane_id < 3) branch 2, cond=%lane_id < 4"},
+         "instruction 0, a branch, has a guard"),
+    ],
+)  # fmt: skip
+def test_lanes_meet_where_all_of_their_warp_come(
+    right: dict[str, str], wrong: dict[str, str], message: str
+) -> None:
+    verify(joining(**right))
+    with pytest.raises(InvalidProgram) as error:
+        verify(joining(**wrong))
+    assert message in str(error.value)
 
 
 def stuck() -> Program:
