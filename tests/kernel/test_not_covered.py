@@ -107,6 +107,23 @@ def _asks(k: Builder, covered: bool, asks: str) -> None:
                 k.mem.store(word[0], 1)
 
 
+@lacking("lanes of one member mask that meet at different instructions")
+def meets_in_two_arms(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    x, r = words(k, "x", 32), k.var("r")
+    k.mem.store(x[k.lane_id], 1)
+    if covered:
+        k.sync_warp()
+    with k.if_(k.lane_id < 16):
+        if not covered:
+            k.sync_warp()
+        k.mem.load(r, x[31 - k.lane_id])
+    with k.else_():
+        if not covered:
+            k.sync_warp()
+        k.mem.load(r, x[31 - k.lane_id])
+
+
 @lacking("what the place of a tensor or of shared memory decides")
 def a_branch_on_an_address(k: Builder, covered: bool) -> None:
     k.launch(warps=1)

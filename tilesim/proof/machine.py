@@ -564,6 +564,12 @@ class Machine:
         return [x for x in self.shared[rank].asynchronous if not x.facts & known]
 
     def _stuck(self) -> str:
+        """Raises: NotCovered: lanes of a warp that name one mask meet at different instructions."""
+        masks = {n: e.mask for n, e in self.mir.all_of(fx.Gathers) if e.orders}
+        for w in self.warps:
+            at = masks.keys() & {w.at[i] for i in w.alive}
+            if len(at) > len({masks[n] for n in at}):
+                raise NotCovered("lanes of a warp at several bar.warp.sync")
         found = {(w.rank, w.number, w.at[i]): None for w in self.warps for i in sorted(w.alive)}
         return ", ".join(f"CTA {c} warp {n} at {at}" for c, n, at in list(found)[:6])
 
