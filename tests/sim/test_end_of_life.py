@@ -184,3 +184,23 @@ def test_what_may_come_last_is_held_back() -> None:
     assert report.rules == {"barrier-lifetime"}
     commit = at(last_commit, "k.tcgen05.commit(free)")
     assert commit in {line for _, line in sites(report.findings[0])}
+
+
+@kernel(warps=1)
+def ended_by_lanes(k: Builder, *, lanes: int = 1) -> None:
+    """Each lane ends the barrier, which all but the first of them find ended (A6)."""
+    b = k.mbarriers("b")
+    with k.elected():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.if_(k.lane_id < lanes):
+        k.mbarrier.inval(b)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("lanes", [2, 32])
+def test_a_barrier_ends_once(lanes: int, strict: Strict) -> None:
+    report = check(ended_by_lanes.build(lanes=lanes), strict=strict)
+    assert report.rules == {"barrier-lifetime"}
+    assert "mbarrier.inval on b after its mbarrier.inval (A6)" in report.findings[0].message
+    assert check(ended_by_lanes.build(), strict=strict).verdict == "proved"

@@ -71,8 +71,9 @@ def _invalidates(c: Operands, op: Op, effect: fx.InvalidatesMbarrier) -> Act:
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
-        require_live(barrier, w, op)
-        barrier.stop(w, op)
+        for _ in range(w.lanes):
+            require_live(barrier, w, op)
+            barrier.stop(w, op)
         _touch(w, barrier, op)
         w.advance()
         w.effects += 1
