@@ -744,6 +744,14 @@ def a_prefetch_at_an_address_beyond_its_tensor(k: Builder, *, right: bool) -> No
 
 
 @wrong("inside")
+def a_row_of_a_matrix_beyond_its_tensor(k: Builder, *, right: bool) -> None:
+    """The first eight lanes name rows; what the others name is not accessed (E23)."""
+    k.launch(warps=1)
+    x = k.shared("x", u16, (8, 8))
+    k.matrix.store(x[k.lane_id + (0 if right else 1)], (1,))
+
+
+@wrong("inside")
 def an_element_beyond_its_tensor(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     x, n = words(k, "x", 4), k.var("n", 3 if right else 4)

@@ -977,7 +977,7 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
 def _leaves(x: Execution, e: fx.Writes) -> None:
     """The integers that stores of one element, or atomics, leave, where they are known, and the
     same in all clusters."""
-    whole = e.view.dtype.kind in ("int", "uint")
+    whole = e.view.dtype.kind in ("int", "uint") and e.lanes in (0, LANES)
     if e.asynchronous or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
