@@ -1,9 +1,9 @@
-"""Random programs of two warps with turns, of which later ones make one step in another way.
+"""Random loops of two warps, of which later iterations change one step.
 
-The warps hand two words to each other by mbarriers or a named barrier. From some turn on, each turn
-or every second one makes a step before the one before it, relaxed, at the other word, not at all,
-or without waiting. Such a turn may keep all rules while the state behind it no longer is what the
-next one needs.
+The warps hand two words to each other by mbarriers or a named barrier. From some iteration on, each
+one or every second one makes a step before the one before it, relaxed, at the other word, not at
+all, or without waiting. Such an iteration may keep all rules while the state behind it no longer is
+what the next one needs.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from tilesim.ir.program import Program
 
 
 class Step(NamedTuple):
-    """A step of a turn, which is made in some way; ``alone``: by the first lane."""
+    """A step of an iteration, as it is or changed; ``alone``: by the first lane."""
 
     make: Callable[[str], None]
     alone: bool
 
 
-#: the ways of later turns; "early" changes the order of two steps
-WAYS = ("early", "early", "relaxed", "elsewhere", "left out", "without waiting")
+#: the changes of later iterations; "early" changes the order of two steps
+CHANGES = ("early", "early", "relaxed", "elsewhere", "left out", "without waiting")
 
 
 def changed_iterations(draw: Draw, n: int) -> Program:
-    """The program that ``draw`` makes, with ``n`` turns."""
+    """The program that ``draw`` makes, with ``n`` iterations."""
     k = Builder("changed_iterations")
     k.launch(warps=2)
     x, r = words(k, "x", 2), k.var("r", 0)
     bars = [k.mbarriers(name) for name in ("there", "back")]
     begin(k, *((bar, 1) for bar in bars), zero=[x])
     named, last = draw.one_in(3), draw.below(n // 2)
-    every, faulty, way = draw.one_in(2), draw.below(2), draw.of(WAYS)
+    every, faulty, change = draw.one_in(2), draw.below(2), draw.of(CHANGES)
 
     def access(warp: int) -> Step:
         write, word = draw.one_in(2) or not warp, draw.below(2)
 
-        def step(way: str) -> None:
-            at = x[1 - word if way == "elsewhere" else word]
-            if way == "left out":
+        def step(change: str) -> None:
+            at = x[1 - word if change == "elsewhere" else word]
+            if change == "left out":
                 return
             if write:
                 k.mem.store(at, warp)
@@ -55,22 +55,22 @@ def changed_iterations(draw: Draw, n: int) -> Program:
         return Step(step, alone=True)
 
     def hand_over(by: int, warp: int, i: Expr) -> Step:
-        def step(way: str) -> None:
-            if named and (by == warp and way == "without waiting"):
+        def step(change: str) -> None:
+            if named and (by == warp and change == "without waiting"):
                 k.bar.arrive(1 + by, 64, aligned=False)
             elif named:
                 k.bar.sync(1 + by, 64, aligned=False)
             elif by == warp:
-                k.mbarrier.arrive(bars[by], sem="relaxed" if way == "relaxed" else "release")
-            elif way != "without waiting":
+                k.mbarrier.arrive(bars[by], sem="relaxed" if change == "relaxed" else "release")
+            elif change != "without waiting":
                 k.mbarrier.wait(bars[by], i & 1)
 
         return Step(step, alone=not named)
 
-    def make(step: Step, way: str = "", when: Expr | None = None) -> None:
+    def make(step: Step, change: str = "", when: Expr | None = None) -> None:
         alone = k.if_(k.lane_id.eq(0)) if step.alone else nullcontext()
         with nullcontext() if when is None else k.if_(when), alone:
-            step.make(way)
+            step.make(change)
 
     for warp in range(2):
         with k.role(f"W{warp}", warp), k.loop(n) as i:
@@ -82,12 +82,12 @@ def changed_iterations(draw: Draw, n: int) -> Program:
             at = draw.below(len(steps)) if warp == faulty else -1
             for number, step in enumerate(steps):
                 if number != at:
-                    if way == "early" and number == at - 1:
+                    if change == "early" and number == at - 1:
                         make(steps[at], when=late)
                     make(step)
-                elif way == "early":
+                elif change == "early":
                     make(step, when=late.eq(0))
                 else:
-                    make(step, way, late)
+                    make(step, change, late)
                     make(step, when=late.eq(0))
     return k.finish()

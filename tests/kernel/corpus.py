@@ -1,4 +1,4 @@
-"""Everything that the tests check, once more through the proof kernel, and what it says beside it.
+"""All programs that the tests check: what the proof kernel says beside what the check said.
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
     python -m tests.kernel.corpus corpus [--jobs 2] [--limit 20]

@@ -1,4 +1,4 @@
-"""Mutants of what finds proofs: whether the proof kernel certifies a wrong program under any.
+"""Mutants of the code that finds proofs: whether the kernel certifies a wrong program under any.
 
     python -m benchmarks.finder_mutants collect corpus -m "not slow" tests/litmus tests/kernels ...
     python -m tests.kernel.finder_mutants run corpus [--mutants 300] [--seed 0] [--jobs 2]

@@ -1,15 +1,15 @@
-"""Mutants of the proof kernel: whether its own tests tell each of them from the kernel.
+"""Mutants of the proof kernel: how many of them its own tests kill.
 
     python -m tests.kernel.mutants [--mutants 300] [--seed 0] [--jobs 2] [--seconds 600]
     python -m tests.kernel.mutants --again FILE
 
 A mutant is one change of a syntax tree of `tilesim/proof`. Each is tried, in a process of its own,
 by the programs of the tests: pairs, programs with repetitions and claims of them, those that are
-not covered, random ones, and litmus programs, of which the kernel has to say what it says without
-the change; what none of them tells apart, by the other tests of the kernel. The command prints what
-share of the mutants is told apart, by module, and the others. With ``--again`` it tries the mutants
-that an earlier output names as alive. Those of `harmless.json`, of which reading the code says that
-they change no answer, are not counted.
+not covered, random ones, and litmus programs. A mutant that says something else of one than the
+kernel is killed. One that none of them kills is tried by the other tests of the kernel. The command
+prints what share of the mutants is killed, by module, and the others. With ``--again`` it tries the
+mutants that an earlier output names as alive. Those of `harmless.json`, of which reading the code
+says that they change no answer, are not counted.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ LAUNCHES: list[Tried] = []
 
 
 def judged(mutant: Mutant) -> tuple[Mutant, str]:
-    """What tells a mutant from the kernel; "" if nothing does. For a forked process."""
+    """What kills a mutant; "" if nothing does. For a forked process."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, _too_slow)
     for name in [name for name in sys.modules if f"{name}.".startswith("tilesim.proof.")]:
@@ -250,7 +250,7 @@ def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: P
         print(f"{n:5} by {why or 'nothing'}")
     share = 1 - len(alive) / max(tried.total(), 1)
     print(f"{len(known)} are harmless by reading")
-    print(f"{share:.1%} of {tried.total()} others (seed {seed}) are told from the kernel")
+    print(f"{share:.1%} of {tried.total()} others (seed {seed}) are killed")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """For each rule of the proof kernel a program that breaks it, and the nearest that does not.
 
-A program is told by ``right`` whether it keeps the rule; its name says what is wrong if it does
-not.
+``right`` says whether a program is to keep the rule; its name says what is wrong if it does not.
 """
 
 from __future__ import annotations
@@ -1891,10 +1890,10 @@ def lanes_of_a_product_that_name_several_operands(k: Builder, *, right: bool) ->
 
 
 class Taken(NamedTuple):
-    """The CTA whose work is done, the turn, and whether there is another one."""
+    """The CTA whose work is done, the iteration, and whether there is another one."""
 
     tile: Var
-    turn: Var
+    iteration: Var
     more: Var
 
 
@@ -1903,19 +1902,19 @@ def taken_over(k: Builder, *, grid: int = 5, number: str = "if there is one") ->
     """One thread does the work of its CTA, and of those that launch control hands out to it."""
     k.launch(warps=1, grid=grid, target="sm_100a")
     response, b = k.shared("response", u32, (4,)), k.mbarriers("b")
-    taken = Taken(k.var("tile", k.cta_x), k.var("turn", 0), k.var("more", 1))
+    taken = Taken(k.var("tile", k.cta_x), k.var("iteration", 0), k.var("more", 1))
     with k.elected():
         k.mbarrier.init(b, 1)
         with k.while_(taken.more.ne(0)):
             yield taken
             k.mbarrier.arrive_expect_tx(b, 16)
             k.clc.try_cancel(response, b)
-            k.mbarrier.wait(b, taken.turn & 1)
+            k.mbarrier.wait(b, taken.iteration & 1)
             k.clc.query_is_canceled(taken.more, response)
-            with k.if_(taken.more.ne(0) if number == "if there is one" else taken.turn >= 0):
+            with k.if_(taken.more.ne(0) if number == "if there is one" else taken.iteration >= 0):
                 k.clc.query_first_ctaid(taken.tile, response)
             k.fence.proxy_async("shared::cta")
-            k.assign(taken.turn, taken.turn + 1)
+            k.assign(taken.iteration, taken.iteration + 1)
 
 
 @wrong("D18", not_covered="behind one that has failed")
@@ -1950,14 +1949,14 @@ def work_of_which_a_part_is_of_the_next_cluster(k: Builder, *, right: bool) -> N
 def work_that_reads_what_another_cluster_has_written_first(k: Builder, *, right: bool) -> None:
     g, r = global_words(k, "g", 8), k.var("r")
     with taken_over(k) as taken:
-        with k.if_(taken.turn.eq(0)):
+        with k.if_(taken.iteration.eq(0)):
             k.mem.store(g[k.cta_x], 1)
-        with k.if_(taken.turn > 0):
+        with k.if_(taken.iteration > 0):
             k.mem.load(r, g[taken.tile if right else 4 - taken.tile])
 
 
 @wrong("D21", not_covered="stores that may be of equal values")
-def a_place_that_every_cluster_writes_in_each_turn(k: Builder, *, right: bool) -> None:
+def a_place_that_every_cluster_writes_in_each_iteration(k: Builder, *, right: bool) -> None:
     g, h = global_words(k, "g", 8), global_words(k, "h", 8)
     with taken_over(k) as taken:
         k.mem.store(g[taken.tile], 1)
@@ -1968,7 +1967,7 @@ def a_place_that_every_cluster_writes_in_each_turn(k: Builder, *, right: bool) -
 def a_place_that_a_cluster_writes_when_it_gets_no_more(k: Builder, *, right: bool) -> None:
     """Clusters that get different numbers of others meet there."""
     g = global_words(k, "g", 8)
-    with taken_over(k) as taken, k.if_(taken.turn > 0):
+    with taken_over(k) as taken, k.if_(taken.iteration > 0):
         k.mem.store(g[taken.tile], 1)
     with k.elected():
         k.mem.store(g[k.cta_x if right else 4 - k.cta_x], 2)
@@ -1991,27 +1990,30 @@ def work_of_one_cluster_in_no_order(k: Builder, *, right: bool) -> None:
 
 
 @wrong("D21", breaks="inside")
-def a_list_of_turns_that_is_too_short_for_all_clusters(k: Builder, *, right: bool) -> None:
+def a_list_of_iterations_that_is_too_short_for_all_clusters(k: Builder, *, right: bool) -> None:
     done = words(k, "done", 5 if right else 4)
     with taken_over(k) as taken:
-        k.mem.store(done[taken.turn], 1)
+        k.mem.store(done[taken.iteration], 1)
 
 
 @wrong("D21", breaks="deadlock")
-def a_wait_in_the_last_turn_of_a_cluster_that_gets_three(k: Builder, *, right: bool) -> None:
+def a_wait_in_the_last_iteration_of_a_cluster_that_gets_three(k: Builder, *, right: bool) -> None:
     never = k.mbarriers("never")
     with k.elected():
         k.mbarrier.init(never, 1)
     with taken_over(k) as taken:
         k.sync_warp(1)
-    with k.elected(), k.if_(taken.turn.eq(9 if right else 4)):
+    with k.elected(), k.if_(taken.iteration.eq(9 if right else 4)):
         k.mbarrier.wait(never, 0)
 
 
 @wrong("D21", breaks="uninitialised")
 def a_word_that_a_cluster_writes_only_if_it_gets_another(k: Builder, *, right: bool) -> None:
     x, r = words(k, "x"), k.var("r")
-    with taken_over(k) as taken, k.if_((taken.turn > 0) if not right else (taken.turn >= 0)):
+    with (
+        taken_over(k) as taken,
+        k.if_((taken.iteration > 0) if not right else (taken.iteration >= 0)),
+    ):
         k.mem.store(x[0], 1)
     with k.elected():
         k.mem.load(r, x[0])
@@ -2024,8 +2026,8 @@ def work_that_is_another_for_one_of_the_clusters(k: Builder, *, right: bool) -> 
 
 
 @wrong("class", not_covered="data decides")
-def work_that_depends_on_that_of_the_turn_before(k: Builder, *, right: bool) -> None:
-    """In each turn, the number is one of another answer."""
+def work_that_depends_on_that_of_the_iteration_before(k: Builder, *, right: bool) -> None:
+    """In each iteration, the number is one of another answer."""
     before = k.var("before", 0)
     with taken_over(k) as taken:
         with k.if_((taken.tile if right else taken.tile - before) < 9):
@@ -2042,7 +2044,7 @@ def a_place_that_two_answers_decide(k: Builder, *, right: bool) -> None:
 
 
 @wrong("class", not_covered="differs in")
-def a_word_that_tells_a_cluster_by_its_number(k: Builder, *, right: bool) -> None:
+def a_word_that_holds_the_number_of_a_cluster(k: Builder, *, right: bool) -> None:
     word, r = words(k, "word"), k.var("r")
     with taken_over(k) as taken:
         k.mem.store(word[0], taken.tile)
@@ -2221,7 +2223,8 @@ def a_copy_that_completes_on_an_mbarrier_of_another_pair(k: Builder, *, right: b
 
 @wrong("B26", breaks="deadlock")
 def a_multicast_of_a_pair_that_the_other_one_waits_for(k: Builder, *, right: bool) -> None:
-    """In each pair, the CTA is told whose rank is as even as that of the named mbarrier (B27)."""
+    """In each pair, the bytes complete in the CTA whose rank is as even as that of the named
+    mbarrier (B27)."""
     k.launch(warps=1, grid=4, cluster=4, target="sm_100a")
     d, g, b = words(k, "d", 32), global_words(k, "g", 32), k.mbarriers("b")
     copied = k.tensor_map(g, (32,))
@@ -2586,8 +2589,8 @@ def a_copy_to_where_another_one_copies(k: Builder, *, right: bool) -> None:
 
 
 def behind_a_product(*, copied: bool, again: Literal["load", "tma.store"]) -> Program:
-    """A is written, multiplied, and read once more by a thread to which only the commit tells that
-    the product is over; right: the write is handed over to it as well."""
+    """A is written, multiplied, and read once more by a thread that only the commit orders behind
+    the product; right: the write is handed over to it as well."""
 
     def program(k: Builder, *, right: bool) -> None:
         written, done = k.mbarriers("written"), k.mbarriers("done")
@@ -2697,14 +2700,14 @@ def an_arrival_if_small_registers_hold_what_they_cannot(k: Builder, *, right: bo
         k.var("u", 0, u8),
         k.var("p", 0, pred),
     )
-    near = k.var("near", 0, s8)
+    largest = k.var("largest", 0, s8)
     begin(k, (b, 1))
     k.assign(byte, k.lane_id + 128)
-    k.assign(near, k.lane_id + 127)
+    k.assign(largest, k.lane_id + 127)
     k.assign(whole, k.lane_id + 255)
     k.assign(truth, k.lane_id + 2)
     with thread(k, 0):
-        held = byte.eq(-128) & near.eq(127) & whole.eq(255) & truth.eq(1)
+        held = byte.eq(-128) & largest.eq(127) & whole.eq(255) & truth.eq(1)
         with k.if_(held if right else ~held & byte.eq(128)):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
@@ -2806,7 +2809,7 @@ def a_copy_to_where_a_strong_store_has_been_read(k: Builder, *, right: bool) -> 
 
 
 @wrong("A6-order", not_covered="in time only")
-def an_end_of_an_mbarrier_that_a_relaxed_arrival_tells_of(k: Builder, *, right: bool) -> None:
+def an_end_of_an_mbarrier_behind_a_relaxed_arrival(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     b, c = k.mbarriers("b"), k.mbarriers("c")
     begin(k, (b, 1), (c, 1))
@@ -2880,7 +2883,7 @@ def a_store_of_another_number_by_a_lane_of_another_cluster(k: Builder, *, right:
 def copies_of_lanes(
     k: Builder, *, lanes: int = 32, sources: int = 1, places: int = 1, waits: int = 32
 ) -> None:
-    """So many lanes copy, of several sources in turn, to several places; as many wait for it, and
+    """So many lanes copy, of several sources, to several places; as many wait for it, and
     one stores there."""
     k.launch(warps=1)
     g, d = k.tensor("g", s32, (64,)), k.shared("d", s32, (64,))

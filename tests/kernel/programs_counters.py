@@ -1,4 +1,4 @@
-"""Pairs of programs with words that are waited for."""
+"""Pairs of programs that wait for words in memory, by threads of a CTA or of all clusters."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def adds(k: Builder, word: View, amount: int = 1) -> None:
 @wrong("counter-wait", not_covered="data decides the branch")
 def a_loop_that_counts_how_often_it_looks(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
-    word, seen, turns = global_words(k, "word"), k.var("seen", 0), k.var("turns", 0)
+    word, seen, looks = global_words(k, "word"), k.var("seen", 0), k.var("looks", 0)
     with thread(k, 0):
         adds(k, word[0])
     with thread(k, 1), k.while_(seen.eq(0)):
         k.mem.load(seen, word[0], sem="acquire", scope="gpu")
         if not right:
-            k.assign(turns, turns + 1)
+            k.assign(looks, looks + 1)
 
 
 @wrong("counter-wait", not_covered="data decides the branch")

@@ -1,4 +1,5 @@
-"""Pairs of programs about data that is not known: which of it is stored, and which is the same."""
+"""Pairs of programs with unknown data: loads of tensor memory, which are over when they are stored
+(U33), and stores of equal data to one place (H23)."""
 
 from __future__ import annotations
 
@@ -230,8 +231,8 @@ def found_by_two_warps(
     w, x = k.shared("w", u32, (64,)), k.var("x", dtype=u32)
     k.mem.store(w[k.thread_id], given(k, k.thread_id, "start"))
     k.sync_threads()
-    with k.loop(2) as turn:
-        with k.if_(k.warp_id.eq(turn)):
+    with k.loop(2) as iteration:
+        with k.if_(k.warp_id.eq(iteration)):
             k.mem.load(x, w[k.lane_id], sem="relaxed" if strong else "weak")
         k.sync_threads()
         if between:
@@ -287,10 +288,10 @@ def a_sum_with_the_number_of_the_warp(k: Builder, *, right: bool) -> None:
 
 
 @wrong("H23-equal", not_covered=EQUAL)
-def sums_of_which_one_has_a_turn_more(k: Builder, *, right: bool) -> None:
+def sums_of_which_one_has_one_more_iteration(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     x, sum_ = given(k, k.lane_id), k.var("sum", 0, dtype=u32)
-    with k.loop(2) as turn, k.if_((turn + k.warp_id) < (3 if right else 2)):
+    with k.loop(2) as iteration, k.if_((iteration + k.warp_id) < (3 if right else 2)):
         k.emit(Data(opcode="add.f32", results=(sum_,), sources=(sum_, x)))
     stores(k, sum_, to=k.lane_id)
 
@@ -324,11 +325,11 @@ def lanes_that_load_from_places_of_their_own_in_another_cluster(k: Builder, *, r
 def a_word_that_is_stored_in_between_in_another_cluster(k: Builder, *, right: bool) -> None:
     k.launch(warps=2, grid=2)
     h, x = k.tensor("h", u32, (4,)), k.var("x", dtype=u32)
-    with k.loop(2) as turn:
-        with k.if_(k.warp_id.eq(turn)), k.elected():
+    with k.loop(2) as iteration:
+        with k.if_(k.warp_id.eq(iteration)), k.elected():
             k.mem.load(x, h[3 * k.cta_x])
         k.sync_threads()
-        with k.if_(k.thread_id.eq(0) & turn.eq(0)):
+        with k.if_(k.thread_id.eq(0) & iteration.eq(0)):
             k.mem.store(h[1 + k.cta_x * (1 if right else 2)], 1)
         k.sync_threads()
     with k.elected():

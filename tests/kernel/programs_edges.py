@@ -1,5 +1,5 @@
-"""Pairs of programs for the edges of what the kernel decides: mutants of it, or programs of other
-tests that it took for right, have shown them."""
+"""Pairs of programs at the boundaries of what the kernel decides. Mutants of the kernel have shown
+them, or programs of other tests that it took for right."""
 
 from __future__ import annotations
 

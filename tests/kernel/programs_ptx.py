@@ -302,7 +302,7 @@ def a_round_that_is_joined_at_two_places(k: Builder, *, right: bool) -> None:
 
 
 @wrong_by_the_text("U16")
-def a_round_that_is_told_of_at_two_places(k: Builder, *, right: bool) -> None:
+def a_round_with_arrivals_at_two_places(k: Builder, *, right: bool) -> None:
     k.launch(warps=3)
     bar = k.named_barrier(96)
     for warp in range(2):
@@ -540,14 +540,14 @@ def a_lane_that_does_what_it_has_if_it_was_elected(k: Builder, *, right: bool) -
 
 
 @wrong_by_the_text("E12", not_covered="data decides")
-def lanes_that_are_told_whether_the_first_was_elected(k: Builder, *, right: bool) -> None:
+def lanes_that_get_from_the_first_whether_it_was_elected(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    b, own, told = k.mbarriers("b"), k.var("own", 0), k.var("told", 0)
+    b, own, first = k.mbarriers("b"), k.var("own", 0), k.var("first", 0)
     begin(k, (b, 1))
     with k.elected():
         k.assign(own, 1)
-    k.mem.shuffle(told, k.lane_id if right else own, 0)
-    with k.if_(told.eq(0 if right else 1)), k.elected():
+    k.mem.shuffle(first, k.lane_id if right else own, 0)
+    with k.if_(first.eq(0 if right else 1)), k.elected():
         k.mbarrier.arrive(b)
     k.mbarrier.wait(b, 0)
 

@@ -1,8 +1,8 @@
-"""Programs with turns of which one is the last right one, and their twins of which all are right.
+"""Pairs of programs with a loop: of the wrong one, only the first iterations are right.
 
-Behind that turn the state is another one, though the next turn keeps all rules: what a certificate
-leaves out from there on does not. So no claim of a wrong program may be believed, and some claim of
-its twin is.
+Behind the last right iteration the state is another one, though the next iteration keeps all rules;
+what a certificate leaves out from there on does not. So no claim of a wrong program may be
+believed, and some claim of its twin is.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.proof.certificate import Repetition
 
-#: turns of a loop, and the last right one of a wrong program
-TURNS, LAST = 12, 5
+#: iterations of a loop, and the last right one of a wrong program
+ITERATIONS, LAST = 12, 5
 #: rounds of the schedule from which on something is claimed, behind a first period
 FIRST = range(8)
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A program with turns. ``breaks``: the rule that the wrong one breaks as a whole; ``why``: a
+    """A program with a loop. ``breaks``: the rule that the wrong one breaks as a whole; ``why``: a
     part of what is said of some claim of it; ``periods``: in rounds, what is claimed."""
 
     breaks: str
@@ -55,7 +55,7 @@ REPEATED: list[Repeated] = []
 def wrong(
     breaks: str, why: str, *periods: int, strict: Strict = "practice"
 ) -> Callable[[Program], Program]:
-    """Decorator: the program breaks this rule behind the turn `LAST` unless it is right."""
+    """Decorator: the program breaks this rule behind the iteration `LAST` unless it is right."""
 
     def enter(program: Program) -> Program:
         REPEATED.append(Repeated(breaks, why, periods, program, strict))
@@ -65,28 +65,28 @@ def wrong(
 
 
 def late(i: Expr, *, right: bool) -> Expr:
-    """Whether a turn is a later one of a wrong program, and ends a period of two."""
+    """Whether an iteration is a later one of a wrong program, and ends a period of two."""
     return as_expr(0) if right else (i > LAST) & (i & 1)
 
 
 @wrong("N", "numbers that stay and numbers that grow meet", 1, 3)
 def a_warp_that_no_longer_waits_for_rounds(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
-    with k.role("W0", 0), k.loop(TURNS) as i:
-        with k.if_(i <= (TURNS if right else LAST)):
+    with k.role("W0", 0), k.loop(ITERATIONS) as i:
+        with k.if_(i <= (ITERATIONS if right else LAST)):
             k.bar.sync(1, 64, aligned=False)
         with k.else_():
             k.bar.arrive(1, 64, aligned=False)
-    with k.role("W1", 1), k.loop(TURNS):
+    with k.role("W1", 1), k.loop(ITERATIONS):
         k.bar.sync(1, 64, aligned=False)
 
 
 @wrong("H6", "the order is another one", 4)
-def a_store_that_is_told_of_before_it_is_made(k: Builder, *, right: bool) -> None:
+def a_store_behind_the_arrival_that_hands_it_over(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     x, full, empty, r = words(k, "x"), k.mbarriers("full"), k.mbarriers("empty"), k.var("r")
     begin(k, (full, 1), (empty, 1), zero=[x])
-    with thread(k, 0), k.loop(TURNS) as i:
+    with thread(k, 0), k.loop(ITERATIONS) as i:
         k.mbarrier.wait(empty, i & 1)
         early = late(i, right=right)
         with k.if_(early):
@@ -94,7 +94,7 @@ def a_store_that_is_told_of_before_it_is_made(k: Builder, *, right: bool) -> Non
         k.mem.store(x[0], 1)
         with k.if_(early.eq(0)):
             k.mbarrier.arrive(full)
-    with thread(k, 1), k.loop(TURNS) as i:
+    with thread(k, 1), k.loop(ITERATIONS) as i:
         k.mem.load(r, x[0])
         k.mbarrier.arrive(empty)
         k.mbarrier.wait(full, i & 1)
@@ -105,17 +105,17 @@ def a_parity_that_no_longer_changes(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b = k.mbarriers("b")
     begin(k, (b, 1))
-    with thread(k, 0), k.loop(TURNS) as i:
+    with thread(k, 0), k.loop(ITERATIONS) as i:
         k.mbarrier.arrive(b)
         k.mbarrier.wait(b, (i & 1) if right else (i & 1) & (i <= LAST))
 
 
 @wrong("H6", "the order is another one", 4)
-def a_fence_before_a_store_for_an_arrival_of_the_next_turn(k: Builder, *, right: bool) -> None:
+def a_fence_before_a_store_for_an_arrival_of_the_next_iteration(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)
     x, full, empty, r = words(k, "x"), k.mbarriers("full"), k.mbarriers("empty"), k.var("r")
     begin(k, (full, 1), (empty, 1), zero=[x])
-    with thread(k, 0), k.loop(TURNS) as i:
+    with thread(k, 0), k.loop(ITERATIONS) as i:
         k.mbarrier.arrive(full, sem="relaxed")
         k.mbarrier.wait(empty, i & 1)
         early = late(i, right=right)
@@ -124,7 +124,7 @@ def a_fence_before_a_store_for_an_arrival_of_the_next_turn(k: Builder, *, right:
         k.mem.store(x[0], 1)
         with k.if_(early.eq(0)):
             k.fence.memory("acq_rel", "cta")
-    with thread(k, 1), k.loop(TURNS) as i:
+    with thread(k, 1), k.loop(ITERATIONS) as i:
         k.mbarrier.wait(full, i & 1)
         k.mem.load(r, x[0])
         k.mbarrier.arrive(empty)
@@ -133,10 +133,10 @@ def a_fence_before_a_store_for_an_arrival_of_the_next_turn(k: Builder, *, right:
 @wrong("H6", "the state is another one", 2)
 def a_copy_that_is_committed_with_the_next_one(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    x, g = words(k, "x", 4), k.tensor("g", s32, (TURNS, 4))
+    x, g = words(k, "x", 4), k.tensor("g", s32, (ITERATIONS, 4))
     b = k.mbarriers("b")
     begin(k, (b, 1), zero=[x])
-    with thread(k, 0), k.loop(TURNS) as i:
+    with thread(k, 0), k.loop(ITERATIONS) as i:
         k.mbarrier.arrive(b)
         k.mbarrier.wait(b, i & 1)
         k.bulk.wait_group(0, read=True)
@@ -158,7 +158,7 @@ def an_arrival_at_the_cluster_that_no_longer_releases(k: Builder, *, right: bool
     x, r = words(k, "x"), k.var("r")
     begin(k, zero=[x])
     k.cluster.arrive()
-    with k.loop(TURNS) as i:
+    with k.loop(ITERATIONS) as i:
         k.cluster.wait()
         with cta(k, 1):
             k.mem.load(r, x[0])
@@ -180,7 +180,7 @@ def a_token_that_is_no_longer_renewed(k: Builder, *, right: bool) -> None:
     begin(k, (b, 1))
     with thread(k, 0):
         k.mbarrier.arrive(b, token=t)
-        with k.loop(TURNS) as i:
+        with k.loop(ITERATIONS) as i:
             k.mbarrier.wait(b, token=t)
             without = late(i, right=right)
             with k.if_(without):
@@ -191,14 +191,14 @@ def a_token_that_is_no_longer_renewed(k: Builder, *, right: bool) -> None:
 
 
 @wrong("deadlock", "differs in", 1)
-def a_count_that_grows_by_more_each_turn(k: Builder, *, right: bool) -> None:
+def a_count_that_grows_by_more_each_iteration(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b, n = k.mbarriers("b"), k.var("n", 0)
     begin(k, (b, 1))
     with thread(k, 0):
-        with k.loop(TURNS) as i:
+        with k.loop(ITERATIONS) as i:
             k.assign(n, n + (1 if right else i))
-        with k.if_(n <= TURNS):
+        with k.if_(n <= ITERATIONS):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
 
@@ -206,12 +206,12 @@ def a_count_that_grows_by_more_each_turn(k: Builder, *, right: bool) -> None:
 @wrong("H6", "", 1)
 def places_of_lanes_that_move_apart(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    x, place = words(k, "x", 64 * TURNS), k.var("place", k.lane_id)
-    g = global_words(k, "g", 32 * TURNS)
-    with k.loop(TURNS):
+    x, place = words(k, "x", 64 * ITERATIONS), k.var("place", k.lane_id)
+    g = global_words(k, "g", 32 * ITERATIONS)
+    with k.loop(ITERATIONS):
         k.mem.store(g[place], 1)
         k.assign(place, place + 32)
-    k.mem.store(x[place - 32 * TURNS], 1)
+    k.mem.store(x[place - 32 * ITERATIONS], 1)
     if not right:
         k.mem.store(x[31 - k.lane_id], 1)
 
@@ -221,22 +221,22 @@ def a_count_of_the_elected_lane(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b, n = k.mbarriers("b"), k.var("n", 0)
     begin(k, (b, 1))
-    with k.loop(TURNS), k.elected():
+    with k.loop(ITERATIONS), k.elected():
         k.mbarrier.arrive(b)
         k.mbarrier.wait(b, n & 1)
         k.assign(n, n + 1)
     with k.elected():
-        with k.if_(n.eq(TURNS if right else TURNS + 1)):
+        with k.if_(n.eq(ITERATIONS if right else ITERATIONS + 1)):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
 
 
 @wrong("H6", "differs in", 1, 2)
 def a_load_of_tensor_memory_that_is_no_longer_stored(k: Builder, *, right: bool) -> None:
-    """Each turn writes what the one before it has loaded (U33)."""
+    """Each iteration writes what the one before it has loaded (U33)."""
     address, cells, _ = filled(k)
     s, tile = k.shared("s", u32, (4, 32)), k.fragment("again", f32, (32, 4))
-    with k.role("W0", 0), k.loop(TURNS) as i:
+    with k.role("W0", 0), k.loop(ITERATIONS) as i:
         first, *others = loaded(k, cells)
         for n, register in enumerate(others):
             k.mem.store(s[n, k.lane_id], register)
@@ -251,10 +251,10 @@ def a_load_of_tensor_memory_that_is_no_longer_stored(k: Builder, *, right: bool)
 
 @wrong("", "equal values", 1, 2)
 def warps_that_no_longer_store_the_same_data(k: Builder, *, right: bool) -> None:
-    """They load it from a place of each turn, and store it to one place (H23)."""
+    """They load it from a place of each iteration, and store it to one place (H23)."""
     k.launch(warps=2)
     s, g, x = k.shared("s", u32, (32,)), k.tensor("g", u32, (64, 32)), k.var("x", dtype=u32)
-    with k.loop(TURNS) as i:
+    with k.loop(ITERATIONS) as i:
         k.mem.load(x, g[i + late(i, right=right) * k.warp_id, k.lane_id])
         k.mem.store(s[k.lane_id], x)
         k.sync_threads()

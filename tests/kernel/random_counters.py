@@ -1,4 +1,4 @@
-"""Random programs with words that are waited for: what is certified is right in every interleaving.
+"""Random programs that wait for words in memory: a certified one is right in every interleaving.
 
     python -m tests.kernel.random_counters [--seconds 60] [--seed 1]
 
@@ -26,8 +26,8 @@ from tilesim.proof.check import certify
 _LARGEST = 20_000
 
 
-def without_meetings(threads: Warps) -> Warps:
-    """The same threads, which never meet."""
+def without_barriers(threads: Warps) -> Warps:
+    """The same threads without barriers."""
     return tuple(tuple(s for s in steps if not isinstance(s, Meet)) for steps in threads)
 
 
@@ -46,9 +46,9 @@ def apart(threads: Warps, *, ctas: bool) -> Program:
 
 
 def judged(seed: int) -> str:
-    """What the kernel says of a program, at the levels by turns, and whether it is right."""
+    """What the kernel says of a program, at one of the two levels, and whether it is right."""
     threads = sample(random.Random(seed))
-    threads = threads if seed % 3 == 1 else without_meetings(threads)
+    threads = threads if seed % 3 == 1 else without_barriers(threads)
     program = translate(threads) if seed % 3 == 1 else apart(threads, ctas=seed % 3 == 2)
     strict: Strict = "ptx" if seed % 2 else "practice"
     answer = certify(

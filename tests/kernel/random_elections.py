@@ -2,10 +2,11 @@
 
     python -m tests.kernel.random_elections [--seconds 60] [--seed 1]
 
-Two warps hand words over by mbarriers. Around that, elected lanes, lanes told by their numbers and
-all lanes access memory, fence, and commit and wait for bulk groups, with meetings here and there.
-Each program is certified at `ptx`, and executed with some lanes elected as if their numbers told
-them apart. The command ends with 1 if one is certified and refused for such a choice.
+Two warps hand words over by mbarriers. Around that, elected lanes, lanes named by their numbers
+and all lanes access memory, fence, and commit and wait for bulk groups, with warp barriers here and
+there. Each program is certified at `ptx`, and executed with some lanes as if these were named by
+their numbers and not elected. The command ends with 1 if one is certified and refused for such a
+choice.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Program:
         for n, (bar, how) in enumerate(zip(bars, arrivals, strict=False)):
             with k.role(f"from {n}", n % 2):
                 self._some(3)
-                self._maybe_meet()
+                self._maybe_sync()
                 with self._lanes(how):
                     self._maybe(partial(self._act, alone=how != "all"))
                     k.mbarrier.arrive(bar, sem=self._draw.choice(["release", "relaxed"]))
@@ -58,7 +59,7 @@ class Program:
             with k.role(f"to {n}", 1 - n % 2):
                 with self._lanes(self._draw.choice(["all", "all", "elected", "lane"])):
                     k.mbarrier.wait(bar, 0, sem=self._draw.choice(["acquire", "relaxed"]))
-                self._maybe_meet()
+                self._maybe_sync()
                 self._some(2)
 
     def mir(self) -> Mir:
@@ -69,7 +70,7 @@ class Program:
         if self._draw.random() < 0.3:
             act()
 
-    def _maybe_meet(self) -> None:
+    def _maybe_sync(self) -> None:
         if self._draw.random() < 0.5:
             self._k.sync_warp()
 
@@ -113,7 +114,7 @@ class Program:
 
 
 def chooses(draw: random.Random) -> Executor:
-    """What executes elections of a run: each warp's lane is drawn, and told by its number."""
+    """What executes elections of a run: each warp's lane is random, and named by its number."""
     lanes: dict[tuple[int, int], int] = {}
 
     def elects(x: Execution, e: fx.Elects) -> None:

@@ -80,8 +80,8 @@ def judged(number: int) -> Row:
         if answer.verdict == "certified" and whole.verdict == "refuted"
     ]  # fmt: skip
     believed = sum(answer.verdict == "certified" for answer in answers[1:])
-    kept = any(left_out) and answers[0].verdict == whole.verdict
-    return Row(number, whole.verdict, kept, believed, tuple(wrong))
+    same = any(left_out) and answers[0].verdict == whole.verdict
+    return Row(number, whole.verdict, same, believed, tuple(wrong))
 
 
 @click.command()

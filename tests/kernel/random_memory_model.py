@@ -31,7 +31,7 @@ _LARGEST = 30_000
 
 
 def judged(seed: int, kind: Kind) -> str:
-    """What the kernel says of a program, at the levels by turns; of one that it certifies, also
+    """What the kernel says of a program, at one of the two levels; of one that it certifies, also
     whether it is right, if that is known."""
     rng = random.Random(seed)
     draw = {"threads": weak_campaign.sample, "lanes": weak_campaign.lanes,

@@ -75,10 +75,10 @@ def judged(number: int) -> Row:
             Repetition(draw.randrange(1, 30), draw.randrange(1, 13), draw.choice((1, 1, 1, 2, 3)))
         ]
         if found is not None and any(found.repetitions or ()) and draw.randrange(3):
-            near = draw.choice([r for one in found.repetitions or () for r in one])
-            first_round = max(near.round + draw.randrange(-3, 9), 0)
-            turns = near.period * draw.choice((1, 1, 2))
-            some = [Repetition(first_round, turns, draw.choice((1, 1, 2)))]
+            given = draw.choice([r for one in found.repetitions or () for r in one])
+            first_round = max(given.round + draw.randrange(-3, 9), 0)
+            rounds = given.period * draw.choice((1, 1, 2))
+            some = [Repetition(first_round, rounds, draw.choice((1, 1, 2)))]
         claims.append((classes, [some] * len(classes or ())))
     claims.append((classes, None))
     believed = [n for n, (cl, rs) in enumerate(claims)

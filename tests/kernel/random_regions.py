@@ -43,7 +43,7 @@ class Kernel(_Kernel):
         self.lines[-1] = re.sub(r"^(st.*), (7|%r10);", r"\1, %r4;", self.lines[-1])
 
     def _barrier(self, depth: int) -> None:
-        # not in an arm, where other lanes of the warp may be about to end
+        # not in a branch, where other lanes of the warp may be about to end
         if depth == 0:
             super()._barrier(depth)
         else:

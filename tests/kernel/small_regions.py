@@ -1,7 +1,7 @@
 """Small programs (`tests.sim.steps`) in which data decides whether threads access memory.
 
-Accesses of a program are put in regions: one arm, two, or a loop. For the reference such a program
-is many: each region is replaced by what data may make of it.
+Accesses of a program are put in regions: one branch, two, or a loop. For the reference such a
+program is many: each region is replaced by what data may make of it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from tests.sim.steps import Family, Small
 from tilesim import Program, u32
 from tilesim.ir.expr import Expr
 
-#: regions of a program, and turns of a loop that the reference tries
-MOST, TURNS = 3, 2
+#: regions of a program, and iterations of a loop that the reference tries
+MOST, ITERATIONS = 3, 2
 #: families of which a step is one of an elected thread
 FAMILIES: tuple[Family, ...] = ("mbarriers", "scopes", "reductions")
 
 
 @dataclass(frozen=True)
 class Region:
-    """Data decides which of two arms a thread executes, or how many turns of the first one."""
+    """Data decides which of two branches a thread executes, or how often it does the first one."""
 
-    arms: tuple[tuple[Any, ...], tuple[Any, ...]]
-    turns: bool = False
+    branches: tuple[tuple[Any, ...], tuple[Any, ...]]
+    iterations: bool = False
 
     @property
     def executions(self) -> tuple[tuple[Any, ...], ...]:
         """What data may make of it."""
-        first, _ = self.arms
-        return tuple(first * n for n in range(TURNS + 1)) if self.turns else self.arms
+        first, _ = self.branches
+        return tuple(first * n for n in range(ITERATIONS + 1)) if self.iterations else self.branches
 
 
 def with_regions(choose: Choose, small: Small) -> Small:
@@ -55,8 +55,8 @@ def with_regions(choose: Choose, small: Small) -> Small:
             other: Any = (s.Read, s.Write)[choose(2)](choose(small.words))
             kind = choose(5)
             body = (step,) if accesses else (other,)
-            arms = (body, (other,) if kind == 0 else ())
-            found += [Region(arms, kind == 1), *(() if accesses else (step,))]
+            branches = (body, (other,) if kind == 0 else ())
+            found += [Region(branches, kind == 1), *(() if accesses else (step,))]
         return tuple(found)
 
     return replace(small, warps=tuple(some(steps) for steps in small.warps))
@@ -110,18 +110,18 @@ class _WithRegions(_Translation):
         self._number += 1
         with k.elected():
             k.mem.load(self._word, self._data[number % 64])
-            if step.turns:
+            if step.iterations:
                 with k.while_(self._word.ne(0), sync=False):
-                    self._arm(step.arms[0], trip)
+                    self._branch(step.branches[0], trip)
                     k.mem.load(self._word, self._data[number % 64])
                 return
             with k.if_(self._word.ne(0), sync=False):
-                self._arm(step.arms[0], trip)
-            if step.arms[1]:
+                self._branch(step.branches[0], trip)
+            if step.branches[1]:
                 with k.else_():
-                    self._arm(step.arms[1], trip)
+                    self._branch(step.branches[1], trip)
 
-    def _arm(self, steps: Sequence[Any], trip: Expr | None) -> None:
+    def _branch(self, steps: Sequence[Any], trip: Expr | None) -> None:
         for step in steps:
             self._one_lane(step, trip)
 

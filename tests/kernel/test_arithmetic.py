@@ -1,4 +1,4 @@
-"""Integers that instructions of PTX compute decide branches and addresses like others."""
+"""Integer instructions of PTX: the kernel knows what they compute, where it decides a branch."""
 
 from __future__ import annotations
 

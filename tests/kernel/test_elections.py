@@ -1,7 +1,7 @@
 """What is certified at `ptx` is certified whichever lanes are elected (E12).
 
 The kernel executes a program once for all choices of elect.sync. Here it executes some of them one
-by one, as if which lane is elected were told by its number.
+by one, as if the elected lane were named by its number.
 """
 
 from __future__ import annotations

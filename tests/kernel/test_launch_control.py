@@ -1,4 +1,5 @@
-"""Programs with launch control: what is certified is right whatever it answers."""
+"""Programs with launch control (`clusterlaunchcontrol`): what is certified is right whatever the
+answers are."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def works(k: Builder) -> None:
 
 
 def test_what_a_certificate_claims_of_launch_control_is_not_believed() -> None:
-    """Neither that clusters do other things than others, nor that turns repeat."""
+    """Neither that clusters do other things than others, nor that iterations repeat."""
     builder = Builder("works")
     works(builder)
     mir = lower(builder.finish())

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tilesim import certificate
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import View
 from tilesim.proof import (
-    certificate,
     check,
     counters,
     effects,
@@ -67,20 +67,20 @@ def test_a_class_of_many_clusters_is_left_at_once() -> None:
 
 
 @ts.kernel
-def looks_for_ever(k: ts.Builder, *, turns: int = 1 << 30) -> None:
-    """``turns``: after which it gives up."""
+def looks_for_ever(k: ts.Builder, *, iterations: int = 1 << 30) -> None:
+    """``iterations``: after which it gives up."""
     k.launch(warps=1)
-    word, seen, turn = k.shared("word", ts.u32, (1,)), k.var("seen", 0), k.var("turn", 0)
+    word, seen, iteration = k.shared("word", ts.u32, (1,)), k.var("seen", 0), k.var("iteration", 0)
     with k.one_thread():
         k.mem.store(word[0], 0)
-        with k.while_(seen.eq(0) & (turn < turns)):
+        with k.while_(seen.eq(0) & (iteration < iterations)):
             k.mem.load(seen, word[0], sem="relaxed")
-            k.assign(turn, turn + 1)
+            k.assign(iteration, iteration + 1)
 
 
 def test_a_loop_that_looks_for_ever_is_left() -> None:
     assert "looks at words" in certify(lower(looks_for_ever.build())).what
-    assert str(certify(lower(looks_for_ever.build(turns=9)))) == "certified"
+    assert str(certify(lower(looks_for_ever.build(iterations=9)))) == "certified"
 
 
 @ts.kernel

@@ -1,7 +1,7 @@
 """What docs/trust.md says is not covered: for each row of its table a program of which the kernel
 says so, by the words of the table, and the nearest one that it certifies.
 
-So nothing of this is certified by accident. Programs without a near one are litmus programs.
+So nothing of this is certified by accident. Programs without such a twin are litmus programs.
 """
 
 from __future__ import annotations

@@ -50,13 +50,13 @@ def ring(k, *, n: int = 8):
 """
 
 STAGES, PERIOD, FIRST, LAST = 2, 4, 20, 100_000
-#: a condition on a lane, a turn, and the number of turns
+#: a condition on a lane, an iteration, and the number of iterations
 Fault = Callable[[Expr, Expr, Any], Expr]
 #: those that hold late, or for some values, and their nearest twins that never hold
 FAULTS: dict[str, tuple[Fault, Fault]] = {
-    "one turn": (lambda lane, i, n: i.eq(61), lambda lane, i, n: i.eq(-1)),
-    "from a turn on": (lambda lane, i, n: i >= 500, lambda lane, i, n: i >= 8 * LAST),
-    "a turn that is far from the last": (
+    "one iteration": (lambda lane, i, n: i.eq(61), lambda lane, i, n: i.eq(-1)),
+    "from an iteration on": (lambda lane, i, n: i >= 500, lambda lane, i, n: i >= 8 * LAST),
+    "an iteration that is far from the last": (
         lambda lane, i, n: (n - i).eq(1_000), lambda lane, i, n: (n - i).eq(0),
     ),
     "odd values from some on": (
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[Fault, Fault]] = {
 
 
 def ring(fault: Fault | None = None) -> ts.Kernel:
-    """A ring of two stages, of which one is given back twice in a turn with a fault."""
+    """A ring of two stages, of which one is given back twice in an iteration with a fault."""
 
     @ts.kernel(warps=2)
     def ring(k: Builder, *, n: int = 8) -> None:
@@ -153,7 +153,7 @@ def test_a_fault_at_some_values_is_found(name: str) -> None:
     assert (answer.verdict, " differs in " in answer.what) == ("not covered", True), answer
 
 
-def test_a_fault_in_the_last_turns_is_found() -> None:
+def test_a_fault_in_the_last_iterations_is_found() -> None:
     """In those of all values, also of the first one."""
     wrong = ring(lambda lane, i, n: (n - i).eq(3))
     assert said(wrong, of_ring()).verdict == "refuted"
@@ -176,7 +176,7 @@ def test_each_value_makes_so_many_repetitions_more(more: int, why: str) -> None:
 
 
 def test_a_number_wraps_somewhere() -> None:
-    """Up to where turns are counted in 32 bits, no further."""
+    """Up to where iterations are counted in 32 bits, no further."""
     found, most = of_ring(), ((1 << 31) - 1 - FIRST) // PERIOD
     assert str(said(RING, found, most - 1)) == "certified"
     assert said(RING, found, most + 1).verdict == "not covered"
@@ -186,7 +186,7 @@ def test_a_number_wraps_somewhere() -> None:
 
 
 def rows(row: Callable[[Expr, Expr], Expr], size: Callable[[int], int], ctas: int = 2) -> ts.Kernel:
-    """Each turn of each CTA stores a row of its own."""
+    """Each iteration of each CTA stores a row of its own."""
 
     @ts.kernel
     def rows(k: Builder, *, n: int = 8) -> None:
@@ -202,19 +202,19 @@ def _twice(n: int) -> int:
     return 2 * n + 64
 
 
-TURNS = rows(lambda cta, i: 2 * i + cta, _twice)
+ITERATIONS = rows(lambda cta, i: 2 * i + cta, _twice)
 
 
 @cache
-def of_turns() -> Value | None:
+def of_iterations() -> Value | None:
     """That of rows that lie apart."""
-    return value_of(TURNS)
+    return value_of(ITERATIONS)
 
 
 @pytest.mark.parametrize(
     ("kernel", "right"),
     [
-        (TURNS, True),
+        (ITERATIONS, True),
         (rows(lambda cta, i: 2 * i + 1 - cta, _twice), True),
         (rows(lambda cta, i: i + cta * (1 << 20), lambda n: 1 << 21), True),
         (rows(lambda cta, i: i + cta * (1 << 10), lambda n: 1 << 21), False),
@@ -229,12 +229,12 @@ def of_turns() -> Value | None:
     ],
 )
 def test_what_is_stored_lies_apart_in_all_programs(kernel: ts.Kernel, right: bool) -> None:
-    answer = said(kernel, of_turns())
+    answer = said(kernel, of_iterations())
     assert (answer.verdict == "certified") is right, answer
 
 
 def test_rows_that_lie_further_apart_in_larger_programs() -> None:
-    """The row of a turn grows with the number of columns, which the value decides."""
+    """The row of an iteration grows with the number of columns, which the value decides."""
 
     def columns(wide: int) -> ts.Kernel:
         @ts.kernel(warps=1)
@@ -256,8 +256,8 @@ def test_rows_that_lie_further_apart_in_larger_programs() -> None:
 
 @given(st.data())
 @settings(max_examples=400, deadline=None)
-def test_what_is_computed_is_what_each_turn_computes(data: st.DataObject) -> None:
-    """Of each turn of each program; what is not known may be anything."""
+def test_what_is_computed_is_what_each_iteration_computes(data: st.DataObject) -> None:
+    """Of each iteration of each program; what is not known may be anything."""
     cone = Cone(data.draw(st.integers(0, 3)), data.draw(st.integers(1, 4)))
     small = st.integers(-40, 40)
 
@@ -422,7 +422,7 @@ def test_each_value_is_certified_or_stands_behind_one() -> None:
 
 
 def test_the_programs_are_those_of_the_certificate() -> None:
-    assert ts.recheck(certificate(1000), ring(FAULTS["one turn"][1])).rule == "fingerprint"
+    assert ts.recheck(certificate(1000), ring(FAULTS["one iteration"][1])).rule == "fingerprint"
 
 
 def test_a_check_makes_a_certificate_of_every_value(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Regions that data decides: programs that break what is concluded of them, and their right twins.
 
-In PTX, by its plain form. ``%r5`` is a word of data of each thread, which nobody knows.
+In PTX, by its plain form. ``%r5`` is a word of data of each thread, which is unknown.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def moved_in(instruction: str, what: str) -> tuple[str, tuple[str, str], str]:
 
 #: a right body, what is written for what in the wrong one, and what the kernel then says
 PAIRS = {
-    "a store on one way, of which another thread knows nothing": (
+    "a store on one path, of which another thread knows nothing": (
         ZERO + "@%p2 bra D; st.shared.u32 [%r11], 1; D: bar.sync 0; ld.shared.u32 %r7, [%r6];",
         ("D: bar.sync 0;", "D:"), "where data decides",
     ),
-    "a store on the other way": (
+    "a store on the other path": (
         ZERO + "@!%p2 bra E; mov.u32 %r8, 1; bra D; E: st.shared.u32 [%r11], 1; D: bar.sync 0;\n"
         "ld.shared.u32 %r7, [%r6];",
         ("E: st.shared.u32 [%r11], 1;", "E: st.shared.u32 [%r6], 1;"), "certified",
@@ -64,7 +64,7 @@ PAIRS = {
         ZERO + "@%p2 st.shared.u32 [%r11], 1; bar.sync 0; ld.shared.u32 %r7, [%r6];",
         ("1; bar.sync 0;", "1;"), "where data decides",
     ),
-    "an address that one way sets": (
+    "an address that one path sets": (
         ZERO + "mov.u32 %r10, %r11; @%p2 bra D; mov.u32 %r10, %r11; D: st.shared.u32 [%r10], 1;",
         ("bra D; mov.u32 %r10, %r11;", "bra D; mov.u32 %r10, %r6;"), "data decides an address",
     ),
@@ -78,7 +78,7 @@ PAIRS = {
         ZERO + "mov.u32 %r10, %r11; @%p2 mov.u32 %r10, %r11; st.shared.u32 [%r10], 1;",
         ("@%p2 mov.u32 %r10, %r11;", "@%p2 mov.u32 %r10, %r6;"), "data decides an address",
     ),
-    "bytes that only a way has written": (
+    "bytes that only one path has written": (
         "@%p2 bra D; mov.u32 %r8, 1; D: st.shared.u32 [%r11], 1; bar.sync 0;\n"
         "ld.shared.u32 %r7, [%r6];",
         ("D: st.shared.u32 [%r11], 1;", "st.shared.u32 [%r11], 1; D:"), "uninitialised",
@@ -100,24 +100,24 @@ PAIRS = {
         ("st.shared.u32 [%r11], 0; ld.shared.u32 %r7, [%r11];\nmad", "mad"),
         "data decides an address",
     ),
-    "what the turn before has stored": (
+    "what the iteration before has stored": (
         ZERO + "mov.u32 %r7, 0; L: setp.ne.u32 %p3, %r7, 0; @%p3 st.shared.u32 [%r6], 1;\n"
         "mov.u32 %r7, 0; st.shared.u32 [%r11], 1; @%p2 bra L;",
         ("mov.u32 %r7, 0; st.shared.u32 [%r11], 1;",
          "ld.shared.u32 %r7, [%r11]; st.shared.u32 [%r11], 1;"),
         "where data decides",
     ),
-    "a loop whose second turn stores elsewhere": (
+    "a loop whose second iteration stores elsewhere": (
         ZERO + "mov.u32 %r10, %r11; L: st.shared.u32 [%r10], %r4;\n"
         "mov.u32 %r10, %r11; @%p2 bra L;",
         ("mov.u32 %r10, %r11; @%p2", "mov.u32 %r10, %r6; @%p2"),
         "stores that may be of equal values",
     ),
-    "a loop whose turns store anywhere": (
+    "a loop whose iterations store at growing addresses": (
         ZERO + "mov.u32 %r10, %r11; L: st.shared.u32 [%r10], 1; add.u32 %r10, %r10, 0; @%p2 bra L;",
         ("%r10, 0; @%p2", "%r10, 256; @%p2"), "outside of the shared memory",
     ),
-    "a loop of so many turns": (
+    "a loop of a known number of iterations": (
         ZERO + "@%p2 bra D; mov.u32 %r8, 0; L: mad.lo.u32 %r7, %r8, 256, %r11;\n"
         "st.shared.u32 [%r7], %r4; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3; @%p3 bra L;\n"
         "D: bar.sync 0; ld.shared.u32 %r7, [%r6];",
@@ -152,7 +152,7 @@ PAIRS = {
         ZERO + "ld.shared.u32 %r7, [%r6]; bar.sync 0; @%p2 ret; st.shared.u32 [%r11], 1;",
         ("bar.sync 0; @%p2", "@%p2"), "where data decides",
     ),
-    "both ways store to one place": (
+    "both paths store to one place": (
         ZERO + "@%p2 bra E; st.shared.u32 [%r11], 1; bra D; E: st.shared.u32 [%r11], 2; D:",
         ("E: st.shared.u32 [%r11], 2;", "E: st.shared.u32 [%r6], 2;"), "where data decides",
     ),
@@ -200,14 +200,17 @@ def test_a_wrong_region_is_refused_and_its_twin_is_not(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["loops-end", "no-trap"])
 def test_what_is_taken_for_granted_has_to_be_assumed(name: str) -> None:
-    turns, once = "L: add.u32 %r8, %r8, %r5; setp.lt.u32 %p3, %r8, 9; @%p3 bra L;", "@%p2 trap;"
-    body = ZERO + (turns if name == "loops-end" else once)
+    iterations, once = (
+        "L: add.u32 %r8, %r8, %r5; setp.lt.u32 %p3, %r8, 9; @%p3 bra L;",
+        "@%p2 trap;",
+    )
+    body = ZERO + (iterations if name == "loops-end" else once)
     assert str(answer(body, assumed=(name,))) == "certified"
     others = tuple(other for other in ASSUMED if other != name)
     assert answer(body, assumed=others).what.endswith(f"{name} is not assumed")
 
 
-def test_ways_that_come_back_from_afar_are_no_loop() -> None:
+def test_a_path_that_jumps_back_is_no_loop() -> None:
     far = "@%p2 bra F; B: st.shared.u32 [%r11], 1; ret; F: mov.u32 %r8, 1; bra B;"
     assert str(answer(ZERO + far, assumed=())) == "certified"
 

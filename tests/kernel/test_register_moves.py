@@ -1,4 +1,4 @@
-"""Numbers that are moved into the registers of a product behind its fence, in PTX (F3)."""
+"""Moves into the registers of a `wgmma`, before its fence and behind it, in PTX (F3)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_what_is_computed_there_may_not_and_without_a_fence_nothing_is(fence: st
 
 
 def test_nor_may_they_be_moved_while_a_product_is_under_way() -> None:
-    turn = END.replace(
+    end = END.replace(
         "wgmma.wait_group.sync.aligned 0;", ZEROS + "wgmma.wait_group.sync.aligned 0;"
     )
-    assert turn != END
-    found = str(certify(program(START + turn, warps=4, by=plain)))
+    assert end != END
+    found = str(certify(program(START + end, warps=4, by=plain)))
     assert found.startswith("refuted: F3")

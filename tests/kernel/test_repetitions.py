@@ -26,8 +26,9 @@ STAGES, TILES, ROWS, COLUMNS = 2, 40, 16, 64
 def copy(
     k: Builder, *, tiles: int = TILES, keeps: int = -1, early: int = -1, rows: int = TILES
 ) -> None:
-    """Copies X to Y by tiles; in turn ``keeps`` no stage is given back, and in turn ``early`` it is
-    before it is read; Y has so many ``rows`` of tiles, which later turns write again."""
+    """Copies X to Y by tiles; in iteration ``keeps`` no stage is given back, and in iteration
+    ``early`` it is before it is read; Y has so many ``rows`` of tiles, which later iterations write
+    again."""
     x, y = (k.tensor(name, bf16, (TILES * ROWS, COLUMNS)) for name in "XY")
     x_map = k.tensor_map(x, (ROWS, COLUMNS), swizzle=128)
     tile = k.shared("tile", bf16, (STAGES, ROWS, COLUMNS), swizzle=128)
@@ -60,17 +61,17 @@ ONE = LEFT_OUT[0][0]
 WRONG = ("refuted", "not covered")
 
 
-def test_most_turns_are_left_out() -> None:
+def test_most_iterations_are_left_out() -> None:
     assert str(certify(lower(copy.build()), CLASSES, LEFT_OUT)) == "certified"
     assert ONE.times * ONE.period // (2 * STAGES) >= 5
 
 
-@pytest.mark.parametrize("turn", [9, 20, 33, TILES - 1])
+@pytest.mark.parametrize("iteration", [9, 20, 33, TILES - 1])
 @pytest.mark.parametrize("fault", ["keeps", "early"])
-def test_a_fault_in_one_turn_is_not_left_out(fault: str, turn: int) -> None:
-    mir = lower(copy.build(**{fault: turn}))
-    # a stage is missed, or written too early, if a later turn fills it again
-    wrong = turn < TILES - STAGES
+def test_a_fault_in_one_iteration_is_not_left_out(fault: str, iteration: int) -> None:
+    mir = lower(copy.build(**{fault: iteration}))
+    # a stage is missed, or written too early, if a later iteration fills it again
+    wrong = iteration < TILES - STAGES
     assert certify(mir).verdict == ("refuted" if wrong else "certified")
     assert certify(mir, CLASSES, LEFT_OUT).verdict in (WRONG if wrong else ("certified",))
 
@@ -143,22 +144,22 @@ def test_what_decides_has_to_be_known_in_each_repetition() -> None:
 
 @ts.kernel(warps=1)
 def piles_up(k: Builder, *, completes: bool = True) -> None:
-    """Without ``completes`` each turn expects bytes in one phase, in which they pile up."""
-    bar, turns = k.mbarriers("bar", 1), k.mbarriers("turns", 1)
+    """Without ``completes`` each iteration expects bytes in one phase, in which they pile up."""
+    bar, done = k.mbarriers("bar", 1), k.mbarriers("done", 1)
     with k.one_thread():
         k.mbarrier.init(bar[0], 1)
-        k.mbarrier.init(turns[0], 32)
+        k.mbarrier.init(done[0], 32)
     k.sync_threads()
     with k.loop(300) as i:
         with k.one_thread():
             if completes:
-                k.mbarrier.arrive_expect_tx(turns[0], 0)
+                k.mbarrier.arrive_expect_tx(done[0], 0)
             else:
                 k.mbarrier.expect_tx(bar[0], 1 << 12)
-                k.mbarrier.arrive(turns[0])
+                k.mbarrier.arrive(done[0])
         with k.if_(k.lane_id.ne(0)):
-            k.mbarrier.arrive(turns[0])
-        k.mbarrier.wait(turns[0], i & 1)
+            k.mbarrier.arrive(done[0])
+        k.mbarrier.wait(done[0], i & 1)
 
 
 def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
@@ -170,7 +171,7 @@ def test_a_state_that_does_not_come_back_is_not_left_out() -> None:
 
 
 @pytest.mark.parametrize("one", REPEATED, ids=lambda one: one.program.__name__)
-def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None:
+def test_no_claim_of_iterations_that_differ_is_believed(one: Repeated) -> None:
     wrong, right = one.mir(right=False), one.mir(right=True)
     assert certify(wrong, strict=one.strict).rule == one.breaks
     said = [certify(wrong, None, [[claim]], strict=one.strict) for claim in one.claims]
@@ -181,8 +182,8 @@ def test_no_claim_of_turns_that_are_not_alike_is_believed(one: Repeated) -> None
     assert any(answer.verdict == "certified" for answer in certified)
 
 
-#: members that decide nothing, are told by others, or never change
-UNTOLD = {
+#: members that decide nothing, follow from others, or never change
+NOT_COMPARED = {
     "Machine": {"mir", "program", "operands", "size", "in_cta", "tensors", "globals", "read_only",
                 "deciding", "work", "rows_in_lanes", "spins", "steps", "looks", "rounds",
                 "until", "most",
@@ -208,7 +209,7 @@ UNTOLD = {
 )  # fmt: skip
 def test_a_state_has_all_members(kind: Any) -> None:
     members = {*getattr(kind, "__dataclass_fields__", ())} or _own(kind.__init__, ast.Store)
-    assert members - _own(kind.state, ast.Load) == UNTOLD[kind.__name__]
+    assert members - _own(kind.state, ast.Load) == NOT_COMPARED[kind.__name__]
 
 
 def _own(function: Any, context: type) -> set[str]:
@@ -229,7 +230,7 @@ def test_random_programs_are_certified_with_repetitions_only_if_they_are_whole(n
 
 @ts.kernel(warps=1)
 def read_behind(k: Builder, *, own: bool = True) -> None:
-    """Behind a loop a thread reads what a turn has written, itself or, if not its ``own``,
+    """Behind a loop a thread reads what an iteration has written, itself or, if not its ``own``,
     another thread."""
     rows, value = k.tensor("rows", ts.s32, (64, 32)), k.var("value")
     with k.loop(64) as i:
@@ -239,7 +240,7 @@ def read_behind(k: Builder, *, own: bool = True) -> None:
     k.mem.load(value, rows[63, k.lane_id if own else 31 - k.lane_id])
 
 
-def test_what_is_read_behind_a_loop_is_certified_without_leaving_turns_out() -> None:
+def test_what_is_read_behind_a_loop_is_certified_without_leaving_iterations_out() -> None:
     """Accesses of global memory in repetitions are compared as if nothing ordered them."""
     program = read_behind.build()
     left_out = proposed(lower(program))

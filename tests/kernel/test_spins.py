@@ -26,16 +26,16 @@ ROWS = [row for row in all_rows() if row.id[-1] in "147" and not isinstance(row.
 #: loops, each behind an arrival; the poll answers in %p1, %r7 and %p3 are 0
 WAITS = {
     "a branch back": f"L: {POLL}@!%p1 bra L;",
-    "a way out and a jump back": f"L: {POLL}@%p1 bra D;\nbra L;\nD: bar.warp.sync -1;",
+    "an exit and a jump back": f"L: {POLL}@%p1 bra D;\nbra L;\nD: bar.warp.sync -1;",
     "a test": f"L: {POLL.replace('try', 'test')}@!%p1 bra L;",
     "an answer as a number": (
         f"L: {POLL}selp.b32 %r5, 1, 0, %p1; setp.eq.s32 %p2, %r5, 0;\n@%p2 bra L;"
     ),
-    "an address that each turn computes": (
+    "an address that each iteration computes": (
         "L: add.u32 %r6, %r1, 8; sub.u32 %r6, %r6, 8;\n"
         f"{POLL.replace('[%r1]', '[%r6]')}@!%p1 bra L;"
     ),
-    "what each turn computes behind the poll": f"L: {POLL}add.u32 %r6, %r7, 1;\n@!%p1 bra L;",
+    "what each iteration computes behind the poll": f"L: {POLL}add.u32 %r6, %r7, 1;\n@!%p1 bra L;",
     "a sleep": f"L: {POLL}nanosleep.u32 20;\n@!%p1 bra L;",
     "a jump to a jump": f"L: {POLL}@!%p1 bra M;\nbra D;\nM: bra L;\nD: bar.warp.sync -1;",
     "a jump to the head": f"@%p3 bra L;\nL: add.u32 %r6, %r1, 0;\n{POLL}@!%p1 bra L;",
@@ -44,15 +44,17 @@ WAITS = {
 MORE = {
     "a count before the poll": f"L: add.u32 %r7, %r7, 1;\n{POLL}@!%p1 bra L;",
     "a count behind the poll": f"L: {POLL}add.u32 %r7, %r7, 1;\n@!%p1 bra L;",
-    "a register that only turns in vain set": (
+    "a register that is set only where the poll has failed": (
         f"L: {POLL}@%p1 bra D;\nmov.u32 %r7, 1;\nbra L;\nD: bar.warp.sync -1;"
     ),
-    "a register that is set before the poll but in the first turn": (
+    "a register that is set before the poll but in the first iteration": (
         f"bra M;\nL: mov.u32 %r7, 1;\nM: {POLL}@!%p1 bra L;"
     ),
     "a jump behind the head": f"@%p3 bra M;\nL: add.u32 %r6, %r7, 1;\nM: {POLL}@!%p1 bra L;",
     "the answer before": f"L: selp.b32 %r7, 1, 0, %p1;\n{POLL}@!%p1 bra L;",
-    "a register of the turn before": (f"L: mov.u32 %r6, %r7;\n{POLL}mov.u32 %r7, 1;\n@!%p1 bra L;"),
+    "a register of the iteration before": (
+        f"L: mov.u32 %r6, %r7;\n{POLL}mov.u32 %r7, 1;\n@!%p1 bra L;"
+    ),
     "a store": f"L: {POLL}st.shared.u32 [%r1+16], 1;\n@!%p1 bra L;",
     "an arrival": f"L: {POLL}{ARRIVE}@!%p1 bra L;",
     "a load": f"L: {POLL}ld.shared.u32 %r6, [%r1+16];\n@!%p1 bra L;",
@@ -60,7 +62,7 @@ MORE = {
     "a clock": f"L: {POLL}mov.u32 %r6, %clock;\n@!%p1 bra L;",
     "a predicate before an instruction": f"L: {POLL}@%p3 mov.u32 %r6, 1;\n@!%p1 bra L;",
     "a predicate before the poll": f"L: @%p4 {POLL}@!%p1 bra L;",
-    "a way out that other things decide": f"L: {POLL}or.pred %p2, %p1, %p3;\n@!%p2 bra L;",
+    "an exit that other things decide": f"L: {POLL}or.pred %p2, %p1, %p3;\n@!%p2 bra L;",
     "a barrier": f"L: {POLL}bar.warp.sync -1;\n@!%p1 bra L;",
     "a loop while it answers yes": f"L: {POLL}@%p1 bra L;",
 }
@@ -98,7 +100,7 @@ DECIDING = {
     ),
     "an end": (f"{POLL}@%p1 bra D;\nret;\nD: bar.warp.sync -1;", "is polled decides"),
     "a trap": (f"{POLL}@%p1 bra D;\ntrap;\nD: bar.warp.sync -1;", "is polled decides"),
-    "a meeting": (
+    "a warp barrier between": (
         f"{POLL}@%p1 bra D;\nbar.warp.sync -1;\nD: bar.warp.sync -1;", "is polled decides"
     ),
     "a predicate": (
