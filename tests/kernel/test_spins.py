@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kernel.programs import Pair
 from tests.kernel.programs_ptx import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import Rejected, Row
@@ -189,20 +188,21 @@ def with_loops(mir: Mir) -> Mir:
     return replace(made, kernel=replace(kernel, variables=(*kernel.variables, *new)))
 
 
-PEEKS = [
-    pair for pair in PAIRS for right in (False, True)
-    if any(
-        isinstance(i.what, MbarrierWait) and i.guard is not None for i in pair.mir(right=right).code
-    )
-]  # fmt: skip
+def peeks(mir: Mir) -> bool:
+    """Whether a wait of a program has a guard."""
+    return any(isinstance(i.what, MbarrierWait) and i.guard is not None for i in mir.code)
 
 
 @pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("pair", PEEKS, ids=lambda pair: pair.program.__name__)
-def test_branches_and_loops_change_no_answer_of_peeks(pair: Pair, *, right: bool) -> None:
-    mir = pair.mir(right=right)
-    one, other = (certify(x, strict=pair.strict) for x in (mir, with_loops(mir)))
-    assert (one.verdict, one.rule) == (other.verdict, other.rule)
+def test_branches_and_loops_change_no_answer_of_peeks(*, right: bool) -> None:
+    tried = 0
+    for pair in PAIRS:
+        mir = pair.mir(right=right)
+        if peeks(mir):
+            one, other = (certify(x, strict=pair.strict) for x in (mir, with_loops(mir)))
+            assert (one.verdict, one.rule) == (other.verdict, other.rule), pair.program.__name__
+            tried += 1
+    assert tried >= 5
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
