@@ -12,9 +12,9 @@ from .table import completes, defect, fails, rejected, row
 from .tcgen05 import K, N
 
 
-@row("LG02-48", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=48)
-@row("LG02-16", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=16)
-@row("LG02-1024", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=1024)
+@row("LG02-48", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=48, free=False)
+@row("LG02-16", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=16, free=False)
+@row("LG02-1024", rejected("tmem-lifetime", "k.tcgen05.alloc(slot, first)"), first=1024, free=False)
 @row(
     "LG02-grows",
     fails(

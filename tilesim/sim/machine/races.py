@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.storage import GlobalMemory
     from tilesim.sim.machine.tickets import Tickets
 
+#: scopes that include every thread of the device
+_OF_ALL = ("gpu", "sys")
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
@@ -340,9 +342,14 @@ class RaceDetector:
         if memory.table.past:
             memory.table.require_past_over(footprint, access, clock, rows)
         unordered: list[Footprint] = []
-        known = clock.item
+        known, counts = clock.item, self._word_only_counts(memory, footprint, access)
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if access.write else other.writes
+            if counts and footprint.same_elements(other):
+                compared = [r for r in records if r.scope not in _OF_ALL or r.asynchronous]
+                if len(compared) < len(records):
+                    unordered.append(other)
+                records = compared
             for record in records:
                 row = rows[record.asynchronous, record.write]
                 foreign = record.warp.machine is not self.machine
@@ -360,6 +367,13 @@ class RaceDetector:
                     unordered.append(other)
                     self._report_noncoherent(memory, footprint, access, other, record)
         return unordered
+
+    def _word_only_counts(self, memory: Memory, footprint: Footprint, access: Access) -> bool:
+        """Whether what others count at the same word need not be compared with a strong access: in
+        whatever order, it is no race, and decides nothing (`WordOrder.immaterial`)."""
+        wide = access.scope in _OF_ALL and not (access.asynchronous or self._noncoherent)
+        counts = self.machine.timed and footprint.tensor in self.machine.plan.counters
+        return wide and counts and not memory.table.skipped
 
     def _report_noncoherent(
         self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
