@@ -2,7 +2,8 @@
 
 A wrong program and its nearest right twin are a pair. Files of pairs, and of other programs:
 
-    programs                for each rule a pair; `Pair`, and the list of all pairs
+    pairs                   the list of all pairs
+    programs                for each rule of the kernel a pair; what a pair is (`Pair`)
     programs_ptx            pairs of which one is wrong at the level `ptx` only
     programs_edges          pairs of boundary cases, which mutants of the kernel have shown
     programs_data           pairs of unknown data: loads that are stored, stores of equal values

@@ -26,7 +26,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.kernel.programs_counters import PAIRS
+from tests.kernel.pairs import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import STRICTNESS, Rejected
 from tilesim.checker import check

@@ -33,8 +33,8 @@ from typing import TypeAlias
 import click
 
 from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn, file_of, mutants
+from tests.kernel.pairs import PAIRS
 from tests.kernel.programs import Classes
-from tests.kernel.programs_counters import PAIRS
 from tests.kernel.programs_repetitions import REPEATED
 from tests.kernel.test_litmus import PROGRAMS, SAID
 from tests.kernel.test_not_covered import PROGRAMS as NOT_COVERED

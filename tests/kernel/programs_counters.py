@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from tests.kernel.programs import cta, wrong
-from tests.kernel.programs_data import PAIRS
 from tests.litmus.notation import begin, global_words, thread, words
 from tilesim import Builder, ds, s32, u8, u16, u32
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import SharedTensor, View
-
-__all__ = ["PAIRS"]
 
 _Sem = Literal["relaxed", "acquire"]
 

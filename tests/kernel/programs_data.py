@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.kernel.programs import allocates, frees, wrong, zeros
-from tests.kernel.programs_edges import PAIRS
 from tests.kernel.programs_ptx import wrong_by_the_text
 from tests.litmus.notation import begin, global_words
 from tilesim import Builder, address_of, f16, f32, pred, u32, view_at
@@ -15,8 +14,6 @@ from tilesim.ir.expr import Const, Operand, Var, as_expr
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.ops.compute import Data, Exchange
 from tilesim.ir.tmem import TmemView
-
-__all__ = ["PAIRS"]
 
 # ---------------------------------------------------------------------- loads that are stored
 

@@ -8,15 +8,13 @@ from contextlib import contextmanager
 
 import tilesim as ts
 from tests.kernel.programs import copied, cta, ends, gives_registers, wrong, zeros
-from tests.kernel.programs_ptx import PAIRS, handed_over, wrong_by_the_text
+from tests.kernel.programs_ptx import handed_over, wrong_by_the_text
 from tests.litmus.notation import begin, global_words, ones, thread, words
 from tests.litmus.tcgen05 import setup
 from tests.litmus.wgmma import operands
 from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
 from tilesim.ir.boxes import StoreMode
 from tilesim.ir.memory import Mbarriers, View
-
-__all__ = ["PAIRS"]
 
 # ---------------------------------------------------------------------- launches
 

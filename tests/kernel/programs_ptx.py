@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from tests.kernel.programs import (
-    PAIRS,
     Program,
     allocates,
     columns_of_a_pair,
@@ -28,8 +27,6 @@ from tilesim import Builder, f32, pred, u8, u32
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.ops.bar import ElectSync
-
-__all__ = ["PAIRS"]
 
 _Scope = Literal["cta", "cluster"]
 

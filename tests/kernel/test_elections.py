@@ -13,7 +13,7 @@ from itertools import islice
 
 import pytest
 
-from tests.kernel.programs_counters import PAIRS
+from tests.kernel.pairs import PAIRS
 from tests.kernel.random_elections import Program, each_certified
 from tests.kernel.test_litmus import PROGRAMS
 from tests.litmus.table import Row

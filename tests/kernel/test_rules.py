@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernel.pairs import PAIRS
 from tests.kernel.programs import Pair
-from tests.kernel.programs_counters import PAIRS
 from tilesim.proof.check import certify
 from tilesim.proof.rules import RULES
 

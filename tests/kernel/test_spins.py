@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kernel.programs_ptx import PAIRS
+from tests.kernel.pairs import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import Rejected, Row
 from tests.ptx.test_check import ARRIVE, INIT, program
