@@ -132,7 +132,7 @@ def registers_behind_a_cluster_barrier_that_an_end_releases(k: Builder, *, right
 
 
 @wrong("E17", not_covered="given back after others are taken")
-def registers_behind_the_end_of_another_lane(k: Builder, *, right: bool) -> None:
+def registers_behind_a_wait_of_another_lane(k: Builder, *, right: bool) -> None:
     """A warp gives them as a whole, one lane of which has waited for those who take them."""
     k.launch(warps=8, registers=168)
     b = k.mbarriers("b")
@@ -142,10 +142,19 @@ def registers_behind_the_end_of_another_lane(k: Builder, *, right: bool) -> None
         with k.if_(k.thread_id.eq(0)):
             k.mbarrier.arrive(b)
         k.exit()
-    with k.if_(k.thread_id.eq(128)):
-        if not right:
+    if not right:
+        with k.if_(k.thread_id.eq(133), sync=False):
             k.mbarrier.wait(b, 0)
-        k.exit()
+    k.setmaxnreg("dec", 104)
+
+
+@wrong("E11")
+def registers_of_a_warp_of_which_a_lane_has_ended(k: Builder, *, right: bool) -> None:
+    """All threads of the warpgroup execute it (E15)."""
+    k.launch(warps=4, registers=168)
+    with k.if_(k.thread_id.eq(0)):
+        if not right:
+            k.exit()
     k.setmaxnreg("dec", 104)
 
 

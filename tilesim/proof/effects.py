@@ -158,13 +158,19 @@ def _only_accesses(x: Execution) -> None:
 # ---------------------------------------------------------------------- lanes that have to be there
 
 
+#: of `setmaxnreg`, which all threads of a warpgroup execute
+_WHOLE_WARP = fx.Gathers(None, "E15", whole=True)
+
+
 def _all_are_here(x: Execution) -> bool:
     """Whether the lanes that execute the instruction together have all come to it (E2, E11)."""
     for e in x.effects:
         match e:
             case fx.Gathers() if not _gathers(x, e):
                 return False
-            case fx.Registers() | fx.JoinsBarrier() | fx.JoinsCluster():
+            case fx.Registers() if not _gathers(x, _WHOLE_WARP):
+                return False
+            case fx.JoinsBarrier() | fx.JoinsCluster():
                 if set(x.lanes) != x.warp.alive:
                     return False
             case fx.GathersWarps() if not _gathers_warps(x):
