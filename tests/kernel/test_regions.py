@@ -27,10 +27,8 @@ mad.lo.u32 %r6, %r6, 4, %r1; setp.ne.u32 %p2, %r5, 0; mov.u32 %r8, 0; mov.u32 %r
 ZERO = "st.shared.u32 [%r11], 0; bar.sync 0;\n"
 
 
-def answer(
-    body: str, *, warps: int = 2, ctas: int = 1, assumed: tuple[str, ...] = ASSUMED
-) -> Answer:
-    """What the kernel says of a body."""
+def answer(body: str, *, assumed: tuple[str, ...] = ASSUMED) -> Answer:
+    """What the kernel says of a body, by two warps."""
     values = (Pointer("a", 4 * 64), Pointer("b", 1024, 0, Contents("u32", (0,) * 256)))
     params = (".param .u64 a", ".param .u64 b")
     mir = program(SETUP + body, params=params, values=values, warps=2, by=plain)
