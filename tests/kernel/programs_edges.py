@@ -109,7 +109,7 @@ def more_than_it_had_is_taken_again(k: Builder, *, right: bool) -> None:
 
 @wrong("E17", not_covered="given back after others are taken")
 def registers_behind_a_barrier_that_an_end_releases(k: Builder, *, right: bool) -> None:
-    """Those who take them end behind that, and wait for those who give."""
+    """The warps that take them end behind that, and wait for the warps that give them."""
     k.launch(warps=8, registers=168)
     with k.role("WG0", range(4)):
         k.setmaxnreg("inc", 232)
@@ -133,7 +133,7 @@ def registers_behind_a_cluster_barrier_that_an_end_releases(k: Builder, *, right
 
 @wrong("E17", not_covered="given back after others are taken")
 def registers_behind_a_wait_of_another_lane(k: Builder, *, right: bool) -> None:
-    """A warp gives them as a whole, one lane of which has waited for those who take them."""
+    """A warp gives them as a whole; one lane of it has waited for the warps that take them."""
     k.launch(warps=8, registers=168)
     b = k.mbarriers("b")
     begin(k, (b, 1))
