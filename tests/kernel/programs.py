@@ -681,9 +681,9 @@ def a_cta_that_the_cluster_lacks(k: Builder, *, right: bool) -> None:
 @wrong("out-of-bounds")
 def a_store_at_an_address_beyond_shared_memory(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    words(k, "x", 4)
+    x = words(k, "x", 4)
     with k.elected():
-        k.mem.store(view_at(k.var("p", 12 if right else 16, u32), s32), 1)
+        k.mem.store(view_at(k.var("p", address_of(x) + (12 if right else 16), u32), s32), 1)
 
 
 @wrong("out-of-bounds")
@@ -692,7 +692,7 @@ def an_address_of_a_peer_that_is_named_as_the_own(k: Builder, *, right: bool) ->
     x, p = words(k, "x"), k.var("p", 0, u32)
     k.cluster.sync()
     with cta(k, 0):
-        k.mem.mapa(p, p, 1)
+        k.mem.mapa(p, address_of(x), 1)
         space: Space = "shared::cluster" if right else "shared::cta"
         k.mem.store(view_at(p, s32, space=space), 1)
     k.cluster.sync()
@@ -704,7 +704,7 @@ def an_address_of_a_peer_that_is_named_as_the_own(k: Builder, *, right: bool) ->
 def an_address_in_no_tensor(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     g = global_words(k, "g")
-    p = k.var("p", address_of(g) if right else 64, u64)
+    p = k.var("p", address_of(g) - (0 if right else 64), u64)
     with k.elected():
         k.mem.store(view_at(p, s32, space="global"), 1)
 
@@ -771,9 +771,9 @@ def an_element_before_its_tensor(k: Builder, *, right: bool) -> None:
 @wrong("aligned")
 def a_word_at_an_odd_address(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    words(k, "x", 4)
+    x = words(k, "x", 4)
     with k.elected():
-        k.mem.store(view_at(k.var("p", 4 if right else 5, u32), s32), 1)
+        k.mem.store(view_at(k.var("p", address_of(x) + (4 if right else 5), u32), s32), 1)
 
 
 @wrong("H15")
@@ -1084,9 +1084,9 @@ def an_mbarrier_that_expects_too_many_arrivals(k: Builder, *, right: bool) -> No
 @wrong("A5")
 def an_mbarrier_at_no_multiple_of_8_bytes(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    words(k, "x", 8)
+    x = words(k, "x", 8)
     with k.elected():
-        k.mbarrier.init(mbar_at(k.var("p", 8 if right else 4, u32)), 1)
+        k.mbarrier.init(mbar_at(k.var("p", address_of(x) + (8 if right else 4), u32)), 1)
 
 
 @wrong("A5")

@@ -3,17 +3,42 @@ them, or programs of other tests that it took for right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import tilesim as ts
-from tests.kernel.programs import copied, cta, ends, gives_registers, wrong, zeros
+from tests.kernel.programs import (
+    allocates,
+    copied,
+    cta,
+    ends,
+    frees,
+    gives_registers,
+    wrong,
+    zeros,
+)
 from tests.kernel.programs_ptx import handed_over, wrong_by_the_text
 from tests.litmus.notation import begin, global_words, ones, thread, words
 from tests.litmus.tcgen05 import setup
 from tests.litmus.wgmma import operands
-from tilesim import Builder, address_of, bf16, f16, f32, mbar_at, s32, u8, u16, u32, u64, view_at
+from tilesim import (
+    Builder,
+    address_of,
+    bf16,
+    ds,
+    f16,
+    f32,
+    mbar_at,
+    s32,
+    select,
+    u8,
+    u16,
+    u32,
+    u64,
+    view_at,
+)
 from tilesim.ir.boxes import StoreMode
+from tilesim.ir.expr import Expr, Operand, as_expr
 from tilesim.ir.memory import Mbarriers, View
 
 # ---------------------------------------------------------------------- launches
@@ -193,9 +218,9 @@ def a_token_of_which_a_shuffle_moves_a_half(k: Builder, *, right: bool) -> None:
 @wrong("out-of-bounds")
 def an_mbarrier_beyond_shared_memory(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    words(k, "x", 4)
+    x = words(k, "x", 4)
     with k.elected():
-        k.mbarrier.init(mbar_at(k.var("p", 8 if right else 16, u32)), 1)
+        k.mbarrier.init(mbar_at(k.var("p", address_of(x) + (8 if right else 16), u32)), 1)
 
 
 @wrong("H6")
@@ -598,7 +623,7 @@ def exchanges_addresses(k: Builder, other_from: int, *, clusters: int = 1) -> No
     k.tcgen05.relinquish_alloc_permit()
 
 
-@wrong("data", not_covered="an address in tensor memory of CTA")
+@wrong("data", not_covered="in no tensor memory of its own")
 def an_address_in_tensor_memory_of_the_other_cta(k: Builder, *, right: bool) -> None:
     exchanges_addresses(k, 2 if right else 0)
 
@@ -842,3 +867,198 @@ def a_byte_of_a_word_of_which_another_one_is_stored_once_more(k: Builder, *, rig
 @wrong("data", not_covered="data decides")
 def a_half_of_a_word_of_which_a_byte_is_stored_once_more(k: Builder, *, right: bool) -> None:
     a_part_is_loaded(k, at=1 if right else 2, over=0 if right else 3, size=1 if right else 2)
+
+
+# ---------------------------------------------------------------------- what addresses are made of
+
+
+@wrong("data", not_covered="an address decides an address")
+def lanes_of_which_one_has_the_number_that_is_an_address_in_others(
+    k: Builder, *, right: bool
+) -> None:
+    """What tcgen05.alloc gives here, the first lane has as a number."""
+    address, x = allocates(k, 32), k.shared("x", u8, (512,))
+    with k.if_(k.lane_id < 2):
+        k.mem.store(x[480 if right else select(k.lane_id.eq(0), 480, address)], 1)
+    frees(k, address, 32)
+
+
+@wrong("class", not_covered="differs in", classes=([[0, 1]], [[0, 1]]))
+def a_cluster_that_has_the_number_that_is_an_address_in_another_one(
+    k: Builder, *, right: bool
+) -> None:
+    k.launch(warps=1, grid=2)
+    x = k.shared("x", u8, (16,), align=1024)
+    i = k.var("i", select(k.cta_x.eq(0), 0, 0 if right else address_of(x)), u32)
+    with k.elected():
+        k.mem.store(x[i], 1)
+
+
+def on_how_far_it_is(moved: Operand) -> None:
+    """Before an address, or at the other end of all, lies what is so far before it."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        p = k.var("p", address_of(words(k, "x", 32)), u32)
+        with k.if_((p + (64 if right else moved)) > p):
+            k.sync_warp()
+
+    program.__name__ = "a_branch_on_which_of_two_addresses_is_larger"
+    wrong("address", breaks="data", not_covered="an address decides")(program)
+
+
+on_how_far_it_is(0xFFFFFFC0)
+on_how_far_it_is(1 << 20)
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def the_remainder_of_an_address_before_shared_memory(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    p = k.var("p", address_of(words(k, "x", 32)), s32)
+    with k.if_(((p + (16 if right else -16)) % 32).ne(0)):
+        k.sync_warp()
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def an_address_that_wraps_into_the_next_cta(k: Builder, *, right: bool) -> None:
+    """mapa keeps the low bits of an address. Another launch has those of one before shared memory
+    in the middle of it."""
+    k.launch(warps=1, grid=2, cluster=2)
+    x, p, by = words(k, "x", 8), k.var("p", dtype=u32), 16 if right else -16
+    k.cluster.sync()
+    with cta(k, 1):
+        k.mem.mapa(p, address_of(x) + by, 0)
+        k.mem.store(view_at(k.var("q", p - by, u32), s32, space="shared::cluster"), 1)
+    k.cluster.sync()
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
+def the_rank_of_a_cta_in_twice_an_address(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, rank = words(k, "x"), k.var("rank", dtype=u32)
+    k.mem.getctarank(rank, address_of(x) if right else address_of(x) * 2)
+    with k.if_(rank.eq(0)):
+        k.sync_warp()
+
+
+def at_a_place(made: Callable[[Expr, Expr], Expr], said: str) -> None:
+    """A store to the second of two arrays in shared memory."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        x, y = address_of(words(k, "x", 64)), address_of(words(k, "y", 64))
+        with k.elected():
+            k.mem.store(view_at(k.var("p", y if right else made(x, y), u32), s32), 1)
+
+    program.__name__ = "a_place_that_is_not_made_of_one_address"
+    wrong("place", not_covered=said)(program)
+
+
+at_a_place(lambda x, y: x + y, "an address decides")
+at_a_place(lambda x, y: y * 2 - 256, "an address decides")
+at_a_place(lambda x, y: as_expr(256), "is not made of")
+
+
+@wrong("place", not_covered="is not made of")
+def a_place_in_the_next_tensor(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    g, h = address_of(global_words(k, "g", 4)), address_of(global_words(k, "h", 4))
+    with k.elected():
+        k.mem.store(view_at(h if right else g + (1 << 40), s32, space="global"), 1)
+
+
+@wrong("place", not_covered="is not made of")
+def an_mbarrier_at_a_number(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x = k.shared("x", u64, (1,))
+    with k.elected():
+        k.mbarrier.init(mbar_at(k.var("p", address_of(x) if right else 0, u32)), 1)
+
+
+def in_tensor_memory(made: Callable[[Expr], Operand], rule: str, said: str = "") -> None:
+    """A store at what is made of the address of an allocation."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        address, tile = allocates(k, 32), k.fragment("tile", f32, (32, 4))
+        at = k.var("at", address + 16 if right else made(address), u32)
+        k.tile.fill(tile, 0)
+        k.tcgen05.st(k.tcgen05.tensor(at, f32, (32, 4)), tile)
+        k.tcgen05.wait_st()
+        frees(k, address, 32)
+
+    program.__name__ = "a_place_in_tensor_memory_of_a_number_or_other_bits"
+    wrong(rule, not_covered=said)(program)
+
+
+NOT_OWN = "in no tensor memory of its own"
+in_tensor_memory(lambda address: 480, "G4")
+in_tensor_memory(lambda address: address * 2 - 480, "data", NOT_OWN)
+in_tensor_memory(lambda address: 960 - address, "data", NOT_OWN)
+in_tensor_memory(lambda address: address & 0x1E0, "data", NOT_OWN)
+in_tensor_memory(lambda address: address | 64, "data", NOT_OWN)
+
+
+@wrong("G4")
+def a_number_as_an_address_where_not_all_columns_are_allocated(k: Builder, *, right: bool) -> None:
+    address, tile = allocates(k, 512 if right else 32), k.fragment("tile", f32, (32, 4))
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(k.tcgen05.tensor(k.var("at", 0 if right else 480, u32), f32, (32, 4)), tile)
+    k.tcgen05.wait_st()
+    frees(k, address, 512 if right else 32)
+
+
+def of_two_allocations(k: Builder) -> tuple[Expr, Expr]:
+    """The second one lies before the first one here."""
+    first, slot, second = allocates(k, 32), k.shared("other", u32, (1,)), k.var("second", dtype=u32)
+    k.tcgen05.alloc(slot, 32)
+    k.sync_threads()
+    k.mem.load(second, slot[0])
+    return first, second
+
+
+@wrong("G4")
+def columns_behind_an_allocation(k: Builder, *, right: bool) -> None:
+    first, second = of_two_allocations(k)
+    tile = k.fragment("tile", f32, (32, 4))
+    k.tile.fill(tile, 0)
+    k.tcgen05.st(k.tcgen05.tensor(second + (28 if right else 32), f32, (32, 4)), tile)
+    k.tcgen05.wait_st()
+    k.tcgen05.dealloc(second, 32)
+    k.tcgen05.dealloc(first, 32)
+
+
+@wrong("G8-address")
+def an_allocation_that_is_freed_by_the_address_of_another_one(k: Builder, *, right: bool) -> None:
+    first, second = of_two_allocations(k)
+    k.tcgen05.dealloc(second, 32)
+    k.tcgen05.dealloc(first if right else k.var("moved", second + 32, u32), 32)
+
+
+# ---------------------------------------------------------------------- copies
+
+
+@wrong("B.2")
+def a_copy_of_shared_memory_into_the_own_cta(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    x, y, b = words(k, "x", 4), words(k, "y", 4), k.mbarriers("b")
+    begin(k, (b, 1))
+    k.mem.store(x[k.lane_id & 3], 1)
+    k.fence.proxy_async()
+    k.cluster.sync()
+    with k.elected():
+        to = k.cluster_rank ^ int(right)
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.copy(y.at(to), x, b.at(to))
+        k.mbarrier.wait(b, 0)
+    k.cluster.sync()
+
+
+@wrong("H15")
+def an_answer_of_launch_control_at_no_multiple_of_16_bytes(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, target="sm_100a")
+    response, b = k.shared("response", u32, (8,)), k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.clc.try_cancel(response[ds(4 if right else 1, 4)], b)
+        k.mbarrier.wait(b, 0)

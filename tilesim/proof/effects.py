@@ -461,8 +461,10 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
         case Expr():
             found = x.machine.operands.value(e.value, w)
             # in which window an address is, and of which CTA, is the same wherever these begin
-            same = x.op.mnemonic in ("isspacep", "getctarank")
-            return [_without_base(lane_of(found, i)) for i in range(LANES)] if same else found
+            if x.op.mnemonic not in ("isspacep", "getctarank"):
+                return found
+            at = x.machine.operands.value(x.op.address, w)  # type: ignore[attr-defined]
+            return [_without_base(x, lane_of(found, i), lane_of(at, i)) for i in range(LANES)]
         case effect:
             return x.answers.get(id(effect))
 
@@ -525,8 +527,9 @@ def _compute(x: Execution, w: Any, *, blank: bool = False) -> list[Value]:
     return [seen(_integers(row, kind), w) for row in found]
 
 
-def _without_base(x: Scalar) -> Scalar:
-    return int(x) if isinstance(x, Drawn) else x
+def _without_base(x: Execution, found: Scalar, at: Scalar) -> Scalar:
+    same = isinstance(at, Address) and at.base and x.machine.operands.near(at)
+    return int(found) if isinstance(found, Drawn) and same else found
 
 
 def _integers(row: Any, kind: type[int]) -> Value:
@@ -801,7 +804,8 @@ def _names_of_bytes(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piec
 
 @rule("H15", "what an access moves at once is one piece at a multiple of its size")
 def _aligned(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
-    """Vectors of lanes (H15), pieces of cp.async (C1), bulk copies and tiles (B6, B10, U10)."""
+    """Vectors of lanes (H15), pieces of cp.async (C1), bulk copies, answers of launch control and
+    tiles (B6, B10, D18, U10)."""
     issues, at, right = x.effect(fx.Issues), named.bytes, True
     if not e.asynchronous:
         right = not e.lanes or len(at) <= 1 or _one_piece(at, at.size)
@@ -809,7 +813,7 @@ def _aligned(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         right = not (at.reshape(-1, issues.piece)[:, 0] % issues.piece).any()
     elif e.proxy == "async" and "tensor" in x.op.mnemonic:
         right = named.place[0] != "shared" or named.first % 128 == 0
-    elif e.proxy == "async" and "bulk" in x.op.mnemonic:
+    elif e.proxy == "async" and ("bulk" in x.op.mnemonic or x.effect(fx.Cancels) is not None):
         right = _one_piece(at, 16)
     if not right:
         raise Refuted("H15", f"{x.where}: byte {named.first} of {named.place}")
@@ -883,8 +887,17 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         bits, flat = masks.pop(), at.reshape(-1, 1)
         at = flat[[bool(bits >> i % 16 & 1) for i in range(len(flat))]]
     for to in _destinations(x, place, group[0], write=write):
+        if write:
+            _to_a_peer(x, to)
         for lane in group:
             x.machine.issue(x, [lane], to, at, write, e.proxy, strong=_strong(e))
+
+
+@rule("B.2", "a bulk copy of shared memory goes to another CTA, or to global memory")
+def _to_a_peer(x: Execution, to: Place) -> None:
+    reads = x.effect(fx.Reads)
+    if to == ("shared", x.warp.rank) and reads is not None and reads.view.space == "shared":
+        raise Refuted("B.2", f"{x.where}: into its own CTA")
 
 
 def _one_box(x: Execution) -> bool:
@@ -1603,10 +1616,10 @@ def _uses_tmem(x: Execution, e: fx.UsesTmem) -> None:
             for cta in ctas:
                 if cta != w.rank:
                     m.touch(w, [lane], cta)
-                form = None if e.product is None else (address, e.product)
+                form = None if e.product is None else (int(address), e.product)
                 lanes = group if by_warp else [lane]
                 record = _tmem_record(x, e.kind, cells, lanes, e.write, form)
-                m.pools[cta].owned(cells, x.where)
+                m.pools[cta].owned(cells, address, x.where)
                 if not e.write or tmem.keeps(e, m.operands, w, lane):
                     _filled(x, cta, cells)
                 m.pools[cta].memory.access(record, tmem.Ordered(m.order))
@@ -1668,7 +1681,7 @@ def _allocates(x: Execution, e: fx.AllocatesTmem) -> None:
     first = pools[rank].allocate(e.columns, at, x.machine.order)
     other = pools[rank ^ 1].ended if e.pair else None
     _changes_pool(x, "alloc", (rank, first), e.columns, other=other)
-    x.answers[id(e)] = Drawn(first, rank)
+    x.answers[id(e)] = Drawn(first, (rank, first))
 
 
 @executes(fx.FreesTmem)
@@ -1686,7 +1699,7 @@ def _freed(x: Execution, e: fx.FreesTmem) -> int:
     first, *others = {tmem.own_address(lane_of(address, i), x.warp.rank) for i in x.lanes}
     if others:
         raise NotCovered("lanes decide what tcgen05.dealloc frees")
-    return first
+    return tmem.Pool.returned(first)
 
 
 @executes(fx.RelinquishesTmem)

@@ -64,9 +64,14 @@ LANES = 32
 #: of addresses in shared memory, what they count from: where it begins, where its window of generic
 #: addresses does, both, or something that was computed of these
 _SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
-_LOCAL = (_SHARED, WINDOW, _GENERIC, _COMPUTED)
+_PLACES = (_SHARED, _GENERIC, _COMPUTED)
+_LOCAL = (*_PLACES, WINDOW)
 #: shared memory begins at a multiple of so many bytes, and its generic addresses do
 _ALIGNED = 1024
+#: bytes of shared memory that a CTA has at most, as a power of 2
+_MOST_SHARED = 1 << 18
+#: the bits of an address in tensor memory in which allocations may differ
+_COLUMNS = 0xFFE0
 #: the bits of a generic address
 _WHOLE = (1 << 64) - 1
 #: bytes that an operand names
@@ -77,19 +82,20 @@ _GLOBAL = 1 << 40
 
 class Drawn(int):
     """An integer that another schedule may give another value: an address in tensor memory, or what
-    is computed of it. ``of``: the CTA that has been given it; None: more than one, or none. It is
-    equal to another one only if that is of the same CTA, or counts from the same base."""
+    is computed of it. ``of``: the CTA and the first column of the allocation in which it counts;
+    None: in none. It is equal to another one only if that counts from the same place, and to no
+    number."""
 
-    of: int | None
+    of: tuple[int, int] | None
 
-    def __new__(cls, number: int, of: int | None = None) -> Self:
+    def __new__(cls, number: int, of: tuple[int, int] | None = None) -> Self:
         """``of``: as the class has it."""
         made = super().__new__(cls, number)
         made.of = of
         return made
 
     def __eq__(self, other: object) -> bool:
-        return int(self) == other and (not isinstance(other, Drawn) or vars(self) == vars(other))
+        return isinstance(other, Drawn) and int(self) == int(other) and vars(self) == vars(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -118,9 +124,9 @@ def cut(x: int, number: int) -> int:
     """What a conversion leaves of a number: an address is one as long as it is whole."""
     if not isinstance(x, Drawn):
         return number
-    if number == x:
+    if int(number) == int(x):
         return x
-    return Address(number) if local(x) else Drawn(number, x.of)
+    return Address(number) if local(x) else Drawn(number)
 
 
 class Chosen(NamedTuple):
@@ -364,7 +370,7 @@ class Operands:
             found = number(*xs)
             if found is None or not any(isinstance(x, Drawn) for x in xs):
                 return found
-            return _from_bases(e, xs, found, self._not_null)
+            return _from_bases(e, xs, found, self.near)
 
         rows = [x if isinstance(x, list) else [x] for x in operands]
         numbers = all(type(x) is int for row in rows for x in row)
@@ -373,13 +379,14 @@ class Operands:
         rows = [row if len(row) == LANES else row * LANES for row in rows]
         return [*map(number if numbers else one, *rows)]
 
-    def _not_null(self, x: Address) -> bool:
-        """Whether an address lies in the tensor, or window of shared memory, from which it counts:
-        what is beyond that may be any number."""
-        sizes = {t.name: t.nbytes for t in self.program.tensors}
-        sizes[_GENERIC] = self.program.cluster_size << RANK_SHIFT
-        first = self.bases[WINDOW] if x.base == _GENERIC else self.bases.get(x.base, 0)
-        return x.base in sizes and 0 <= x - first <= sizes[x.base]
+    def near(self, x: Address) -> bool:
+        """Whether an address lies in what it counts from, shared memory of a CTA or a tensor, or
+        not too far behind that: elsewhere it is as far from it, and not at the other end of all
+        addresses."""
+        far = int(x) - (self.bases[WINDOW] if x.base == _GENERIC else self.bases.get(x.base, 0))
+        if not local(x):
+            return 0 <= far < _GLOBAL
+        return far >= 0 and far & OFFSET_MASK < _MOST_SHARED
 
     def _formed(self, e: Any, xs: Sequence[Any], kind: CType) -> Scalar:
         """What an operator makes of numbers that depend on a parameter."""
@@ -522,10 +529,19 @@ class Operands:
 
     # ------------------------------------------------------------------ places
 
+    @rule("place", "an address is computed of where that lies which is accessed there")
     def locate(self, address: int, space: str, w: Warp) -> tuple[Place, int]:
         """The memory in which an address lies, and the byte there.
 
-        Raises: Refuted: no declaration has it, or another CTA's is named as the own one (D7)."""
+        Raises: Refuted: no declaration has it, or another CTA's is named as the own one (D7);
+        NotCovered: it is a number, or computed of something else."""
+        place, byte = self._located(address, space, w)
+        of = _PLACES if place[0] == "shared" else (place[1],)
+        if not isinstance(address, Address) or address.base not in of:
+            raise NotCovered(f"address {address:#x}, which is not made of {place[1]}'s")
+        return place, byte
+
+    def _located(self, address: int, space: str, w: Warp) -> tuple[Place, int]:
         if space == "generic":
             space = "global"
             if SHARED_WINDOW <= address < _GLOBAL:
@@ -725,14 +741,17 @@ _OPERATORS = BINARY | {"<<": _left}
 
 _SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
 _BITS = ("&", "|", "^")
+#: of what a place may be computed, besides distances and single bits
+_MOVES = ("+", "-", "<<", ">>", *_BITS)
 
 
 @rule("address", "of where memory lies, distances and the low bits of shared memory are known only")
-def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, not_null: OfAddress) -> int:
+def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, is_near: OfAddress) -> int:
     """What comes of operands of which some differ between launches or schedules."""
     at = [x for x in xs if isinstance(x, Address)]
     of = [x.base for x in at]
     others = [x for x in xs if type(x) is int]
+    near = all(map(is_near, at))
     match e:
         case Select() if not isinstance(xs[0], Drawn):
             picked = xs[1] if xs[0] else xs[2]
@@ -743,21 +762,40 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, not_null: OfAddress)
             return Address(number, _GENERIC)
         case Binary("-") if of == [_GENERIC, WINDOW]:
             return Address(number, _SHARED)
-        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of):
+        case Binary("+" | "-") if of == [_COMPUTED, WINDOW]:
+            return Address(number)
+        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of) and near:
             return number
-        case Binary("==" | "!=") if others == [0] and any(map(not_null, at)):
+        case Binary("==" | "!=") if others == [0] and near and at and _is_not_null(at[0]):
             return number
-        case Binary("%") if of in ([_SHARED], [_GENERIC]) and _divides_low_bits(xs[1]):
+        case Binary("%") if of in ([_SHARED], [_GENERIC]) and near and _divides_low_bits(xs[1]):
             return number
         case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
             if op == "&" and 0 <= others[0] < _ALIGNED:
                 return number
             within = OFFSET_MASK if of == [_SHARED] else _WHOLE
             changes = ~others[0] & within if op == "&" else others[0]
-            return Address(number, of[0] if 0 <= changes < _ALIGNED else _COMPUTED)
-    known = len(of) + len(others) == len(xs) and all(base in _LOCAL for base in of)
-    ctas = {x.of for x in xs if isinstance(x, Drawn)}
-    return Address(number) if known else Drawn(number, ctas.pop() if len(ctas) == 1 else None)
+            base = of[0] if 0 <= changes < _ALIGNED else _COMPUTED
+            return Address(number, base) if near else Drawn(number)
+        case Binary(op) if len(of) == len(others) == 1 and op in _MOVES and of[0] in _PLACES:
+            return Address(number)
+        case Binary(op) if not of and others:
+            return Drawn(number, _in_allocation(op, xs, others[0]))
+    return Drawn(number)
+
+
+def _in_allocation(op: str, xs: Sequence[Any], n: int) -> tuple[int, int] | None:
+    """In which allocation of tensor memory an address counts that is moved by a number, or gets
+    other bits than those in which allocations differ."""
+    (of,) = {x.of for x in xs if isinstance(x, Drawn)}
+    moves = op == "+" or (op == "-" and isinstance(xs[0], Drawn))
+    bits = op in _BITS and not (~n if op == "&" else n) & _COLUMNS
+    return of if moves or bits else None
+
+
+def _is_not_null(x: Address) -> bool:
+    """Whether nothing lies at 0 where an address counts from."""
+    return x.base == _GENERIC or not local(x)
 
 
 def _divides_low_bits(n: Scalar) -> bool:

@@ -67,7 +67,6 @@ class Pool:
     """The allocations of a CTA; ``next``: the columns from there on have been given out."""
 
     memory: Memory
-    allocated: NDArray[np.bool_]
     live: dict[int, tuple[int, tuple[int, int]]] = field(default_factory=dict)
     every: list[tuple[int, tuple[int, int]]] = field(default_factory=list)
     next: int = COLUMNS
@@ -83,12 +82,11 @@ class Pool:
     @classmethod
     def of(cls, cta: int) -> Pool:
         """That of a CTA which has allocated nothing."""
-        cells = LANES * COLUMNS
-        return cls(Memory(f"the tensor memory of CTA {cta}", cells), np.zeros(cells, bool))
+        return cls(Memory(f"the tensor memory of CTA {cta}", LANES * COLUMNS))
 
     def state(self, s: State) -> None:
         """Tells all of it."""
-        s.same(self.allocated.tobytes(), sorted(self.live), self.next, self.relinquished,
+        s.same([(n, self.live[n][0]) for n in sorted(self.live)], self.next, self.relinquished,
                [columns for columns, _ in self.every], sorted(self.quarters),
                [sorted(warps) for _, warps in sorted(self.quarters.items())], self.asked,
                self.met)  # fmt: skip
@@ -113,7 +111,6 @@ class Pool:
         self.next = first
         self.every.append((columns, at))
         self.live[first] = columns, at
-        self.allocated[span(first, columns)] = True
         self.memory.written[span(first, columns)] = False
         return first
 
@@ -125,7 +122,6 @@ class Pool:
         known, at = self.live.pop(first, (0, (-1, 0)))
         if known != columns or warp not in (None, at[0] // _QUARTER):
             raise Refuted("G8", f"tcgen05.dealloc of {columns} columns at {first}")
-        self.allocated[span(first, columns)] = False
 
     def relinquish(self, lane: int, order: Order) -> None:
         """Raises: Refuted: an allocation need not come before it."""
@@ -177,11 +173,24 @@ class Pool:
             if 4 * group not in warps:
                 raise Refuted("U21", f"instruction {number}: warps {sorted(warps)} on lanes 0..31")
 
-    @rule("G4", "tensor memory is accessed where it is allocated")
-    def owned(self, cells: Cells, where: object) -> None:
-        """Raises: Refuted: some cell is not."""
-        if not self.allocated[cells].all():
+    @rule("G4", "tensor memory is accessed in the allocation in which its address counts")
+    def owned(self, cells: Cells, address: int, where: object) -> None:
+        """Raises: Refuted: some cell is not in there."""
+        first = begins(address)
+        columns, _ = self.live.get(first, (0, (-1, 0)))
+        inside = (first <= cells % COLUMNS) & (cells % COLUMNS < first + columns)
+        if not inside.all() or (columns < COLUMNS and not isinstance(address, Drawn)):
             raise Refuted("G4", f"{where}: columns that are not allocated")
+
+    @staticmethod
+    @rule("G8-address", "tcgen05.dealloc is given the address that tcgen05.alloc has returned")
+    def returned(address: int) -> int:
+        """The first column there.
+
+        Raises: Refuted: it is another one."""
+        if int(address) != begins(address):
+            raise Refuted("G8-address", f"tcgen05.dealloc of an allocation at {address}")
+        return int(address)
 
 
 def span(first: int, columns: int) -> Cells:
@@ -254,12 +263,17 @@ def places(
 def own_address(x: Any, rank: int) -> int:
     """An address in the tensor memory of a CTA.
 
-    Raises: NotCovered: data decides it, or it is one that another CTA has been given."""
+    Raises: NotCovered: data decides it, or it is none in an allocation of that CTA."""
     if not isinstance(x, int):
         raise NotCovered("data decides an address in tensor memory")
-    if isinstance(x, Drawn) and x.of != rank:
-        raise NotCovered(f"CTA {rank} uses an address in tensor memory of CTA {x.of}")
-    return int(x)
+    if isinstance(x, Drawn) and (x.of is None or x.of[0] != rank):
+        raise NotCovered(f"CTA {rank} uses an address that is in no tensor memory of its own: {x}")
+    return x
+
+
+def begins(address: int) -> int:
+    """The first column of the allocation in which an address counts; a number, in that of all."""
+    return address.of[1] if isinstance(address, Drawn) and address.of else 0
 
 
 def keeps(e: fx.UsesTmem, v: Operands, w: Warp, lane: int) -> bool:
