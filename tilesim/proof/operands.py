@@ -740,6 +740,12 @@ _OPERATORS = BINARY | {"<<": _left}
 
 
 _SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
+#: what comes of an address in shared memory and where its window begins
+_CONVERTED: Mapping[tuple[str, ...], str] = {
+    ("+", _SHARED, WINDOW): _GENERIC, ("+", WINDOW, _SHARED): _GENERIC,
+    ("-", _GENERIC, WINDOW): _SHARED,
+    ("+", _COMPUTED, WINDOW): _COMPUTED, ("-", _COMPUTED, WINDOW): _COMPUTED,
+}  # fmt: skip
 _BITS = ("&", "|", "^")
 #: of what a place may be computed, besides distances and single bits
 _MOVES = ("+", "-", "<<", ">>", *_BITS)
@@ -758,12 +764,8 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, is_near: OfAddress) 
             return cut(picked, number) if isinstance(picked, int) else number
         case Binary("+" | "-" as op) if [type(x) for x in xs] in _SHIFTS[op]:
             return Address(number, of[0])
-        case Binary("+") if sorted(of) == sorted((_SHARED, WINDOW)):
-            return Address(number, _GENERIC)
-        case Binary("-") if of == [_GENERIC, WINDOW]:
-            return Address(number, _SHARED)
-        case Binary("+" | "-") if of == [_COMPUTED, WINDOW]:
-            return Address(number)
+        case Binary(op) if (op, *of) in _CONVERTED:
+            return Address(number, _CONVERTED[op, *of])
         case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of) and near:
             return number
         case Binary("==" | "!=") if others == [0] and near and at and _is_not_null(at[0]):
@@ -771,17 +773,22 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, is_near: OfAddress) 
         case Binary("%") if of in ([_SHARED], [_GENERIC]) and near and _divides_low_bits(xs[1]):
             return number
         case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
-            if op == "&" and 0 <= others[0] < _ALIGNED:
-                return number
-            within = OFFSET_MASK if of == [_SHARED] else _WHOLE
-            changes = ~others[0] & within if op == "&" else others[0]
-            base = of[0] if 0 <= changes < _ALIGNED else _COMPUTED
-            return Address(number, base) if near else Drawn(number)
+            return _other_bits(op, at[0], others[0], number, near=near)
         case Binary(op) if len(of) == len(others) == 1 and op in _MOVES and of[0] in _PLACES:
             return Address(number)
         case Binary(op) if not of and others:
             return Drawn(number, _in_allocation(op, xs, others[0]))
     return Drawn(number)
+
+
+def _other_bits(op: str, x: Address, n: int, number: int, *, near: bool) -> int:
+    """What an address in shared memory is with other bits."""
+    if op == "&" and 0 <= n < _ALIGNED:
+        return number
+    within = OFFSET_MASK if x.base == _SHARED else _WHOLE
+    changes = ~n & within if op == "&" else n
+    base = x.base if 0 <= changes < _ALIGNED else _COMPUTED
+    return Address(number, base) if near else Drawn(number)
 
 
 def _in_allocation(op: str, xs: Sequence[Any], n: int) -> tuple[int, int] | None:
