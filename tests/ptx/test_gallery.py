@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.gpu import needs
+from tests.kernels.fewer_tiles import with_fewer_tiles
 from tests.ptx import campaign
 from tilesim.arith.types import s32, u32
 from tilesim.checker import Report, check
@@ -40,17 +40,8 @@ LIMIT = timedelta(minutes=30)
 CODES = {"proved": 0, "exhausted": 0, "failed": 1, "bounded": 3}
 
 
-#: rows that ask launch control for work, with fewer tiles, of which some are still handed over: how
-#: they can be handed over takes a run each, and the text is that of the row but for its bounds
-FEWER_TILES: dict[str, dict[str, int]] = {
-    "tilesim.kernels.blackwell.matmul_v5::matmul": {"m": 128},
-    "tilesim.kernels.blackwell.matmul_v5::matmul[stages=2,m=768,chunk=16]": {"m": 256},
-    "tilesim.kernels.blackwell.matmul_v6::matmul": {"m": 512, "n": 64},
-    "tilesim.kernels.blackwell.matmul_v6::matmul[n=256,block_n=128,stages=4]": {"m": 256},
-}
-
 ROWS = [
-    replace(c, params={**c.params, **FEWER_TILES.get(c.target, {})})
+    with_fewer_tiles(c)
     for c in cases()
     if c.expected != "rejected" and c.kernel.name not in NOT_IN_PTX
 ]
