@@ -216,7 +216,7 @@ add.u32 %r1, %r1, %r9; add.s32 %r2, %r2, -1; setp.ne.s32 %p1, %r2, 0;
 @%p1 bra FIRST;
 NEXT: cvt.s64.s32 %rd3, %r1; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
 ld.global.u8 %r5, [%rd5]; st.global.u8 [%rd4], %r5;
-add.u32 %r1, %r1, %r9; setp.lt.s32 %p2, %r1, 200000;
+add.u32 %r1, %r1, %r9; setp.lt.s32 %p2, %r1, 60000;
 @%p2 bra NEXT;
 """
 
@@ -225,14 +225,14 @@ def test_registers_that_a_loop_before_has_left() -> None:
     """What they held when its last turn began is not needed, where that turn did something."""
 
     def stored(room: int) -> Mir:
-        given = (Pointer("a", room), Pointer("b", 200_000))
+        given = (Pointer("a", room), Pointer("b", 60_000))
         params = (".param .u64 a", ".param .u64 b")
         return program(TWO_LOOPS, warps=2, grid=2, params=params, values=given)
 
-    right = stored(200_000)
+    right = stored(60_000)
     assert skipped(right) > 500
     assert both(right).verdict == "proved"
-    wrong = both(stored(199_999))
+    wrong = both(stored(59_999))
     assert wrong.rules == {"out-of-bounds"}
     assert lines(wrong) == [7]
 

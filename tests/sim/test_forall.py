@@ -317,7 +317,7 @@ def written(
     k.launch(grid=ctas)
     data = k.tensor("data", s32, (n if rows is None else rows, 32))
     with k.role("many", 0), k.loop(n if turns is None else turns) as i:
-        k.mem.store(data[row(i) + k.cta_x * 200, k.lane_id], 1)
+        k.mem.store(data[row(i) + k.cta_x * 90, k.lane_id], 1)
         k.bar.sync(1, 32, aligned=False)
     with k.role("one", 1):
         if other is not None:
@@ -347,7 +347,7 @@ def test_what_is_written_may_grow(build: Callable[[int], Program]) -> None:
         (lambda n: written(n, rows=4096, other=90), 91),
         (lambda n: written(n, rows=4096, other=270, row=lambda i: 3 * i), 91),
         (lambda n: written(n, rows=4096, row=lambda i: 2 * i, other=n + 59), 61),
-        (lambda n: written(n, rows=4096, ctas=2), 201),
+        (lambda n: written(n, rows=4096, ctas=2), 91),
         (lambda n: written(n, rows=4096, other=200 - n, turns=70), 131),
     ],
 )
@@ -438,10 +438,10 @@ def test_values_in_words() -> None:
         ts.check(ring(3), for_all={"n": None})
 
 
-@pytest.mark.parametrize("number", [3, 12])
+@pytest.mark.parametrize("number", [4, 11, 12, 19])
 def test_random_programs(number: int) -> None:
-    """Two of those of the campaign."""
-    assert not case(number).wrong
+    """Some of those of the campaign: one that is proved, one that fails, two that are neither."""
+    assert not case(number, most=16).wrong
 
 
 # ---------------------------------------------------------------------- several loops
@@ -492,7 +492,7 @@ _OVER, _LOAD = line("% stages" + "], 8)"), line("k.mem.load(value, " + "data[r]"
     ("second", "around"),
     [
         (None, 1),  # periods of 4 and 6 turns: 12 values apart
-        (None, 3),
+        (None, 2),
         (100, 1),
     ],
 )
@@ -507,7 +507,7 @@ def test_two_loops_of_different_periods(second: int | None, around: int) -> None
     ("faulty", "second", "around", "first"),
     [
         (lambda i, n: i.eq(70), None, 1, 71),
-        (lambda i, n: i.eq(n - 70), None, 3, 72),
+        (lambda i, n: i.eq(n - 70), None, 2, 72),
         (lambda i, n: i.eq(5) & (n % 13 == 12), None, 2, 12),
     ],
 )

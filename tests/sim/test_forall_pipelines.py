@@ -226,7 +226,7 @@ def test_tiles_that_are_taken_over() -> None:
     claim = ts.check(stolen, for_all={"n": None}).for_all
     assert claim is not None
     assert claim.proved, claim.obstacle
-    program = stolen(300, at=lambda tile, i, n: i.eq(250) & tile.eq(1))
+    program = stolen(100, at=lambda tile, i, n: i.eq(80) & tile.eq(1))
     report = ts.check(program, schedules=2, budget=500)
     assert report == ts.check(program, schedules=2, budget=500, skip=False)
     assert report.rules == {"race"}

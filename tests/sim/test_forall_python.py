@@ -87,7 +87,7 @@ ANSWERED: dict[str, Callable[[Any], object]] = {
     "a list": lambda n: n in [613],
     "an array": lambda n: (np.array([1, 613]) == n).any(),
     "handed on": lambda n: Config(n).trips == 613,
-    "divided": lambda n: divmod(n, 100) == (6, 13),
+    "divided": lambda n: divmod(n, 8) == (76, 5),
     "by an expression": lambda n: cast(Any, as_expr(n)).value == 613,
 }
 #: questions that no number answers that is not known: the kernel is not proved for all values
