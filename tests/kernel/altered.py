@@ -7,8 +7,8 @@ In the text of a program (`tilesim show --mir`) some numbers become others, and 
 or change places. What is still a program goes through the kernel, at one of both levels and with
 the certificate that is made for it, and what it covers through `check`. A seed draws the same
 programs each time, as many as there is time for. The command ends with 1 if a check says `failed`
-of one that is certified, or if the kernel ends with an error; these are printed, and those that are
-proved and refuted, and ``--keep`` writes them as ``.mir`` files.
+of one that is certified, or if the kernel or a check ends with an error of its own; these are
+printed, and those that are proved and refuted, and ``--keep`` writes them as ``.mir`` files.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ def judged(text: str, strict: Strict, inputs: Mapping[str, NDArray[Any]]) -> str
         )
     except TilesimError as error:
         return f"{answer.verdict}, refused by a check: {type(error).__name__}"
+    except Exception as error:
+        return f"CRASH OF A CHECK: {type(error).__name__}: {error}"
     if answer.verdict == "certified" and report.verdict == "failed":
         return f"CERTIFIED AND WRONG: {report.findings[0].rule}: {report.findings[0].message}"
     said = f"{answer.verdict}, {report.verdict}"
