@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilesim import Builder, InvalidProgram, address_of, bf16, ds, f32, pred, s32, u32, view_at
+from tilesim import Builder, InvalidProgram, address_of, bf16, ds, f32, pred, s32, u8, u32, view_at
 from tilesim.errors import Diagnostic
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Distribution
@@ -305,6 +305,25 @@ def box_of_more_than_is_at_an_address(k: Builder, right: bool) -> None:
     x = k.tensor("x", f32, (64,))
     there = view_at(address_of(x), f32, (4,), space="global")
     k.bulk.prefetch(there[ds(0, 4 if right else 32)])  # here
+
+
+@wrong("operand", "bytes beyond its address, at most 64 MiB")
+def box_of_all_memory(k: Builder, right: bool) -> None:
+    size, x = 1 << (20 if right else 32), k.tensor("x", u8, (1 << 20,))
+    k.bulk.prefetch(view_at(address_of(x), u8, (size,), space="global")[ds(0, size)])  # here
+
+
+@wrong("operand", "has 2 dimensions and strides")
+def box_of_one_stride_too_many(k: Builder, right: bool) -> None:
+    there = address_of(k.tensor("x", f32, (64,)))
+    strides = (4, 1) if right else (16, 4, 1)
+    k.bulk.prefetch(view_at(there, f32, (4, 4), space="global", strides=strides))  # here
+
+
+@wrong("operand", "has 1 dimensions and strides (-1,)")
+def box_that_lies_before_its_address(k: Builder, right: bool) -> None:
+    there, step = address_of(k.tensor("x", f32, (64,))), 1 if right else -1
+    k.bulk.prefetch(view_at(there, f32, (4,), space="global", strides=(step,)))  # here
 
 
 @wrong("tmem-lifetime", "48 columns are no power of two from 32 to 512")

@@ -151,8 +151,27 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
     yield from _unassigned(program, operands)
 
 
+#: what lies at an address is not declared: each of its bytes is looked up
+_MAX_BYTES_AT_AN_ADDRESS = 1 << 26
+
+
 def _box_problems(box: View, loc: Loc) -> Iterator[Diagnostic]:
-    """A box has an element or more in each dimension, and no more than its tensor."""
+    """A box has an element or more in each dimension, and no more than its tensor; at an address it
+    has strides that fit, and ends near it."""
+    if isinstance(box.tensor, AddressedTensor):
+        shape, strides = box.tensor.shape, box.tensor.strides
+        if strides is not None and (len(strides) != len(shape) or any(s < 0 for s in strides)):
+            yield Diagnostic(
+                "operand", f"{box} has {len(shape)} dimensions and strides {strides}", loc,
+                "give one non-negative stride in elements per dimension",
+            )  # fmt: skip
+            return
+        reach = sum((n - 1) * s for n, s in zip(shape, box.tensor.byte_strides, strict=True))
+        if reach >= _MAX_BYTES_AT_AN_ADDRESS:
+            yield Diagnostic(
+                "operand", f"{box} reaches {reach} bytes beyond its address, at most 64 MiB", loc,
+                "declare a tensor, and access a box of it",
+            )  # fmt: skip
     for dim, (size, limit) in enumerate(zip(box.extents, box.tensor.shape, strict=True)):
         if not 1 <= size <= limit:
             yield Diagnostic(
