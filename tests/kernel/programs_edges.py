@@ -39,7 +39,7 @@ from tilesim import (
 )
 from tilesim.ir.boxes import StoreMode
 from tilesim.ir.expr import Expr, Operand, as_expr
-from tilesim.ir.memory import Mbarriers, View
+from tilesim.ir.memory import Mbarriers, SharedTensor, View
 
 # ---------------------------------------------------------------------- launches
 
@@ -188,6 +188,51 @@ def a_fence_of_the_fifth_of_six_warpgroups(k: Builder, *, right: bool) -> None:
     k.launch(warps=24)
     with k.role("WG4", range(16, 20 if right else 19)):
         k.wgmma.fence()
+
+
+# ---------------------------------------------------------------------- addresses beside numbers
+
+
+def zero_or_address(k: Builder, cluster: Expr, *, right: bool) -> tuple[SharedTensor, Expr]:
+    """0, or where shared memory begins, which need not be there: as the first lane or cluster has
+    it and as others do."""
+    s = k.shared("s", u32, (4,))
+    return s, select(cluster.eq(0), 0, 0 if right else address_of(s))
+
+
+@wrong("class", not_covered="data decides the branch", classes=([[0, 1]], [[0, 1]]))
+def a_word_that_holds_an_address_in_another_cluster(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1, grid=2)
+    s, number = zero_or_address(k, k.cta_x, right=right)
+    r = k.var("r", dtype=u32)
+    with k.elected():
+        k.mem.store(s[1], number)
+        k.mem.load(r, s[1])
+        with k.if_(r.ne(0)):
+            k.fence.proxy_async()
+
+
+@wrong("agree")
+def an_address_in_other_lanes_of_what_they_share(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    _, number = zero_or_address(k, k.lane_id, right=right)
+    tile = k.fragment("tile", f32, (1, 32))
+    k.tile.fill(tile, 1)
+    k.tile.zip(tile, "mul", tile, number)
+
+
+@wrong("counter-order", not_covered="not known", classes=([[0, 1]], [[0, 1]]))
+def an_address_that_another_cluster_stores_to_a_word(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2, grid=2)
+    s, number = zero_or_address(k, k.cta_x, right=right)
+    seen = k.var("seen", 1, u32)
+    with thread(k, 0):
+        k.mem.store(s[1], 1)
+    k.sync_threads()
+    with thread(k, 0):
+        k.mem.store(s[1], number, sem="release", scope="gpu")
+    with thread(k, 1), k.while_(seen.ne(0)):
+        k.mem.load(seen, s[1], sem="acquire", scope="gpu")
 
 
 # ---------------------------------------------------------------------- values
