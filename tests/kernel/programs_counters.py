@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tests.kernel.programs import cta, wrong
 from tests.litmus.notation import begin, global_words, thread, words
 from tilesim import Builder, ds, s32, u8, u16, u32
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import SharedTensor, View
+from tilesim.ir.memory import Pointed, SharedTensor, View
 
 _Sem = Literal["relaxed", "acquire"]
 
@@ -131,6 +132,22 @@ def a_register_that_holds_the_low_bits_of_the_word(k: Builder, *, right: bool) -
     with thread(k, 0):
         adds(k, word[0], 256)
     with thread(k, 1), k.while_(seen < 1):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+
+
+@wrong("counter-wait", not_covered="what it holds is not known")
+def a_word_beside_a_pointer(k: Builder, *, right: bool) -> None:
+    """It does not begin with 0, as the contents of its tensor say."""
+    k.launch(warps=2)
+    word = global_words(k, "word", 4)
+    k._params[0] = word = replace(
+        word, contents=bytes([0 if right else 7, *[0] * 15]).hex(),
+        pointers=() if right else (Pointed(8, "word"),),
+    )  # fmt: skip
+    seen = k.var("seen", 1)
+    with thread(k, 0):
+        adds(k, word[0], 0)
+    with thread(k, 1), k.while_(seen.ne(0)):
         k.mem.load(seen, word[0], sem="acquire", scope="gpu")
 
 

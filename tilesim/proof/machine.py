@@ -826,7 +826,8 @@ class Machine:
         memory = self.memory(place)
         known, name = memory.integer(first, size), f"the word at byte {first} of {memory.name}"
         start = known if type(known) is int else None
-        if self.operands.zeros and place[0] == "global" and not memory.begins:
+        given = place[0] != "global" or self.tensors[str(place[1])].contents or memory.begins
+        if self.operands.zeros and not given:
             start = 0 if not memory.written[first : first + size].any() else start
         word = memory.words.setdefault(first, Word(name, start, 8 * size))
         if word.bits != 8 * size:
