@@ -202,5 +202,5 @@ def ended_by_lanes(k: Builder, *, lanes: int = 1) -> None:
 def test_a_barrier_ends_once(lanes: int, strict: Strict) -> None:
     report = check(ended_by_lanes.build(lanes=lanes), strict=strict)
     assert report.rules == {"barrier-lifetime"}
-    assert "mbarrier.inval on b after its mbarrier.inval (A6)" in report.findings[0].message
+    assert "mbarrier.inval on b[0] after its mbarrier.inval (A6)" in report.findings[0].message
     assert check(ended_by_lanes.build(), strict=strict).verdict == "proved"
