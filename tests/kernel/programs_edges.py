@@ -1107,3 +1107,24 @@ def an_answer_of_launch_control_at_no_multiple_of_16_bytes(k: Builder, *, right:
         k.mbarrier.arrive_expect_tx(b, 16)
         k.clc.try_cancel(response[ds(4 if right else 1, 4)], b)
         k.mbarrier.wait(b, 0)
+
+
+@wrong("B2-multicast", breaks="H6")
+def a_source_that_is_stored_to_when_a_copy_has_landed_in_one_of_two_ctas(
+    k: Builder, *, right: bool
+) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    d, g, b = words(k, "d", 4), global_words(k, "g", 4), k.mbarriers("b")
+    begin(k, (b, 1))
+    with k.elected():
+        k.mbarrier.arrive_expect_tx(b, 16)
+    k.cluster.sync()
+    with cta(k, 0):
+        k.bulk.load(d, g, b, multicast=3)
+    with k.elected():
+        k.mbarrier.wait(b, 0)
+    if right:
+        k.cluster.sync()
+    with cta(k, 0):
+        k.mem.store(g[0], 1)
+    k.cluster.sync()

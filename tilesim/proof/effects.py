@@ -890,7 +890,18 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
         if write:
             _to_a_peer(x, to)
         for lane in group:
-            x.machine.issue(x, [lane], to, at, write, e.proxy, strong=_strong(e))
+            _copies(x, lane, to, at, write, strong=_strong(e))
+
+
+@rule("B2-multicast", "a multicast copy has read its source when it has landed in all CTAs")
+def _copies(x: Execution, lane: int, place: Place, at: Bytes, write: bool, **how: Any) -> None:
+    """It reads once for each, so that a read is over with the completion there."""
+    completes, ends = x.effect(fx.Completes), list[Place]()
+    if not write and completes is not None and completes.multicast is not None:
+        ends = [("shared", cta) for cta in _ctas(x, completes.multicast, lane)]
+    for end in ends or [place]:
+        x.machine.issue(x, [lane], place, at, write, "async", **how)
+        x.issued[-1] = x.issued[-1]._replace(place=end)
 
 
 @rule("B.2", "a bulk copy of shared memory goes to another CTA, or to global memory")
@@ -952,7 +963,7 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
                 _distinct(x, at)
             number, at = _box(x, w, group) if write and not strong else None, at.reshape(-1)
             for lane in group if write or place[1] not in m.read_only else ():
-                m.issue(x, [lane], place, at, write, "async", strong=strong, number=number)
+                _copies(x, lane, place, at, write, strong=strong, number=number)
 
 
 def _box(x: Execution, w: Any, group: Sequence[int]) -> int | None:
@@ -1244,9 +1255,10 @@ def _completes(x: Execution, e: fx.Completes) -> None:
         for lane in group:
             for cta, to in _signals(x, e, at, lane):
                 life = m.mbarrier(to, w, [lane])
-                # reads are over with any of the completions, writes with that of their CTA
-                mine = [i for i in x.issued if i.lane == lane
-                        and (not i.record.write or i.place == ("shared", cta))]  # fmt: skip
+                # of a multicast copy, what is done in a CTA, and for it
+                reads = e.multicast is None
+                mine = [i for i in x.issued if i.lane == lane and (
+                        i.place == ("shared", cta) or (reads and not i.record.write))]  # fmt: skip
                 # of generic accesses, a proxy fence hands on that they are over (D13)
                 remote = x.effect(fx.RemoteStore) is not None
                 rows = (Row.GENERIC,) if remote else m.order.handed
