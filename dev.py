@@ -48,10 +48,15 @@ def run(*arguments: str, folder: Path = ROOT) -> None:
 
 def lint() -> None:
     """Style, formatting and types."""
+    style()
+    run("-m", "mypy")
+
+
+def style() -> None:
+    """Style and formatting."""
     install("docs", "test")
     run("-m", "ruff", "check", ".")
     run("-m", "ruff", "format", "--check", ".")
-    run("-m", "mypy")
 
 
 def test(arguments: list[str]) -> None:
@@ -60,12 +65,17 @@ def test(arguments: list[str]) -> None:
         install("docs", "test")
         run("-m", "pytest", *arguments)
         return
-    lint()
+    style()
     # many tests start a process of their own, which may have been told to write no bytecode
     run("-m", "compileall", "-q", "_tilesim_pytest.py", "tilesim", "benchmarks")
+    # types take one process more than a minute, in which the tests run as well
+    types = subprocess.Popen([str(PYTHON), "-m", "mypy"], cwd=ROOT)
     processes = str(min(4, os.cpu_count() or 1))
     # each process goes through files from their beginning: what a file prepares is prepared once
-    run("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")
+    command = ("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")
+    failed = subprocess.run([str(PYTHON), *command], cwd=ROOT, check=False).returncode
+    if status := types.wait() or failed:
+        sys.exit(status)
 
 
 def docs() -> None:
