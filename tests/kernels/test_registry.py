@@ -143,12 +143,14 @@ def test_family_checks_as_expected() -> None:
     assert summary.startswith(f"{len(rows)} kernels, 0 not as expected, ")
 
 
-def test_json_has_exactly_the_documented_fields() -> None:
+def test_json_has_exactly_the_documented_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = cases("hopper")[:4]
+    monkeypatch.setattr(command, "cases", lambda family: some)
     result = invoke("--json", "--family", "hopper")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert list(document) == ["results"]
-    assert len(document["results"]) == len(cases("hopper"))
+    assert len(document["results"]) == len(some)
     for row in document["results"]:
         assert list(row) == FIELDS
         assert (row["target"], row["verdict"], row["findings"]) == ("sm_90a", "proved", [])

@@ -271,6 +271,12 @@ PROGRAMS = {
 }
 
 
+@cache
+def explored_at_once(name: str, preemptions: int | None = None) -> Report:
+    """What is said of a program that is explored without an end in between."""
+    return check(PROGRAMS[name], schedules=0, budget=BIG, preemptions=preemptions)
+
+
 def as_read_back(report: Report) -> Any:
     """The frontier after a round trip through JSON."""
     return json.loads(json.dumps(report.frontier))
@@ -283,7 +289,7 @@ def test_exploring_in_pieces_ends_like_exploring_at_once(
     name: str, preemptions: int | None, step: int
 ) -> None:
     program = PROGRAMS[name]
-    whole = check(program, schedules=0, budget=BIG, preemptions=preemptions)
+    whole = explored_at_once(name, preemptions)
     assert whole.frontier is None
     frontier: Any = None
     for piece in range(1, 200):
@@ -300,7 +306,7 @@ def test_exploring_in_pieces_ends_like_exploring_at_once(
 
 
 def test_the_programs_have_something_to_explore() -> None:
-    costs = {name: check(p, schedules=0, budget=BIG) for name, p in PROGRAMS.items()}
+    costs = {name: explored_at_once(name) for name in PROGRAMS}
     assert costs["tickets"].stats.schedules == 91  # the timed one, and 6! / (2! 2! 2!) orders
     assert costs["unlucky"].verdict == "failed"
     assert costs["unlucky"].stats.schedules > 7
@@ -327,8 +333,7 @@ class Impatient:
 def test_interrupted_exploration_goes_on_as_if_nothing_had_happened(
     after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = PROGRAMS["tickets"]
-    whole = check(program, schedules=0, budget=BIG)
+    program, whole = PROGRAMS["tickets"], explored_at_once("tickets")
     with monkeypatch.context() as patch:
         Impatient(patch, after)
         report = check(program, schedules=0, budget=BIG)
