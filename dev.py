@@ -73,7 +73,9 @@ def test(arguments: list[str]) -> None:
     processes = str(min(4, os.cpu_count() or 1))
     # each process goes through files from their beginning: what a file prepares is prepared once
     command = ("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")
-    failed = subprocess.run([str(PYTHON), *command], cwd=ROOT, check=False).returncode
+    # a process is a core: threads of NumPy's in each of them would wait for each other
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    failed = subprocess.run([str(PYTHON), *command], cwd=ROOT, env=alone, check=False).returncode
     if status := types.wait() or failed:
         sys.exit(status)
 
