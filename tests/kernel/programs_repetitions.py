@@ -260,3 +260,37 @@ def warps_that_no_longer_store_the_same_data(k: Builder, *, right: bool) -> None
         k.sync_threads()
         k.mem.load(x, s[k.lane_id])
         k.sync_threads()
+
+
+@wrong("", "numbers that stay and numbers that grow meet", 2)
+def registers_taken_in_an_iteration_that_others_know_of_late(k: Builder, *, right: bool) -> None:
+    """Each warp of a chain hands on in an iteration what it knew in the one before. The last one
+    gives registers behind the loop: with fewer iterations, in no order with the first one, which
+    has taken some."""
+    k.launch(warps=12, registers=120)
+    chain, last, x = (0, 8, 9, 10, 11, 4), 5, words(k, "x", 32)
+    full = [k.mbarriers(f"full{n}") for n in range(last)]
+    empty = [k.mbarriers(f"empty{n}") for n in range(last)]
+    begin(k, *((b, 32) for b in (*full, *empty)))
+    for n, number in enumerate(chain):
+        with k.role(f"W{number}", number):
+            with k.loop(ITERATIONS) as i:
+                if n < last:
+                    k.mbarrier.wait(empty[n], (i & 1) ^ 1)
+                    k.mbarrier.arrive(full[n])
+                if n > 0:
+                    k.mbarrier.wait(full[n - 1], i & 1)
+                    k.mbarrier.arrive(empty[n - 1])
+                if n == 0:
+                    k.sync_warp()
+                    with k.if_(i.eq(-1 if right else LAST)):
+                        k.setmaxnreg("inc", 168)
+                    with k.else_():
+                        k.mem.store(x[k.lane_id], 1)
+                    k.sync_warp()
+            if n == 0 and right:
+                k.setmaxnreg("inc", 168)
+    with k.if_((k.warp_id > 0) & (k.warp_id < 4)):
+        k.setmaxnreg("inc", 168)
+    with k.if_((k.warp_id >= 4) & (k.warp_id < 8)):
+        k.setmaxnreg("dec", 72)
