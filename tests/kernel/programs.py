@@ -687,6 +687,15 @@ def a_store_at_an_address_beyond_shared_memory(k: Builder, *, right: bool) -> No
 
 
 @wrong("out-of-bounds")
+def an_address_in_shared_memory_of_more_than_32_bits(k: Builder, *, right: bool) -> None:
+    """It is the one that its lowest 32 are."""
+    k.launch(warps=1)
+    beyond = 1 << 32 if right else 1 << 28
+    with k.elected():
+        k.mem.store(view_at(address_of(words(k, "x", 4)) + beyond, s32), 1)
+
+
+@wrong("out-of-bounds")
 def an_address_of_a_peer_that_is_named_as_the_own(k: Builder, *, right: bool) -> None:
     k.launch(warps=1, grid=2, cluster=2)
     x, p = words(k, "x"), k.var("p", 0, u32)

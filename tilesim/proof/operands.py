@@ -546,6 +546,8 @@ class Operands:
             space = "global"
             if SHARED_WINDOW <= address < _GLOBAL:
                 address, space = address - SHARED_WINDOW, "shared::cluster"
+        elif space != "global":
+            address = wrap(address, "u32")
         if space == "global":
             for tensor in self.program.tensors:
                 first = self.bases[tensor.name]
