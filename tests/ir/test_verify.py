@@ -249,6 +249,18 @@ def strided_innermost_dimension(k: Builder, right: bool) -> None:
     k.tensor_map(x, (64, 64), element_strides=(2, 1) if right else (1, 2))  # here
 
 
+@wrong("operand", "element strides (0, 1) are not 2 numbers in 1..8")
+def rows_at_no_distance(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 64), element_strides=(2 if right else 0, 1))  # here
+
+
+@wrong("operand", "element strides (1,) are not 2 numbers in 1..8")
+def one_element_stride_of_two(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 64), element_strides=(1, 1) if right else (1,))  # here
+
+
 @wrong("operand", "NaN fill of s32")
 def nan_fill_of_integers(k: Builder, right: bool) -> None:
     x = k.tensor("x", f32 if right else s32, (64, 64))

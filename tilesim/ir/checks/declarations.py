@@ -183,7 +183,10 @@ def _map_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
 def _common_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     """What holds for maps of all kinds."""
     tensor = m.tensor
-    yield from _element_stride_problems(m, len(tensor.shape))
+    problems = tuple(_element_stride_problems(m, len(tensor.shape)))
+    if problems:  # how much is copied is not known
+        yield from problems
+        return
     inner = in_shared(m, m.box)[-1] * tensor.dtype.bits // 8
     if inner % 16:
         yield f"the box's rows take {inner} bytes, not a multiple of 16 (B15, B16)", ""
