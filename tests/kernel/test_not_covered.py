@@ -18,7 +18,7 @@ import tilesim as ts
 from tests.kernel.programs import taken_over
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.sections import all_rows
-from tilesim import Builder, address_of, pred, s32, u32, u64
+from tilesim import Builder, address_of, pred, s32, u32, u64, view_at
 from tilesim.checker import check
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
@@ -122,6 +122,14 @@ def meets_in_two_arms(k: Builder, covered: bool) -> None:
         if not covered:
             k.sync_warp()
         k.mem.load(r, x[31 - k.lane_id])
+
+
+@lacking("places that are numbers, or that are counted from another tensor")
+def a_store_at_a_number(k: Builder, covered: bool) -> None:
+    k.launch(warps=1)
+    place = address_of(words(k, "x", 4))
+    with k.elected():
+        k.mem.store(view_at(k.var("p", place + 8 if covered else 8, u32), s32), 1)
 
 
 @lacking("what the place of a tensor or of shared memory decides")
