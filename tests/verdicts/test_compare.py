@@ -123,18 +123,18 @@ def test_a_line_is_named_by_its_text_and_keeps_its_name_where_it_moves(tmp_path:
 
 def test_the_command_ends_with_1_where_a_verdict_is_worse(tmp_path: Path) -> None:
     run = CliRunner().invoke
-    asked = ("--corpus", "consan", "--only", "exit-wait", "--jobs", "1")
+    asked = ("--corpus", "litmus", "--only", "LA06", "--jobs", "1")
     written = run(main, ["write", *asked, "--to", str(tmp_path)])
     assert written.exit_code == 0, written.output
     same = run(main, ["compare", *asked, "--of", str(tmp_path)])
     assert (same.exit_code, "0 differences" in same.output) == (0, True), same.output
-    row = kept("consan", tmp_path)["exit-wait", "practice"]
-    assert row.rules == {"async-at-exit"}
+    row = kept("litmus", tmp_path)["LA06", "practice"]
+    assert row.rules == {"over-arrival"}
     more = replace(row, findings=(*row.findings, Found("deadlock")))
-    keep("consan", {**kept("consan", tmp_path), row.key: more}, tmp_path)
+    keep("litmus", {**kept("litmus", tmp_path), row.key: more}, tmp_path)
     worse = run(main, ["compare", *asked, "--of", str(tmp_path)])
     assert worse.exit_code == 1
-    assert "worse: exit-wait at practice: no finding of deadlock" in worse.output
+    assert "worse: LA06 at practice: no finding of deadlock" in worse.output
 
 
 def test_an_interrupt_keeps_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
