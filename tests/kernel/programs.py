@@ -886,11 +886,11 @@ def loads_a_tile(k: Builder, *, to: int = 0, at: int = 0) -> None:
     """A thread loads eight words, from so many on, to shared memory from so many words on."""
     k.launch(warps=1)
     b, d, g = k.mbarriers("b"), words(k, "d", 64), global_words(k, "g", 16)
-    box, place, first = k.tensor_map(g, (8,)), k.var("place", to), k.var("first", at)
+    box, place = k.tensor_map(g, (8,)), k.var("place", address_of(d) + 4 * to, u32)
     begin(k, (b, 1))
     with thread(k, 0):
         k.mbarrier.arrive_expect_tx(b, 32)
-        k.tma.load(box, d[ds(place, 8)], (first,), b)
+        k.tma.load(box, view_at(place, s32, (8,)), (k.var("first", at),), b)
         k.mbarrier.wait(b, 0)
 
 
@@ -939,7 +939,7 @@ def shared_memory_that_nothing_has_written(k: Builder, *, right: bool) -> None:
 def a_store_to_a_live_mbarrier(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
     b = k.mbarriers("b", offset=0)
-    x = k.shared("x", s32, (4,), offset=16 if right else 0)
+    x = k.shared("x", s32, (4,), align=16, offset=16 if right else 0)
     with k.elected():
         k.mbarrier.init(b, 1)
         k.mem.store_vector(x[ds(0, 4)], (1, 1, 1, 1))
@@ -2306,8 +2306,8 @@ def a_reduction_over_the_word_of_an_allocation(k: Builder, *, right: bool) -> No
     begin(k, (b, 1))
     k.fence.mbarrier_init()
     with k.elected():
-        k.mem.store(slot, 0)
-        k.mem.store(source, 0)
+        k.mem.store_vector(slot[0:4], (0, 0, 0, 0))
+        k.mem.store_vector(source[0:4], (0, 0, 0, 0))
     k.sync_warp()
     k.fence.proxy_async()
     k.tcgen05.alloc(slot[0], 32)
@@ -2352,7 +2352,7 @@ def a_load_that_need_not_be_coherent_of_what_is_copied(k: Builder, *, right: boo
     d, g, x = words(k, "d", 4), global_words(k, "g", 8), k.var("x")
     with thread(k, 0):
         k.mem.load(x, g[4 if right else 3], nc=True)
-        k.mem.store(d[0:4], 1)
+        k.mem.store_vector(d[0:4], (1, 1, 1, 1))
         k.fence.proxy_async()
         k.bulk.store(g[0:4], d)
         k.bulk.commit_group()
@@ -2747,15 +2747,15 @@ def a_tile_of_a_map_beside_a_store_to_its_last_element(k: Builder, *, right: boo
 
 
 @wrong("H6")
-def a_column_of_a_tile_that_other_lanes_read(k: Builder, *, right: bool) -> None:
+def columns_of_a_tile_that_other_lanes_read(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    x, r = k.shared("x", f32, (32,)), k.var("r", dtype=f32)
-    tile = k.fragment("tile", f32, (32, 32))
+    x, r = k.shared("x", f32, (32, 32)), k.var("r", dtype=f32)
+    tile = k.fragment("tile", f32, (32, 64))
     k.tile.fill(tile, 0)
-    k.tile.store(x, tile, column=0)
+    k.tile.store(x, tile, column=32)
     if right:
         k.sync_warp()
-    k.mem.load(r, x[31 - k.lane_id])
+    k.mem.load(r, x[31 - k.lane_id, 0])
 
 
 @wrong("H6")

@@ -409,8 +409,8 @@ def a_token_in_place_of_a_parity(k: Builder, *, right: bool) -> None:
 def an_operand_in_other_lanes_than_the_accumulator(k: Builder, *, right: bool) -> None:
     done = k.mbarriers("done")
     s = setup(k, (done, 1))
-    cells = k.tcgen05.tensor(s.address, f32, (128, 96), name="cells")
-    tile = k.fragment("tile", f32, (128, 96), "warpgroup")
+    cells = k.tcgen05.tensor(s.address, f32, (128, 128), name="cells")
+    tile = k.fragment("tile", f32, (128, 128), "warpgroup")
     lane = 0 if right else 16
     a = k.tcgen05.tensor(s.address + 64 + (lane << 16), ts.bf16, (64, 16), name="operand")
     d = k.tcgen05.tensor(s.address, f32, (64, 32), name="accumulator")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.kernel.pairs import PAIRS
 from tests.kernel.programs import Pair
+from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 from tilesim.proof.rules import RULES
 
@@ -25,6 +26,16 @@ def test_a_wrong_program_is_refused_and_its_twin_is_not(pair: Pair) -> None:
     assert str(pair.answer(right=True)) == "certified"
     if pair.strict == "ptx":
         assert str(certify(pair.mir(right=False), pair.classes[False])) == "certified"
+
+
+#: rules of what is refused before a program runs, whichever mbarrier it names
+_REFUSED = {"an_mbarrier_that_a_peer_starts", "a_wait_for_the_mbarrier_of_a_peer"}
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.rule}-{pair.program.__name__}")
+def test_a_right_program_is_one_that_runs(pair: Pair) -> None:
+    if pair.program.__name__ not in _REFUSED:
+        verify(pair.mir(right=True))
 
 
 def test_each_rule_has_a_program_that_breaks_it() -> None:
