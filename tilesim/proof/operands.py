@@ -344,7 +344,7 @@ class Operands:
 
         def number(*xs: Scalar) -> int | None:
             try:
-                result = function(*xs)
+                result = function(*(int(x) if isinstance(x, Drawn) else x for x in xs))
             except (ZeroDivisionError, ValueError, OverflowError):
                 return None
             return None if result is None else wrap(int(result), kind)

@@ -66,7 +66,8 @@ class MapaGeneric(Op):
         yield from _wide(self.result)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, peer_address(self.address, self.cta) + _WINDOW),)
+        near = peer_address(self.address - _WINDOW, self.cta)
+        return (Defines(self.result, near + _WINDOW),)
 
 
 @dataclass(frozen=True, kw_only=True)
