@@ -54,6 +54,43 @@ def test_other_words_do() -> None:
     assert {line for _, line in sites(finding)} == {store, load}
 
 
+@kernel(target="sm_100a")
+def added_to(k: Builder, *, fence: bool = True) -> None:
+    """A peer adds to the word in which an address was left."""
+    k.launch(warps=1, grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (4,)), k.var("address", dtype=u32)
+    source, full = k.shared("source", u32, (4,)), k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.fence.mbarrier_init()
+        k.mem.store_vector(slot[0:4], (0, 0, 0, 0))
+        k.mem.store_vector(source[0:4], (0, 0, 0, 0))
+    k.fence.proxy_async()
+    k.tcgen05.alloc(slot[0], 32)
+    k.mem.load(address, slot[0])
+    if fence:
+        k.fence.proxy_async()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(1)), k.elected():
+        k.bulk.reduce_peer(slot.at(0), source, full.at(0))
+    with k.if_(k.cluster_rank.eq(0)):
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full, 16)
+        k.mbarrier.wait(full, 0, scope="cluster")
+    k.sync_warp()
+    k.tcgen05.dealloc(address, 32)
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", BOTH)
+def test_what_adds_to_the_word_needs_a_proxy_fence(strict: Strict) -> None:
+    report = check(added_to.build(fence=False), strict=strict)
+    assert report.rules == {"proxy-fence"}
+    alloc, reduction = at(added_to, "k.tcgen05.alloc("), at(added_to, "k.bulk.reduce_peer(")
+    assert {alloc, reduction} in [{line for _, line in sites(f)} for f in report.findings]
+    assert check(added_to.build(), strict=strict).verdict == "proved"
+
+
 def test_threads_that_did_not_meet_race() -> None:
     finding = found(check(reused.build(meet=False)), "race")
     alloc, read = at(reused, "k.tcgen05.alloc("), at(reused, "k.mem.load(")

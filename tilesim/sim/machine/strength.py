@@ -108,8 +108,10 @@ def _are_twins(one: Op, other: Op, plan: Facts) -> bool:
 
 def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
     """Whether a write that is ordered after a record needs no proxy fence in practice: a copy over
-    the word of tcgen05.alloc (H24)."""
+    the word of tcgen05.alloc (H24), but no reduction, which reads the word."""
     machine = write.warp.machine
+    if any(isinstance(e, fx.Writes) and e.combine for e in write.op.effects()):
+        return False
     if machine.options.ptx or record.warp.machine is not machine:
         return False
     if clock[machine.components.size + record.component] < record.tick:
