@@ -58,7 +58,7 @@ def reported(
 ) -> tuple[Report, set[str]]:
     """The report on the PTX of a text, and the lines of the text that its first finding names."""
     module = read(ptx, "k.ptx")
-    found = check(lower(module, module.entries[0], launch), strict=strict)
+    found = check(lower(module, module.entries[0], launch), strict=strict, schedules=8)
     lines = text.splitlines()
     named = found.findings[0].participants if found.findings else ()
     return found, {lines[p.loc.line - 1].strip() for p in named}

@@ -61,7 +61,7 @@ def run(kernel: str, beside: int, strict: Strict) -> Report:
     module = read(head + START.format(threads=64) + body, "k.ptx")
     values = Pointer("a", 4096), Pointer("b", 1 << 16)
     launch = Launch("k", (1, 1, 1), (64, 1, 1), (1, 1, 1), 4096, params=values)
-    return check(lower(module, module.entries[0], launch), strict=strict)
+    return check(lower(module, module.entries[0], launch), strict=strict, schedules=8)
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])

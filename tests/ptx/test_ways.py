@@ -25,7 +25,7 @@ def verdict(body: str, *, threads: int = 64, grid: int = 2) -> Report:
     )  # fmt: skip
     module = read(compiled(f"{HEAD}{body}\n}}"), "k.ptx")
     launch = Launch("f", (grid, 1, 1), (threads, 1, 1), registers=64, params=params)
-    return check(lower(module, module.entries[0], launch))
+    return check(lower(module, module.entries[0], launch), schedules=8)
 
 
 HISTOGRAM = """__shared__ int h[64]; h[t] = 0; __syncthreads();
