@@ -133,11 +133,12 @@ def _of_a_value(
     Raises: NotCovered: it is another one, or stands for none."""
     if programs is None:
         raise NotCovered("programs of other values, without what makes them")
-    further = (0, 1, one.most) if one.most else (0,)
-    first, *others = (programs(every.at(one.number + k * every.period)) for k in further)
-    if fingerprint(first) != one.fingerprint:
+    further = (one.number + k * every.period for k in (0, 1, one.most))
+    first = programs(every.at(next(further)))
+    if fingerprint(first) != one.fingerprint:  # before any more is made that it names
         raise NotCovered(f"another program of {every.parameter} = {every.at(one.number)}")
-    of_all = family((first, *others), one.most) if others else None
+    others = (programs(every.at(number)) for number in further)
+    of_all = family((first, *others), one.most) if one.most else None
     if of_all is not None and any(any(of_all.tensors.get(name, ())) for name, _ in inputs):
         raise NotCovered("contents of a tensor whose size depends on the parameter")
     return first, of_all
