@@ -45,7 +45,7 @@ but for `mutants`, which prints which share of them the tests find:
     random_loops            random loops with iterations left out, compared with whole ones
     random_parameters       random parameters: claims of all values, compared with single ones
     random_equal_stores     random stores to one place, compared with an interpreter
-    altered                 litmus programs that are altered at random, compared with `check`
+    random_edits            programs of litmus rows and pairs, edited at random, and a check of them
     corpus                  all programs that the tests check, or the gallery, compared with `check`
     finder_mutants          mutants of the code that finds proofs
     mutants                 mutants of the kernel
