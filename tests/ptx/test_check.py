@@ -231,6 +231,19 @@ def test_an_index_decides_where_lanes_go_on() -> None:
     assert report(body, grid=1).verdict == "proved"
 
 
+@pytest.mark.parametrize("odd", [False, True])
+def test_one_cta_of_a_large_grid_goes_on_elsewhere(odd: bool) -> None:
+    """No CTA stands for one that an index sends to another target."""
+    body = (
+        f"mov.u32 %r5, %ctaid.x; setp.eq.u32 %p3, %r5, {37 if odd else 200};\n"
+        "selp.u32 %r5, 1, 0, %p3;\nbrx.idx %r5, ts;\nts: .branchtargets A, B;\n"
+        f"A: ret;\nB: {INIT}{WAIT}"
+    )
+    found = report(body, grid=100)
+    assert found.verdict == ("failed" if odd else "proved")
+    assert found.rules == ({"deadlock"} if odd else set())
+
+
 TILE = Map("a", "f32", (64, 64), (256,), (32, 8))
 LOAD = (
     "mov.u64 %rd1, a; cvta.param.u64 %rd2, %rd1; add.s32 %r8, %r1, 1024; mov.u32 %r7, 0;\n"

@@ -19,7 +19,7 @@ from tilesim.ir.dataflow import (
 from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
-from tilesim.ir.mir import Branch, Instruction, Mir, Trap
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.packing import in_bytes, in_global, unit
@@ -191,12 +191,15 @@ def _plan(context: _Context, instruction: Instruction) -> Plan | None:
         case Branch(cond=cond) | Trap(cond=cond):
             test = _test(context, cond)
             return None if test is None else Plan(instruction.loc, test=test)
+        case Switch(index=index):
+            where = _test(context, index)
+            return None if where is None else Plan(instruction.loc, same=(where,))
         case _:
             return None
 
 
 def _test(context: _Context, cond: Expr | None) -> Watched | None:
-    """A condition, if it may differ."""
+    """A condition, or the index of a target, if it may differ."""
     return context.watched(cond) if cond is not None and varies(cond, context.varying) else None
 
 
