@@ -23,10 +23,9 @@ from tilesim import (
 from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
 from tilesim.fuzz.code import builder_code
-from tilesim.ir.bases import decided_by_bases, located
+from tilesim.ir.bases import located
 from tilesim.ir.dataflow import at_addresses
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.passes import inject_proxy_fence
 from tilesim.ir.text import mir, parse, to_text
@@ -60,7 +59,7 @@ def _decides(make: Callable[[Builder, Expr], Expr]) -> bool:
     k.assign(p, address_of(w[3]))
     with k.if_(make(k, p)):
         k.mem.store(out[k.lane_id], 1)
-    return bool(decided_by_bases(FlowGraph(lower(k.finish()))))
+    return bool(located(lower(k.finish())).reasons)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ class Unknown:
     low: int
     high: int
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether it is where a global tensor or a tensor map begins."""
+        return self.high == _POINTER and self != GENERIC
 
+
+#: the bits of a pointer
+_POINTER = 64
 #: how often each base is in a value; without those that are not
 Form: TypeAlias = frozenset[tuple[Unknown, Fraction]]
 #: what a value may be; None: anything, with some base
@@ -32,11 +39,11 @@ NONE: Forms = frozenset((KNOWN,))
 NOTHING: Forms = frozenset()
 #: shared memory begins at a multiple of 1 KiB, and ends below 256 KiB: descriptors hold 18 bits
 SHARED = Unknown("shared memory", 10, 18)
-_GENERIC = Unknown("the shared window", 32, 64)
+GENERIC = Unknown("the shared window", 32, _POINTER)
 _ONE = Fraction(1)
 #: an address of shared memory in its own space, and as one of any
 _NEAR: Form = frozenset(((SHARED, _ONE),))
-_NEAR_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (_GENERIC, _ONE)))
+NEAR_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (GENERIC, _ONE)))
 #: forms that are told apart
 _MANY = 8
 #: operations in one another that are followed to find the bits of a number
@@ -46,8 +53,8 @@ _DEEP = 4
 def base_of(base: Base) -> Unknown:
     """The unknown number that the address of a declaration is."""
     if base.name == WINDOW:
-        return _GENERIC
-    return SHARED if base.space == "shared" else Unknown(base.name, 4, 64)
+        return GENERIC
+    return SHARED if base.space == "shared" else Unknown(base.name, 4, _POINTER)
 
 
 @lru_cache(maxsize=1024)
@@ -60,9 +67,9 @@ def fits(form: Form, space: str) -> bool:
     """Whether a value is an address into what is declared in a state space."""
     if space.startswith("shared"):
         return form == _NEAR
-    if form == _NEAR_IN_GENERIC:
+    if form == NEAR_IN_GENERIC:
         return space == "generic"
-    return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
+    return len(form) == 1 and all(u.is_declared and n == 1 for u, n in form)
 
 
 def named(forms: Forms, space: str) -> Forms:
@@ -117,13 +124,24 @@ def scaled(form: Form, factor: int | Fraction) -> Form:
     return frozenset((u, n * factor) for u, n in form if factor)
 
 
-def _span(unknown: Unknown, times: Fraction) -> tuple[int, int] | None:
-    """The bits that a multiple of a base may set, if it is a power of two times the base."""
-    up, down = times.numerator, times.denominator
+def power_of_two(number: Fraction) -> int | None:
+    """Which power of two it is, if it is one."""
+    up, down = number.numerator, number.denominator
     if up <= 0 or up & (up - 1) or down & (down - 1):
         return None
-    places = up.bit_length() - down.bit_length()
-    return unknown.low + places, unknown.high + places
+    return up.bit_length() - down.bit_length()
+
+
+def _span(unknown: Unknown, times: Fraction) -> tuple[int, int] | None:
+    """The bits that a multiple of a base may set, if it is a power of two times the base."""
+    places = power_of_two(times)
+    return None if places is None else (unknown.low + places, unknown.high + places)
+
+
+def lowest(forms: Forms) -> int:
+    """Bits of a value that lie below all that a base may set."""
+    spans = [_span(unknown, abs(times)) for form in forms or () for unknown, times in form]
+    return min((0 if span is None else span[0] for span in spans), default=_POINTER)
 
 
 def shifted(form: Form, count: int) -> Form | None:
@@ -149,6 +167,20 @@ def masked(form: Form, mask: int) -> Form | None:
         if mask & own == own:
             kept.append((unknown, times))
         elif mask & own:
+            return None
+    return frozenset(kept)
+
+
+def cut(form: Form, bits: int) -> Form | None:
+    """What is left of a value in so many bits: of a pointer its low ones are a base of their own,
+    which is no place."""
+    kept = []
+    for unknown, times in form:
+        if abs(times) * (1 << unknown.high) <= 1 << bits:
+            kept.append((unknown, times))
+        elif times == 1 and unknown.low < bits:
+            kept.append((Unknown(f"{bits} bits of {unknown.name}", unknown.low, bits), times))
+        elif (abs(times) * (1 << unknown.low)) % (1 << bits):
             return None
     return frozenset(kept)
 

@@ -19,15 +19,18 @@ from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.base_forms import (
     KNOWN,
+    NEAR_IN_GENERIC,
     NONE,
     NOTHING,
     Forms,
     base_of,
+    cut,
     each,
     fits,
     forms_of,
     is_known,
     limited,
+    lowest,
     masked,
     may_set,
     misses,
@@ -39,6 +42,7 @@ from tilesim.ir.base_forms import (
     union,
     within_bits,
 )
+from tilesim.ir.carries import in_window, stays
 from tilesim.ir.dataflow import (
     OPERANDS,
     acquires_map,
@@ -50,7 +54,18 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, constant, walk
+from tilesim.ir.expr import (
+    Base,
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    Var,
+    all_of,
+    constant,
+    walk,
+)
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.lane_addresses import Holders, holders
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
@@ -64,15 +79,9 @@ from tilesim.ir.set_once import given_once, readers_of
 from tilesim.ir.threads import Threads
 from tilesim.ir.told import Told
 
+#: bits of an address in shared memory
+_HALF = 32
 _Registers: TypeAlias = "dict[str, Forms]"
-
-
-def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
-    """What a base may decide in a program, a sentence each."""
-    mir = graph.mir
-    if not (is_addressed(mir) or _names_bases(mir)):
-        return ()
-    return _Bases(graph).reasons()
 
 
 class Located(NamedTuple):
@@ -80,22 +89,25 @@ class Located(NamedTuple):
 
     An address that is made of that of one tensor is nowhere else: outside of it is out of bounds.
     ``reasons``: what a base may decide there (`decided_by_bases`). ``lanes``: by number of a
-    shuffle those that hold an address for all; what it gives of others is none.
+    shuffle those that hold an address for all; what it gives of others is none. ``stays``: by
+    number what has to hold whenever an instruction is executed, or a base may decide there, too.
     """
 
     mir: Mir
     reasons: tuple[str, ...]
     lanes: Mapping[int, int]
+    stays: Mapping[int, Expr]
 
 
 def located(mir: Mir) -> Located:
     """``mir`` as `Located`."""
-    if not is_addressed(mir):
-        return Located(mir, decided_by_bases(graph_of(mir)), {})
+    if not (is_addressed(mir) or _names_bases(mir)):
+        return Located(mir, (), {}, {})
     bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
-    return Located(replace(mir, code=code), reasons, bases.lanes)
+    stays = {number: all_of(*asked) for number, asked in bases.stays.items()}
+    return Located(replace(mir, code=code), reasons, bases.lanes, stays)
 
 
 def _names_bases(mir: Mir) -> bool:
@@ -143,11 +155,17 @@ class _Bases:
         }  # fmt: skip
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
-        self._given = given_once(mir, self._readers)
-        self._told = Told(self._typing, self._given)
+        self._set_to = given_once(mir, self._readers, bits=_HALF)
+        self._told = Told(self._typing, given_once(mir, self._readers, bits=2 * _HALF))
         self._graph, self._never, self._threads = graph, never(mir), Threads(mir)
         #: by number of a shuffle, the lanes that hold an address for all
         self.lanes: dict[int, int] = {}
+        #: by number of an instruction what has to hold there (`Located`)
+        self.stays: dict[int, list[Expr]] = {}
+        #: the instruction that is looked at, once all have been followed
+        self._looking: int | None = None
+        self._used = mir.kernel.smem_used
+        self._placement = mir.kernel.placement
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
@@ -183,19 +201,14 @@ class _Bases:
         for number in self._graph.blocks[block]:
             instruction = self._code[number]
             if look:
+                self._looking = None if number in self._never else number
                 self._look_at(number, instruction)
-            if isinstance(instruction.what, Op) and not (look and self._is_settled(number)):
+            if isinstance(instruction.what, Op):
                 results = self._follow(number, instruction.what, self._effects[number])
                 for name, forms in results.items():
                     self._set(name, forms, keeps=instruction.guard is not None)
         for after in self._graph.successors[block]:
             self._enter(after)
-
-    def _is_settled(self, number: int) -> bool:
-        """Whether an instruction sets no registers but those that are the same wherever they are
-        read; what it writes to memory is known once all has been followed."""
-        effects = self._effects[number]
-        return all(e.var.name in self._readers for e in effects if isinstance(e, fx.Defines))
 
     def _set(self, name: str, forms: Forms, *, keeps: bool) -> None:
         """A register is set, or (``keeps``) in some lanes, while others keep what they have."""
@@ -287,7 +300,9 @@ class _Bases:
         """Notes what an instruction writes to memory; what it leaves in registers."""
         match effects:
             case (fx.Defines(var=var, value=Expr() as value),) if not isinstance(op, Isspacep):
-                return {var.name: self.forms(value)}
+                forms = _in_register(self.forms(value), var)
+                wide = var.dtype.bits > _HALF
+                return {var.name: forms if not wide or self._widens(value) else None}
             case _:
                 pass
         if isinstance(op, Load | LoadVector) and (found := self._loaded(op, effects[0])):
@@ -335,7 +350,7 @@ class _Bases:
             case _ if isinstance(op, Isspacep) and self._is_pointer(op.address):
                 return NONE
             case Expr() as value:
-                return self.forms(value)
+                return _in_register(self.forms(value), effect.var)
             case View():
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else within_bits(moved, effect.var.dtype.bits)
@@ -390,34 +405,86 @@ class _Bases:
             return a
         if op in ("+", "-"):
             sign = 1 if op == "+" else -1
-            return limited(frozenset(total(x, scaled(y, sign)) for x in a for y in b))
+            found = limited(frozenset(total(x, scaled(y, sign)) for x in a for y in b))
+            both = not (is_known(a) or is_known(b))
+            gone = both and found is not None and KNOWN in found
+            return found if not gone or self._stay(expr, a, b) else None
         if op == "*" and not is_known(b):
-            return self._times(b, expr.lhs)
+            return self._whole(expr, self._times(b, expr.lhs))
         if is_known(a) and is_known(b):
             return NONE
         if op in ("==", "!=") and self._exactly(expr.rhs) == 0 and self._is_place(expr.lhs):
             return NONE  # nothing declared lies at zero
         if op in COMPARE or op in ("min", "max"):
             same = a == b and len(a) == 1 and op not in ("and", "or")
-            return None if not same else NONE if op in COMPARE else a
+            if not same or not self._stay(expr, a, b):
+                return None
+            return NONE if op in COMPARE else a
         if is_known(b):
-            return self._bits(op, a, expr.rhs)
-        return self._bits(op, b, expr.lhs) if is_known(a) and op in ("&", "|", "^") else None
+            return self._bits(expr, a, expr.lhs, expr.rhs)
+        if is_known(a) and op in ("&", "|", "^"):
+            return self._bits(expr, b, expr.rhs, expr.lhs)
+        return None
+
+    def _stay(self, expr: Binary, a: Forms, b: Forms) -> bool:
+        """Whether it can be asked of both operands that they stay what they count from."""
+        return self._stays(expr.lhs, a) and self._stays(expr.rhs, b)
+
+    def _stays(self, value: Expr, forms: Forms) -> bool:
+        """Whether a run can tell that a value has not wrapped, nor left what it counts from
+        (`tilesim.ir.carries`). That is asked of it, unless it is plain."""
+        wide = self._typing.type_of(value) in ("s64", "u64")
+        if forms is None or (wide and not self._widens(value)):
+            return False
+        asked = [stays(value, form, self._used) for form in forms if form]
+        if not self._is_near(value):
+            self._ask([one for one in asked if one is not None])
+        return None not in asked
+
+    def _widens(self, value: Expr) -> bool:
+        """Whether a run can tell that no address in a register of 32 bits has wrapped, of which a
+        value of more bits is made."""
+        found = True
+        for part in walk(value):
+            if isinstance(part, Var) and part.dtype.bits <= _HALF:
+                forms = self.forms(part)
+                found &= is_known(forms) or self._stays(part, forms)
+        return found
+
+    def _ask(self, asked: list[Expr]) -> None:
+        """Has this looked at whenever the instruction is executed."""
+        if self._looking is not None and asked:
+            told = self.stays.setdefault(self._looking, [])
+            told += [one for one in asked if one not in told]
+
+    def _is_near(self, value: Expr) -> bool:
+        """Whether a value is the address of something declared, or of what lies close behind."""
+        followed, low, high = set[str](), 0, 0
+        while True:
+            match value:
+                case Base(name, "shared"):
+                    first = self._placement.get(name, -1)
+                    return first + low >= 0 and first + high <= self._used
+                case Base(name, "global"):
+                    return low >= 0 and high <= self._sizes.get(name, -1)
+                case Binary("+", inner, Const(int() as more)):
+                    value, low, high = inner, low + more, high + more
+                case Binary("+", inner, more) if is_known(self.forms(more)):
+                    bounds = self._typing.interval(more)
+                    if bounds is None:
+                        return False
+                    value, low, high = inner, low + bounds[0], high + bounds[1]
+                case Var(name) if name in self._set_to and name not in followed:
+                    followed.add(name)
+                    value = self._set_to[name]
+                case _:
+                    return False
 
     def _is_place(self, expr: Expr) -> bool:
         """Whether a value is the address of a byte of what is declared in global memory."""
-        followed, offset = set[str](), 0
-        while True:
-            match expr:
-                case Base(name, "global"):
-                    return 0 <= offset <= self._sizes.get(name, -1)
-                case Binary("+", inner, Const(int() as more)):
-                    expr, offset = inner, offset + more
-                case Var(name) if name in self._given and name not in followed:
-                    followed.add(name)
-                    expr = self._given[name]
-                case _:
-                    return False
+        forms = self.forms(expr)
+        declared = forms is not None and all(fits(form, "global") for form in forms)
+        return declared and self._is_near(expr)
 
     def _times(self, forms: Forms, factor: Expr) -> Forms:
         known = self._exactly(factor)
@@ -427,27 +494,37 @@ class _Bases:
         bounds = self._typing.interval(expr)
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
-    def _bits(self, op: str, forms: Forms, rhs: Expr) -> Forms:
+    def _bits(self, expr: Binary, forms: Forms, value: Expr, other: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
-        known = self._exactly(rhs)
-        match op:
+        known, low = self._exactly(other), lowest(forms)
+        match expr.op:
             case "*":
-                return self._times(forms, rhs)
+                return self._whole(expr, self._times(forms, other))
             case "<<" if known is not None:
-                return each(forms, lambda form: scaled(form, 1 << known))
-            case ">>" if known is not None:
-                return each(forms, lambda form: shifted(form, known))
-            case "//" if known is not None and known > 0 and known & (known - 1) == 0:
-                return each(forms, lambda form: shifted(form, known.bit_length() - 1))
-            case "%" if known is not None and known > 0 and known & (known - 1) == 0:
-                return each(forms, lambda form: masked(form, known - 1))
-            case "&" if known is not None:
-                return each(forms, lambda form: masked(form, known))
+                return self._whole(expr, each(forms, lambda form: scaled(form, 1 << known)))
+            case "&" if known is not None and 0 <= known < 1 << low:
+                return NONE
             case "|" | "^":
-                bits = may_set(rhs, self._typing, self._values)
-                return each(forms, lambda form: form if misses(form, bits) else None)
+                bits = may_set(other, self._typing, self._values)
+                if 0 <= bits < 1 << low:
+                    return forms
+                found = each(forms, lambda form: form if misses(form, bits) else None)
+            case ">>" if known is not None:
+                found = each(forms, lambda form: shifted(form, known))
+            case "//" if known is not None and known > 0 and known & (known - 1) == 0:
+                found = each(forms, lambda form: shifted(form, known.bit_length() - 1))
+            case "%" if known is not None and known > 0 and known & (known - 1) == 0:
+                found = each(forms, lambda form: masked(form, known - 1))
+            case "&" if known is not None:
+                found = each(forms, lambda form: masked(form, known))
             case _:
                 return None
+        return found if found is not None and self._stays(value, forms) else None
+
+    def _whole(self, expr: Expr, forms: Forms) -> Forms:
+        """What is left of a value that may be larger than its type."""
+        bits = _HALF if self._typing.type_of(expr) in ("s32", "u32") else 2 * _HALF
+        return each(forms, lambda form: cut(form, bits))
 
     # ------------------------------------------------------------------ what they decide
 
@@ -492,7 +569,17 @@ class _Bases:
                 self._owners.setdefault(number, {})[name] = owners
             forms = NOTHING if is_known(forms) and acquires_map(op) else named(forms, known.space)
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
+            if forms and fitting and known.space == "generic" and forms <= {NEAR_IN_GENERIC}:
+                self._ask([in_window(known.address)])
+                fitting = self._widens(known.address)
             if not fitting and number not in self._never:
                 what = f"what lies at the address that {op.mnemonic} at {op.loc} takes"
                 why = "it is not made from one of something declared"
                 self._reason[f"{what} is not known: {why}"] = None
+
+
+def _in_register(forms: Forms, var: Var) -> Forms:
+    """What is left of a value in a register."""
+    if forms is None or is_known(forms) or var.dtype.kind == "float":
+        return forms if is_known(forms) else None
+    return each(forms, lambda form: cut(form, var.dtype.bits))

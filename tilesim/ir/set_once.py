@@ -11,13 +11,14 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Mir
 
 
-def given_once(mir: Mir, once: Collection[str]) -> dict[str, Expr]:
-    """What registers that are set ``once`` are set to, where an expression says it."""
+def given_once(mir: Mir, once: Collection[str], *, bits: int) -> dict[str, Expr]:
+    """What registers of so many ``bits`` or more that are set ``once`` are set to, where an
+    expression says it."""
     found: dict[str, Expr] = {}
     for effects, instruction in zip(mir.effects, mir.code, strict=True):
         match effects:
             case (fx.Defines(Var(name, dtype), Expr() as value),) if name in once:
-                if instruction.guard is None and dtype.bits == 64:
+                if instruction.guard is None and dtype.bits >= bits:
                     found[name] = value
             case _:
                 pass

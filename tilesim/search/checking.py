@@ -356,7 +356,7 @@ class Checking:
         of it are told apart by what runs so far have accessed."""
         code, accessed = self.simulation.code, self.simulation.accessed
         found = code.decided_by_bases
-        told = None if accessed is None else accessed.decided_by_bases(code.lanes_asked)
+        told = None if accessed is None else accessed.decided_by_bases(code.lanes_asked, code.stays)
         return found if not found or told is None else told
 
     def _run(

@@ -8,6 +8,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.bases import located
 from tilesim.ir.dataflow import Dataflow, at_addresses
+from tilesim.ir.expr import Expr
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
@@ -82,11 +83,14 @@ class Accessed:
             self._flow = Dataflow(self.graph)
         return self._flow
 
-    def decided_by_bases(self, asked: Mapping[int, int]) -> tuple[str, ...] | None:
+    def decided_by_bases(
+        self, asked: Mapping[int, int], stays: Mapping[int, Expr]
+    ) -> tuple[str, ...] | None:
         """What the address of a declaration may decide in it; None if more would have to be asked
-        of shuffles than runs have looked at."""
+        of shuffles and of addresses than runs have looked at."""
         found = located(self.graph.mir)
-        return found.reasons if found.lanes.items() <= asked.items() else None
+        known = found.lanes.items() <= asked.items() and found.stays.items() <= stays.items()
+        return found.reasons if known else None
 
     def decides(self, number: int) -> bool:
         """Whether what an instruction leaves in shared memory may reach a branch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -55,6 +55,7 @@ from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped, spared
 from tilesim.sim.spin import counters, counting_words, polls_memory, spins
+from tilesim.sim.staying import staying
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
 from tilesim.sim.ways import region
@@ -63,15 +64,16 @@ from tilesim.sim.ways import region
 class Compiler:
     """Compiles one program; instruction rules use it to resolve their operands.
 
-    ``numbers`` off skips data that no scalar load can observe.
+    ``numbers`` off skips data that no scalar load can observe; ``stays``: `Facts.stays`.
     """
 
-    def __init__(self, mir: Mir, *, numbers: bool) -> None:
+    def __init__(self, mir: Mir, *, numbers: bool, stays: Mapping[int, Expr]) -> None:
         self.mir = mir
         #: the launch and the declarations
         self.program = mir.kernel
         graph = graph_of(mir)
         self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
+        self.code.stays = stays
         self.code.parts, self.code.issuers = parts_of(graph), issuers_of(graph)
         self.code.overlaid = overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
@@ -232,9 +234,20 @@ class Compiler:
         if isinstance(what, Op):
             op = what
             step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
+            step = self._staying(step, number, instruction)
             cycles = 0 if instruction.counts else op.cycles + instruction.left_out
             return step, op.synchronises and not goes_on(op), cycles
-        return self._control(number, what), False, instruction.left_out
+        control_step = self._control(number, what)
+        return self._staying(control_step, number, instruction), False, instruction.left_out
+
+    def _staying(self, step: Step, number: int, instruction: Instruction) -> Step:
+        """The step of an instruction, behind a look at what has to hold where it is executed."""
+        what, guard = instruction.what, instruction.guard
+        asked = self.code.stays.get(number)
+        if asked is None or (isinstance(what, Op) and self._is_idle(what)):
+            return step
+        executes = None if guard is None else self.expr(guard)
+        return staying(step, self.expr(asked), executes, what)
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if self._is_idle(op):
@@ -441,7 +454,7 @@ class Compiler:
         """Assignments in a row as one step."""
         code = self.code
         fused = {number for _, numbers in code.fused.values() for number in numbers}
-        others = heads | fused | code.idle
+        others = heads | fused | code.idle | code.stays.keys()
         for number, instruction in enumerate(self.mir.code):
             what, guard = instruction.what, instruction.guard
             if isinstance(what, Op) and guard is None and number not in others:

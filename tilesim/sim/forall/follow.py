@@ -208,6 +208,8 @@ class Follow:
 
     def _moved(self, pc: int, w: Warp, moving: dict[int, Any], uses: _Uses) -> None:
         instruction, mask = self.machine.plan.mir.code[pc], w.mask
+        if pc in self.machine.plan.stays and pc not in self.machine.plan.idle:
+            self.values.require_fixed(self.machine.plan.stays[pc], w, mask, moving)
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
                 self.values.require_fixed(cond, w, mask, moving)

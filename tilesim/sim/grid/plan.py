@@ -177,11 +177,19 @@ def plans(
     """
     context = _Context(code, varying_registers(code.mir), holds, numbers, written, given)
     alive = ((n, i) for n, i in enumerate(code.mir.code) if n not in code.idle)
-    made = ((number, _plan(context, i)) for number, i in alive)
+    made = ((number, _plan(context, number, i)) for number, i in alive)
     return {number: plan for number, plan in made if plan is not None}
 
 
-def _plan(context: _Context, instruction: Instruction) -> Plan | None:
+def _plan(context: _Context, number: int, instruction: Instruction) -> Plan | None:
+    plan, stays = _evaluated(context, instruction), context.code.stays.get(number)
+    if stays is None or not varies(stays, context.varying):
+        return plan
+    plan = Plan(instruction.loc) if plan is None else plan
+    return replace(plan, same=(*plan.same, context.watched(stays)))
+
+
+def _evaluated(context: _Context, instruction: Instruction) -> Plan | None:
     match instruction.what:
         case Op() as op:
             plan = _instruction(context, op, _test(context, instruction.guard))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.addressed import AddressedTensor, Space
+from tilesim.ir.addressed import AddressedTensor, Space, is_part
 from tilesim.ir.addresses import GLOBAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
 from tilesim.ir.expr import Expr
 from tilesim.ir.layout import CHUNK_MASK
@@ -174,6 +174,9 @@ class AddressedAccess(ViewAccess):
         self._near = self._tensor.space == "shared::cta"
         if self._near and not self._moving:
             self.place = address
+        within = self._tensor.within
+        #: the global tensors that the address may be in
+        self._counts_from = self._tensor.among if is_part(within) or not within else (within,)
         #: by rank, lane mask and run-time operands
         self._flat: dict[tuple[Any, ...], _Flat] = {}
         fixed = [(o or 0) * s for o, s in zip(self._fixed, self._tensor.byte_strides, strict=True)]
@@ -279,7 +282,24 @@ class AddressedAccess(ViewAccess):
             elif not _in_one_window(value):
                 raise NotUniform
             value = value[0]
-        return target(warp, int(value), self._tensor.space)
+        return self._into(warp, int(value))
+
+    def _into(self, warp: Warp, address: int) -> tuple[Memory, int, Cta | None]:
+        """What an address is into: if it was made of that of one tensor or another, that one.
+
+        Raises:
+            BarrierError: it is into none, or into another tensor.
+        """
+        found = target(warp, address, self._tensor.space)
+        own = self._counts_from
+        if own and found[0].label not in own:
+            whose = " or ".join(own)
+            raise BarrierError(
+                "out-of-bounds",
+                f"{warp} names an address that counts from {whose}, and is outside of it (J1)",
+                "stay inside of the tensor that the address is made of",
+            )
+        return found
 
     def cta(self, warp: Warp) -> Cta:
         """The CTA whose shared memory it lies in; the executing one for global memory."""
@@ -298,7 +318,7 @@ class AddressedAccess(ViewAccess):
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
         """The same bytes of another CTA's memory (a multicast destination)."""
         address = uniform(self._begins(warp), warp)
-        _, start, cta = target(warp, address, self._tensor.space)
+        _, start, cta = self._into(warp, address)
         offsets = self.offsets(warp)
         key = (self._box, start, offsets)
         return memory.footprint(key, lambda: self._box_bytes(warp, memory, start, offsets, cta))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.expr import Expr
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
@@ -102,6 +103,8 @@ class Facts:
     decided_by_bases: tuple[str, ...] = ()
     #: by number of a shuffle the lanes that hold an address, where others hold none
     lanes_asked: Mapping[int, int] = field(default_factory=dict)
+    #: by number what has to hold where an instruction is executed, or a base decides there, too
+    stays: Mapping[int, Expr] = field(default_factory=dict)
     allocations: Allocations = field(default_factory=Allocations)
     #: bytes of each global tensor
     sizes: dict[str, int] = field(default_factory=dict)

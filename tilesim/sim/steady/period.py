@@ -277,6 +277,8 @@ class Watched:
     def _moved(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
         """An instruction that uses registers which move."""
         instruction, mask = self.machine.plan.mir.code[pc], w.mask
+        if pc in self.machine.plan.stays and pc not in self.machine.plan.idle:
+            self.values.require_fixed(self.machine.plan.stays[pc], self._seen(w), mask, moving)
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
                 limits = self.values.limits
