@@ -58,8 +58,12 @@ def _bulk_problems(shared: View, other: View) -> Iterator[str]:
         yield f"{shared.tensor.name} must be in shared memory"
     if shared.nbytes != other.nbytes:
         yield f"sizes differ: {shared.nbytes} and {other.nbytes} bytes"
-    if shared.nbytes % 16:
-        yield f"{shared.nbytes} bytes is not a multiple of 16 (B6)"
+    yield from _size_problems(shared)
+
+
+def _size_problems(view: View) -> Iterator[str]:
+    if view.nbytes % _CHUNK:
+        yield f"{view.nbytes} bytes is not a multiple of {_CHUNK} (B6)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,6 +308,11 @@ class BulkPrefetch(Op):
     def nbytes(self) -> int:
         """How many bytes are asked for."""
         return self.src.nbytes
+
+    def verify(self) -> Iterator[str]:
+        yield from _size_problems(self.src)
+        if self.src.space != "global":
+            yield f"only global memory is prefetched, not {self.src} (B13)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Prefetches(self.src),)

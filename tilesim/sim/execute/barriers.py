@@ -69,6 +69,19 @@ def _wait_for(
     return w.machine.block(w, barrier, f"waits at {barrier.label}", op)
 
 
+def _wait_for_lanes(
+    w: Warp, barrier: NamedBarrier, joined: Generation | Gathering, op: Op
+) -> bool | None:
+    """Parks until all lanes of the warp that have not exited have come to the barrier: an arrival
+    waits for no other warp, but for these (E2, D3)."""
+    if isinstance(joined, Gathering) and joined.generation is None:
+        w.generation = joined
+        barrier.waiters.append(w)
+        return w.machine.block(w, barrier, f"waits for lanes of its warp at {barrier.label}", op)
+    w.generation = None
+    return None
+
+
 def _join(
     w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, threads: int | None,
     own: int | Unknown = 0,
@@ -116,8 +129,12 @@ def _threads(c: Operands, effect: fx.JoinsBarrier) -> Callable[[Warp], int | Non
 def _joins(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Act | Give:
     number, threads = c.expr(effect.id), _threads(c, effect)
 
-    def arrive(w: Warp) -> None:
-        _join(w, _named(w, uniform(number(w), w)), op, effect, threads(w))
+    def arrive(w: Warp) -> bool | None:
+        barrier = _named(w, uniform(number(w), w))
+        generation = w.generation
+        if generation is None:
+            generation = _join(w, barrier, op, effect, threads(w))
+        return _wait_for_lanes(w, barrier, generation, op)
 
     def sync(w: Warp) -> bool | None:
         barrier = _named(w, uniform(number(w), w))
@@ -128,7 +145,7 @@ def _joins(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Act | Give:
 
     if effect.vote is not None:
         return _votes(c, op, effect)
-    return Act(sync, blocks=True) if effect.waits else Act(arrive)
+    return Act(sync if effect.waits else arrive, blocks=True)
 
 
 def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
@@ -162,8 +179,8 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
 def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
     """A thread arrives again only after it has waited for the round it is in (D2)."""
     pending = w.cluster_round
-    if pending is None:
-        return
+    if pending is None or (isinstance(pending, Gathering) and pending.generation is None):
+        return  # of lanes of the warp that have not come yet, the barrier says whether they have
     before = next(j for j in pending.joins if j.warp is w.origin)
     raise BarrierError(
         "named-barrier",
@@ -196,11 +213,13 @@ def _came_together(w: Warp, generation: Generation | Gathering, op: Op) -> bool:
 def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
     aligned, visible = effect.aligned, effect.sem == "release"
 
-    def arrive(w: Warp) -> None:
-        if aligned:
-            require_converged(w, op)
+    def arrive(w: Warp) -> bool | None:
         barrier = w.cta.cluster.barrier
         assert barrier is not None
+        if w.generation is not None:
+            return _wait_for_lanes(w, barrier, w.generation, op)
+        if aligned:
+            require_converged(w, op)
         _require_waited(w, barrier)
         entry = Join(w.origin, op, w.component, w.moment, True, lanes=w.lanes)
         generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
@@ -210,6 +229,7 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
         w.advance()
         w.effects += 1
         w.machine.changed()
+        return _wait_for_lanes(w, barrier, generation, op)
 
     def wait(w: Warp) -> bool | None:
         if aligned:
@@ -230,7 +250,7 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
                 w.meet()
         return blocked
 
-    return Act(arrive) if effect.arrives else Act(wait, blocks=True)
+    return Act(arrive if effect.arrives else wait, blocks=True)
 
 
 @executor(fx.WaitsGrids)

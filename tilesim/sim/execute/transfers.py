@@ -337,6 +337,6 @@ def _prefetches(c: Operands, op: Op, effect: fx.Prefetches) -> Act:
     def step(w: Warp) -> None:
         coords(w)
         if view is not None:
-            view.footprint(w)
+            require_contiguous(op, view, view.footprint(w))
 
     return Act(each_lane(step))

@@ -192,6 +192,8 @@ class NamedBarrier:
             known = gathering.joined
             gathering.generation = self.current
             self.join(gathering.entry, gathering.threads, known, visible=True)
+            waiters, self.waiters = self.waiters, []  # lanes that have only arrived go on
+            self.machine.wake_all(waiters)
 
     def join(self, join_: Join, threads: int | None, clock: Clock, *, visible: bool) -> Generation:
         """Adds a warp to the open generation and completes it if it is full; returns it."""
