@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.findings import Deed, Finding, Named, Participant, Rule, Stated, together
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -87,8 +87,8 @@ def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]
     for d in doubts:
         # copies of one line of the source say it once
         key = d.barrier, d.phase, d.condition, d.op.loc, d.other and d.other.loc
-        lines.setdefault(key, f"{d.barrier} phase {d.phase}: {MEANING[d.condition]} (condition "
-                         f"{d.condition}, {_place(d.op)}"
+        lines.setdefault(key, f"{d.barrier.label} phase {d.phase}: {MEANING[d.condition]} "
+                         f"(condition {d.condition}, {_place(d.op)}"
                          + (f", against {_place(d.other)})" if d.other else ")"))  # fmt: skip
     for outcome in outcomes:
         for what, loc in outcome.nondeterminism.items():
@@ -114,19 +114,23 @@ def annotate(run: Run) -> Run:
     doubts = standing_doubts(run.outcomes)
     head, *rest = run.findings
     notes = (*head.notes, *_noted(doubts))
-    return replace(run, findings=(replace(head, notes=notes), *rest))
+    lines = (op.loc for d in doubts for op in (d.op, d.other) if op is not None)
+    said = Stated(tuple(d.barrier for d in doubts), tuple(lines))
+    noted = together((head.noted, said))
+    return replace(run, findings=(replace(head, notes=notes, noted=noted), *rest))
 
 
 def _noted(doubts: Iterable[Doubt]) -> Iterator[str]:
     """The first of them, a sentence for all barriers of an array."""
     alike: dict[object, list[Doubt]] = {}
     for doubt in doubts:
-        array = doubt.barrier.partition("[")[0].rpartition(" ")[2]
         other = doubt.other and doubt.other.loc
-        alike.setdefault((array, doubt.condition, doubt.op.loc, other), []).append(doubt)
+        key = doubt.barrier.name, doubt.condition, doubt.op.loc, other
+        alike.setdefault(key, []).append(doubt)
     for first, *others in [*alike.values()][:_NOTED]:
         (line,) = reasons((), [first])
-        also = ", ".join(dict.fromkeys(d.barrier for d in others if d.barrier != first.barrier))
+        labels = dict.fromkeys(d.barrier.label for d in others if d.barrier != first.barrier)
+        also = ", ".join(labels)
         yield f"{line}; so for {also}" if also else line
 
 
@@ -141,23 +145,25 @@ def causes(
 
 def explain(doubt: Doubt, outcome: Outcome) -> Finding:
     """A failed condition as the finding that explains a failing schedule."""
-    sides = [_side(doubt.op, doubt.warp, f"executes {doubt.op.mnemonic} on {doubt.barrier}")]
+    on = doubt.barrier
+    sides = [_side(doubt.op, doubt.warp, on)]
     if doubt.other is not None and doubt.other_warp is not None:
-        action = f"executes {doubt.other.mnemonic} on {doubt.barrier}"
-        sides.append(_side(doubt.other, doubt.other_warp, action))
+        sides.append(_side(doubt.other, doubt.other_warp, on))
     return Finding(
         _RULE[doubt.condition],
-        f"{doubt.barrier}, phase {doubt.phase}: {MEANING[doubt.condition]}",
+        f"{on.label}, phase {doubt.phase}: {MEANING[doubt.condition]}",
         tuple(sides),
         (f"determinacy condition {doubt.condition} does not hold",),
         _FIX[doubt.condition],
+        facts=Stated((on,)),
     )
 
 
-def _side(op: object, warp: object, action: str) -> Participant:
+def _side(op: object, warp: object, on: Named) -> Participant:
     assert isinstance(op, Op)
     assert isinstance(warp, Warp)
-    return warp.machine.participant(warp, action, op)
+    action = f"executes {op.mnemonic} on {on.label}"
+    return warp.machine.participant(warp, action, op, Deed("touches", on))
 
 
 def may_change_places(barrier: Mbarrier) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.barrier_operands import may_name
 from tilesim.ir.executing import executing
 from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
+from tilesim.sim.findings import NOTHING_STATED, Named, Stated
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -21,7 +24,14 @@ from tilesim.sim.waiting import WaitFor, state_of
 from tilesim.words import ranges
 
 
-def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
+class Line(NamedTuple):
+    """A line of the chain, and what it states."""
+
+    text: str
+    facts: Stated = NOTHING_STATED
+
+
+def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
     """Per role and place: what it waits for, the barrier's state, and who is missing.
 
     What several CTAs say in the same words is said once.
@@ -32,14 +42,14 @@ def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
         role = _region(warp, warp.blocked.op)
         key = (role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
         together.setdefault(key, []).append(warp)
-    said: dict[tuple[str, ...], tuple[list[str], list[int]]] = {}
+    said: dict[tuple[str, ...], tuple[list[Line], list[int]]] = {}
     for warps in together.values():
         lines, cta = [*_links(warps, graph)], warps[0].cta.number
-        own = tuple(line.replace(f"CTA {cta} ", "") for line in lines)
+        own = tuple(line.text.replace(f"CTA {cta} ", "") for line in lines)
         said.setdefault(own, (lines, []))[1].append(cta)
     for (first, *rest), ctas in said.values():
         also = f"; so in CTA {ranges(ctas[1:])}" if len(ctas) > 1 else ""
-        yield f"{first}{also}"
+        yield Line(f"{first.text}{also}", first.facts)
         yield from rest
 
 
@@ -59,24 +69,29 @@ def _region(warp: Agent, op: Op | None) -> str:
     return "" if role == f"warp {warp.number}" else role
 
 
-def _links(warps: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
+def _links(warps: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
     """What some warps say that wait at one place."""
     first = warps[0]
     assert first.blocked is not None
-    yield f"{names_of(warps, first.blocked.op)} {first.blocked.text} at {first.blocked.loc}"
+    where = f"{names_of(warps, first.blocked.op)} {first.blocked.text} at {first.blocked.loc}"
     on = first.blocked.on
+    yield Line(where, Stated(_named(on), (first.blocked.loc,)))
     if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
-        yield f"  {on}"
+        yield Line(f"  {on}", on.facts if isinstance(on, Mbarrier) else NOTHING_STATED)
         yield from _made(first, on)
         yield from _arrived(on)
     if isinstance(on, RegisterPool):
-        yield f"  the register pool holds {on.free} registers"
+        yield Line(f"  the register pool holds {on.free} registers")
     if isinstance(on, TmemPool):
-        yield f"  {on.free} of {COLUMNS} columns of its SM are free"
+        yield Line(f"  {on.free} of {COLUMNS} columns of its SM are free")
     yield from _missing(first, on, graph)
 
 
-def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+def _named(on: object) -> tuple[Named, ...]:
+    return (on.named,) if isinstance(on, Mbarrier | NamedBarrier | Warpgroup) else ()
+
+
+def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]:
     """Where an mbarrier of PTX was initialised, which has no name but an address."""
     if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
         return
@@ -84,10 +99,10 @@ def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
     others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
     number = sum(b.address < on.address for b in others)
     which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
-    yield f"  {on.label} is {which}initialised at {loc}"
+    yield Line(f"  {on.label} is {which}initialised at {loc}", Stated(lines=(loc,)))
 
 
-def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]:
     """Who has contributed to the open phase or round."""
     match on:
         case NamedBarrier():
@@ -96,23 +111,27 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
                 key = (_region(join.warp, join.op), str(join.op.loc))
                 together.setdefault(key, ([], join.op))[0].append(join.warp)
             for warps, op in together.values():
-                yield f"  joined by {names_of(warps, op)} at {op.loc}"
+                text = f"  joined by {names_of(warps, op)} at {op.loc}"
+                yield Line(text, Stated(lines=(op.loc,)))
         case Mbarrier():
-            yield from (f"  {line}" for line in on.contributions())
+            yield from (Line(f"  {line}") for line in on.contributions())
         case _:
             pass
 
 
-def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:
+def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[Line]:
     """Who could still release ``warp``, and where they are; if nobody, why not."""
     together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for other, op in graph.suppliers(warp):
         key = (_region(other, op), op.loc, _own(state_of(other), other))
         together.setdefault(key, ([], op))[0].append(other)
     for warps, op in together.values():
-        yield f"  {names_of(warps, op)} could release it at {op.loc}; it {state_of(warps[0])}"
+        text = f"  {names_of(warps, op)} could release it at {op.loc}; it {state_of(warps[0])}"
+        waits = warps[0].blocked
+        lines = (op.loc,) if waits is None else (op.loc, waits.loc)
+        yield Line(text, Stated(() if waits is None else _named(waits.on), lines))
     if isinstance(on, Mbarrier) and not together:
-        yield "  no warp that is still alive executes an instruction that arrives on it"
+        yield Line("  no warp that is still alive executes an instruction that arrives on it")
         yield from _why_not(warp, on, graph)
 
 
@@ -120,16 +139,17 @@ def _own(text: str, warp: Agent) -> str:
     return text.replace(f"CTA {warp.cta.number} ", "")
 
 
-def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
+def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[Line]:
     """Of the warps whose code can arrive on this barrier: why they do not any more."""
-    together: dict[tuple[str, ...], tuple[list[Agent], Op, str]] = {}
+    together: dict[tuple[str, ...], tuple[list[Agent], Op, _Reason]] = {}
     for other in graph.near(warp):
         for op in _arriving(other, on):
             reason = _reason(other, op, on, graph)
-            key = (_region(other, op), str(op.loc), _own(reason, other))
+            key = (_region(other, op), str(op.loc), _own(reason.text, other))
             together.setdefault(key, ([], op, reason))[0].append(other)
     for warps, op, reason in together.values():
-        yield f"  {names_of(warps, op)} would arrive at {op.loc}, but {reason}"
+        text = f"  {names_of(warps, op)} would arrive at {op.loc}, but {reason.text}"
+        yield Line(text, Stated(reason.named, (op.loc,)))
 
 
 def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
@@ -148,7 +168,14 @@ def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
                         pass
 
 
-def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> str:
+class _Reason(NamedTuple):
+    """Why an instruction does not count for a phase, and the barriers that this names."""
+
+    text: str
+    named: tuple[Named, ...] = ()
+
+
+def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
     """Why an instruction of ``other`` does not count for the phase that is waited for."""
     counted = [
         phase
@@ -158,19 +185,21 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> str:
     ]  # fmt: skip
     used = f"; its last arrival counted for phase {counted[0]}" if counted else ""
     if other.exited:
-        return f"has exited{used}"
+        return _Reason(f"has exited{used}")
     elsewhere = {
-        target.label
+        target
         for coming in graph.prospects.of(other) if coming.op.number == op.number
         for target in coming.on if isinstance(target, Mbarrier)
     }  # fmt: skip
     now = [c for c in on.current.credits if c.warp is other and c.op.number == op.number]
     if any(c.arrivals < 0 for c in now):
-        return "makes this phase expect what it arrives with, without .noinc"
+        return _Reason("makes this phase expect what it arrives with, without .noinc")
     if now:
-        return "has arrived in this phase"
+        return _Reason("has arrived in this phase")
     if elsewhere:
-        return f"from where it stands that names {', '.join(sorted(elsewhere))} only{used}"
+        named = tuple(sorted((b.named for b in elsewhere), key=attrgetter("label")))
+        labels = ", ".join(n.label for n in named)
+        return _Reason(f"from where it stands that names {labels} only{used}", named)
     if used:
-        return f"does not come to it any more{used}"
-    return "does not come to it from where it stands"
+        return _Reason(f"does not come to it any more{used}")
+    return _Reason("does not come to it from where it stands")

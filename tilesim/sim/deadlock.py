@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.chain import chain, cycle_note
-from tilesim.sim.findings import Participant, Rule
-from tilesim.sim.machine.agent import Agent, Frame
+from tilesim.sim.findings import Deed, Kind, Named, Participant, Rule, Stated, together
+from tilesim.sim.machine.agent import Agent, Blocked, Frame
 from tilesim.sim.machine.assembly import Arrival
 from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.endless import COMES_BACK
@@ -58,16 +59,18 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     for warp in blocked:
         assert warp.blocked is not None
         where = warp.blocked.op or warp.blocked.loc
-        side = machine.participant(warp, warp.blocked.text, where)
+        side = machine.participant(warp, warp.blocked.text, where, _deed(warp.blocked))
         at = -1 if side.instruction is None else side.instruction
         waiters.append(replace(side, turns=turns_now(warp, at)))
     cycle = graph.cycle(blocked)
     roots = [w for w in blocked if not graph.suppliers(w)]
     first = next(iter(cycle or roots or blocked))
     waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
-    notes = [*chain(blocked, graph), *cycle_note(cycle)]
+    links = [*chain(blocked, graph)]
+    notes = [*(link.text for link in links), *cycle_note(cycle)]
     rule: Rule = "deadlock"
-    message, fix = _headline(machine, blocked, cycle), _fix(blocked, graph)
+    message, advice = _headline(machine, blocked, cycle), _advice(blocked, graph)
+    fix = advice.text
     far = next(iter(machine.outcome.elsewhere), None)
     if far is not None and any(w.blocked and w.blocked.polling for w in blocked):
         rule, message = "unsupported", f"{message} unless {far} changes, which is not simulated"
@@ -89,7 +92,12 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
             "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
             "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
         )
-    machine.report(rule, message, _merged(machine, waiters), tuple(notes), fix)
+    if rule != "deadlock":
+        advice = _Advice(fix)
+    machine.report(
+        rule, message, _merged(machine, waiters), tuple(notes), fix, kind=advice.kind,
+        facts=Stated(advice.about), noted=together(link.facts for link in links),
+    )  # fmt: skip
 
 
 def _over_allocated(warp: Warp) -> str | None:
@@ -120,6 +128,13 @@ def _report_divergence(machine: Machine, warp: Agent) -> None:
     )
 
 
+def _deed(blocked: Blocked) -> Deed:
+    """What a warp waits for, as data."""
+    on = blocked.on
+    return Deed("waits", on.named if isinstance(on, Mbarrier | NamedBarrier) else None,
+               blocked.parity)  # fmt: skip
+
+
 def _warpgroup_incomplete(warp: Agent) -> bool:
     """Waits for a wgmma that a warp of its warpgroup, which has ended, never issued."""
     on = warp.blocked.on if warp.blocked else None
@@ -147,34 +162,49 @@ def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]
     return f"{who} can never proceed"
 
 
-def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
+class _Advice(NamedTuple):
+    """What to change about a deadlock; ``about``: the named barrier whose round is not full."""
+
+    text: str
+    kind: Kind | None = None
+    about: tuple[Named, ...] = ()
+
+
+def _advice(blocked: Sequence[Warp], graph: WaitFor) -> _Advice:
     for warp in blocked:
         on = warp.blocked.on if warp.blocked else None
         if isinstance(on, Mbarrier) and on.pending == 0 and on.tx:
-            return (
+            return _Advice(
                 f"make the bytes expected on {on.label} equal to the bytes its copies complete "
                 "(the full box, also when part of it is out of bounds)"
             )
     for warp in blocked:
         on = warp.blocked.on if warp.blocked else None
         if isinstance(on, TmemPool):
-            return (
+            return _Advice(
                 "allocate so few columns that all CTAs that fit on an SM have room, or free them "
                 "before waiting for another CTA"
             )
         if isinstance(on, Tmem):
-            return "execute the collective alloc and dealloc in one warp of both CTAs of the pair"
+            return _Advice(
+                "execute the collective alloc and dealloc in one warp of both CTAs of the pair"
+            )
         if isinstance(on, NamedBarrier):
-            fix = _named_fix(warp, on, graph)
-            if fix is not None:
-                return fix
+            advice = _named_advice(warp, on, graph)
+            if advice is not None:
+                return advice
         if isinstance(on, Mbarrier) and not graph.suppliers(warp):
             if on.phase:
-                return (
+                return _Advice(
                     f"nobody arrives on {on.label} any more: let somebody arrive in phase "
                     f"{on.phase}, or do not wait for that phase"
                 )
-            return f"let somebody arrive on {on.label}, or lower its init count"
+            return _Advice(f"let somebody arrive on {on.label}, or lower its init count")
+    return _Advice(_loops(blocked))
+
+
+def _loops(blocked: Sequence[Warp]) -> str:
+    """What to do where nothing but loops and mbarriers of the wrong phase are waited for."""
     polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
     if any(w.blocked and w.blocked.text == COMES_BACK for w in polls):
         return f"let the loop of {polls[0]} come to an end: what it computes is what it was before"
@@ -200,10 +230,11 @@ def _looks(warp: Agent) -> bool:
     return any(isinstance(e, fx.Reads | fx.Waits) for e in effects)
 
 
-def _named_fix(warp: Warp, on: NamedBarrier, graph: WaitFor) -> str | None:
+def _named_advice(warp: Warp, on: NamedBarrier, graph: WaitFor) -> _Advice | None:
     """What to do about a round that never completes; None if who is missing is the victim of some
     other wait, which is what has to change."""
     threads, name = on.current.threads, _called(warp, on)
+    about = (on.named,) if name == on.label else ()
     joined = {j.warp for j in on.current.joins}
     if threads is None:
         missing = [w for w in on.scope if not w.exited and w not in joined]
@@ -213,19 +244,24 @@ def _named_fix(warp: Warp, on: NamedBarrier, graph: WaitFor) -> str | None:
     for other in late:
         for owner, op in graph.suppliers(other):
             if owner in joined:
-                return (
+                return _Advice(
                     f"{owner} waits at {name} for {other}, which waits for {op.loc}, where {owner} "
                     f"comes only afterwards: do that before the barrier, or let {other} wait after "
-                    "it"
+                    "it",
+                    "deadlock/joins-too-early",
+                    about,
                 )
     if late:
         return None
     if threads is None:
-        return f"let {_listed(missing)} reach {name} too: it counts all warps that have not ended"
-    return (
-        f"{name} counts {threads} threads and {32 * len(on.current.joins)} have joined this round: "
-        "let every warp that it counts join the same round, exactly once"
-    )
+        text = f"let {_listed(missing)} reach {name} too: it counts all warps that have not ended"
+    else:
+        joins = 32 * len(on.current.joins)
+        text = (
+            f"{name} counts {threads} threads and {joins} have joined this round: let every warp "
+            "that it counts join the same round, exactly once"
+        )
+    return _Advice(text, "deadlock/round-not-full", about)
 
 
 def _called(warp: Warp, on: NamedBarrier) -> str:
@@ -330,12 +366,14 @@ def _copies_in_flight(machine: Machine) -> None:
             op, warp, write = barrier.last_load
             if any(w.knows_to(write.component) >= write.tick for w in machine.warps):
                 continue
+            action = f"issued the copy tracked by {barrier.label}"
             machine.report(
                 "async-at-exit",
                 f"the kernel can end before {op.mnemonic} of {warp} has completed: no warp "
                 f"waits for {barrier.label} (B34)",
-                (machine.participant(warp, f"issued the copy tracked by {barrier.label}", op),),
+                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
                 fix="wait on its mbarrier before the CTA ends",
+                facts=Stated((barrier.named,)),
             )
 
 
@@ -352,12 +390,14 @@ def _arrivals_to_come(machine: Machine) -> None:
             if not machine.options.ptx:
                 machine.lean("A8", op)
                 continue
+            action = f"executes {op.mnemonic} on {barrier.label}"
             machine.report(
                 "barrier-lifetime",
                 f"the CTA can end before {op.mnemonic} of {warp} arrives on "
                 f"{barrier.label}: no warp waits for phase {over - 1 - barrier.base} (A8)",
-                (machine.participant(warp, f"executes {op.mnemonic} on {barrier.label}", op),),
+                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
                 fix="wait for that phase before the CTA ends",
+                facts=Stated((barrier.named,)),
             )
 
 

@@ -12,6 +12,7 @@ from tilesim.ir.ops.bar import counts_threads
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.lanes import require_converged
 from tilesim.sim.execute.registers import per_lane
+from tilesim.sim.findings import Deed, Stated
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import uniform
@@ -41,15 +42,17 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op, *, waits: bool) ->
         if not w.machine.options.ptx:
             w.machine.lean("U16", op, other.op)
             return
+        action, deed = f"joins {barrier.label}", Deed("touches", barrier.named)
         w.machine.report(
             "participation",
             f"one round of {barrier.label} is joined by aligned barriers at two places in the "
             "code (E8)",
             (
-                w.machine.participant(w, f"joins {barrier.label}", op),
-                w.machine.participant(other.warp, f"joins {barrier.label}", other.op),
+                w.machine.participant(w, action, op, deed),
+                w.machine.participant(other.warp, action, other.op, deed),
             ),
             fix="use the non-aligned form (aligned=False) when roles meet at a barrier",
+            facts=Stated((barrier.named,)),
         )
 
 
@@ -95,12 +98,14 @@ def _join(
             f"{barrier.label} is joined with {threads} threads, which is no multiple of 32 in "
             "32..1024 (E1)",
             "count whole warps",
+            facts=Stated((barrier.named,)),
         )
     if threads is not None and threads > total:
         raise BarrierError(
             "named-barrier",
             f"{barrier.label} is joined with {threads} threads, the CTA has {total} (E1)",
             "the count cannot exceed the threads of the CTA",
+            facts=Stated((barrier.named,)),
         )
     if effect.aligned:
         _require_one_site(barrier, w, op, waits=effect.waits)
@@ -188,6 +193,7 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
         "(D2)",
         "execute barrier.cluster.wait between two barrier.cluster.arrive",
         Side(w, before.op),
+        facts=Stated((barrier.named,)),
     )
 
 

@@ -12,6 +12,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.expression import plain
+from tilesim.sim.findings import Deed, Participant, Stated
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
@@ -41,12 +42,14 @@ def require_initialised(barrier: Mbarrier, op: Op) -> None:
                 f"{op.mnemonic} on {barrier.label} after its mbarrier.inval (A6)",
                 "invalidate a barrier only after its last use, and synchronise in between",
                 barrier.ended,
+                facts=Stated((barrier.named,)),
             )
         raise BarrierError(
             "uninitialised-barrier",
             f"{op.mnemonic} on {barrier.label}, which has not been initialised yet (A6)",
             "initialise it in one thread and synchronise (__syncthreads, or a cluster barrier "
             "after fence.mbarrier_init) before any other use",
+            facts=Stated((barrier.named,)),
         )
 
 
@@ -93,6 +96,7 @@ def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
 
     footprint = memory.table.get(("mbarrier", low), make)
     footprint.name, footprint.barriers = barrier.label, ()
+    footprint.place = barrier.name or barrier.label, barrier.slot
     access = Access(w, op, w.component, w.tick, False, True, lanes=w.mask, among=EVERY)
     w.machine.races.write(memory, footprint, access, w.clock)
 
@@ -189,6 +193,12 @@ def _leans_on_scope(w: Warp, op: Op) -> bool:
     return True
 
 
+def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Participant:
+    """What a warp does to a barrier, as one side of a finding."""
+    action = f"{verb} on {barrier.label}"
+    return w.machine.participant(w, action, op, Deed("touches", barrier.named))
+
+
 def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
     """Strict reading of A24: some wait saw the previous phase before this arrival (U1)."""
     if barrier.observed_by(w):
@@ -197,8 +207,9 @@ def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
         "phase-ambiguity",
         f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait for "
         f"phase {barrier.phase - 1} is ordered before that (A24)",
-        (w.machine.participant(w, f"arrives on {barrier.label}", op),),
+        (_side(barrier, w, "arrives", op),),
         fix="let at least one thread wait for every phase before the next arrival",
+        facts=Stated((barrier.named,)),
     )
 
 
@@ -245,6 +256,7 @@ def _require_more_to_come(barrier: Mbarrier, w: Warp, op: Op, count: Any) -> Non
         f"{op.mnemonic}.noComplete on {barrier.label} would end phase {barrier.phase}, which has "
         f"{barrier.pending} arrivals pending (A.4)",
         "use the plain form for the last arrival",
+        facts=Stated((barrier.named,)),
     )
 
 
@@ -311,8 +323,9 @@ def _expects(c: Operands, op: Op, effect: fx.Expects) -> Act:
                 "tx-mismatch",
                 f"expect_tx on {barrier.label} ends phase {phase} because its bytes had completed "
                 "before they were expected and no arrival was pending (U3: undefined by the text)",
-                (w.machine.participant(w, f"expects bytes on {barrier.label}", op),),
+                (_side(barrier, w, "expects bytes", op),),
                 fix="expect the bytes before the last arrival, or use arrive.expect_tx",
+                facts=Stated((barrier.named,)),
             )
 
     return Act(step, at=mbar, signals=True)

@@ -211,7 +211,7 @@ def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
         return Footprint(
             f"{footprint.name} in the bytes {mask:#x} of 16", footprint.tensor,
             footprint.low + chosen, 1, (footprint.low, footprint.high), start=footprint.start,
-            points=points,
+            points=points, place=footprint.place,
         )  # fmt: skip
 
     return memory.table.get(("mask", mask, footprint.low, size), make)

@@ -168,6 +168,7 @@ def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
         f"{op.mnemonic} of {w} on {result} needs a wgmma.fence before it: {why} (F3)",
         (w.machine.participant(w, f"issues wgmma on {result}", op),),
         fix="execute wgmma.fence after the register accesses and before the first mma_async",
+        kind="wgmma-order/no-fence",
     )
 
 

@@ -32,6 +32,7 @@ from tilesim.sim.execute.compose import (
     operands_of,
 )
 from tilesim.sim.expression import Evaluate
+from tilesim.sim.findings import Stated
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
@@ -396,6 +397,8 @@ def _issuers(w: Warp, op: Op) -> list[int]:
         "orders those of different threads (G11, G20)",
         (w.machine.participant(w, f"executes {op.mnemonic} in {w.lanes} lanes", op),),
         fix="let one elected lane execute it (k.elected)",
+        kind="tcgen05-order/lanes",
+        facts=Stated(lanes=w.lanes),
     )
     return [1 << i for i in range(32) if w.mask >> i & 1]
 

@@ -9,6 +9,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.credits import require_live
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.machine import Step, Warp
@@ -43,6 +44,7 @@ def parity_of(c: Operands, op: Op, effect: fx.Waits) -> ParityOf:
         raise BarrierError(
             "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
             "a parity is 0 or 1: mask the phase counter with 1",
+            facts=Stated((barrier.named,)),
         )  # fmt: skip
 
     return of_parity if effect.parity else of_token
@@ -66,6 +68,7 @@ def _of_token(token: Token | None, barrier: Mbarrier) -> int:
     raise BarrierError(
         "phase-alias", f"wait on {barrier.label} with {wrong} (A19)", fix,
         None if token is None else token.by,
+        facts=Stated((barrier.named,)),
     )  # fmt: skip
 
 
@@ -188,7 +191,7 @@ def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = Fa
         w.machine.trace.note("block", barrier.component, phase, w, op, text)
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
-    return w.machine.block(w, barrier, text, op, polling=polling)
+    return w.machine.block(w, barrier, text, op, polling=polling, parity=parity)
 
 
 class LaneWaits:

@@ -97,7 +97,7 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
     """The mbarrier at an address, as a function of a warp."""
 
     #: by offset: what the program calls it
-    names: dict[int, tuple[str, str]] = {}
+    names: dict[int, tuple[str, str, int | None]] = {}
 
     def resolve(w: Warp) -> Mbarrier:
         value = address(w)
@@ -110,16 +110,16 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
             known = names[offset] = _barrier_name(w, cta, offset)
         barrier = cta.mbarriers[offset]
         if barrier.name != known[0]:
-            barrier.name = known[0]
+            barrier.name, label, barrier.slot = known
             prefix = "" if w.machine.program.ctas == 1 else f"CTA {cta.number} "
-            barrier.label = f"{prefix}{known[1]}"
+            barrier.label = f"{prefix}{label}"
         return barrier
 
     return resolve
 
 
-def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str]:
-    """What an mbarrier at a byte is called, without and with its place.
+def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str, int | None]:
+    """What an mbarrier at a byte is called, without and with its place, and that.
 
     Raises:
         BarrierError: there can be none.
@@ -135,7 +135,8 @@ def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str]:
             "take the address of an mbarrier",
         )
     label = allocations.name(offset)
-    return (found[1] if found[1] in allocations.barriers else label), label
+    name = found[1] if found[1] in allocations.barriers else label
+    return name, label, allocations.slot(offset)
 
 
 class _Box:
@@ -330,8 +331,8 @@ class AddressedAccess(ViewAccess):
         strides = self._tensor.byte_strides
         first = start + sum(o * s for o, s in zip(offsets, strides, strict=True))
         addresses = swizzle_addresses(first + self._box.within, self._tensor.swizzle)
-        tensor, name = self._named(warp, memory, int(addresses.min()), cta)
-        made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor))
+        tensor, name, slot = self._named(warp, memory, int(addresses.min()), cta)
+        made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor, slot))
         self._require_inside(warp, memory, made, cta)
         _require_aligned(made.start, self._tensor.dtype.bytes, name)
         return made
@@ -386,11 +387,12 @@ class AddressedAccess(ViewAccess):
     def _lane_bytes(self, warp: Warp, memory: Memory, known: _Flat, cta: Cta | None) -> Footprint:
         flat, start, pattern = known
         size, low, high = self._tensor.dtype.bytes, start + pattern.low, start + pattern.high
-        tensor, name = self._named(warp, memory, low, cta)
+        tensor, name, slot = self._named(warp, memory, low, cta)
         made = Footprint(
             name if high - low == size else f"{name}..+{high - low}", tensor, flat, size,
             (low, high), start=low, runner=partial(pattern.runs_from, start),
             common=pattern.common, pattern=pattern, grain=self._grain,
+            place=(tensor, slot),
         )  # fmt: skip
         try:
             self._require_inside(warp, memory, made, cta)
@@ -422,13 +424,17 @@ class AddressedAccess(ViewAccess):
         """The bytes of a tensor in global memory."""
         return warp.machine.plan.sizes[memory.label]
 
-    def _named(self, warp: Warp, memory: Memory, low: int, cta: Cta | None) -> tuple[str, str]:
-        """The allocation that holds a byte, and what findings call the byte."""
+    def _named(
+        self, warp: Warp, memory: Memory, low: int, cta: Cta | None
+    ) -> tuple[str, str, int | None]:
+        """The allocation that holds a byte, what findings call the byte, and its place in an array
+        of barriers."""
         if cta is None:
-            return memory.label, f"{memory.label}+{low}"
+            return memory.label, f"{memory.label}+{low}", None
         allocations = warp.machine.plan.allocations
         found = allocations.at(low)
-        return self._tensor.name if found is None else found[1], allocations.name(low)
+        name = self._tensor.name if found is None else found[1]
+        return name, allocations.name(low), allocations.slot(low)
 
     def _require_inside(
         self, warp: Warp, memory: Memory, footprint: Footprint, cta: Cta | None

@@ -123,6 +123,8 @@ class Blocked:
     op: Op | None
     loc: Loc
     polling: bool = False
+    #: of a wait on an mbarrier
+    parity: int | None = None
 
 
 #: a component and a tick for each of the parts of a warp: whoever knows one comes after all

@@ -58,9 +58,14 @@ class Allocations:
         if found is None:
             return f"byte {address}"
         start, name = found
-        if name in self.barriers and not (address - start) % 8:
-            return f"{name}[{(address - start) // 8}]"
-        return f"{name}+{address - start}"
+        slot = self.slot(address)
+        return f"{name}+{address - start}" if slot is None else f"{name}[{slot}]"
+
+    def slot(self, address: int) -> int | None:
+        """The place in its array of a barrier that is declared; None if it is none."""
+        start, name = self.at(address) or (0, "")
+        is_one = name in self.barriers and not (address - start) % 8
+        return (address - start) // 8 if is_one else None
 
     def nearest(self, address: int) -> str:
         """The allocation that is next to a byte outside of all, and where it is."""

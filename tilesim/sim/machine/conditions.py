@@ -10,6 +10,7 @@ from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.names import made_by
 from tilesim.words import count
@@ -140,17 +141,36 @@ class PhaseRecord:
 
     def contributions(self) -> Iterator[str]:
         """The credits, one line each; repetitions are counted."""
-        each = Counter((c.warp, _amount(c), c.op.number) for c in self.credits)
-        ops = {credit.op.number: credit.op for credit in self.credits}
-        together: dict[tuple[int, str, int, int], list[Agent]] = {}
-        for (warp, what, number), times in each.items():
-            together.setdefault((warp.cta.number, what, number, times), []).append(warp)
-        for shown, ((_, what, number, times), warps) in enumerate(together.items()):
-            if shown == _SHOWN:
-                yield f"... and {len(together) - _SHOWN} more"
-                return
-            line = made_by(what, warps, ops[number])
+        shares = self._shares()
+        for credit, times, warps in shares[:_SHOWN]:
+            line = made_by(_amount(credit), warps, credit.op)
             yield line if times == 1 else f"{times} x {line}"
+        if len(shares) > _SHOWN:
+            yield f"... and {len(shares) - _SHOWN} more"
+
+    def _shares(self) -> list[tuple[Credit, int, list[Agent]]]:
+        """What several warps of a CTA have each contributed by one instruction: one of their
+        credits, how often each has made it, and they."""
+        each = Counter((c.warp, c.arrivals, c.tx, c.op.number) for c in self.credits)
+        like = {(c.arrivals, c.tx, c.op.number): c for c in self.credits}
+        together: dict[tuple[int, int, int, int, int], list[Agent]] = {}
+        for (warp, arrivals, tx, number), times in each.items():
+            key = (warp.cta.number, arrivals, tx, number, times)
+            together.setdefault(key, []).append(warp)
+        return [
+            (like[arrivals, tx, number], times, warps)
+            for (_, arrivals, tx, number, times), warps in together.items()
+        ]
+
+    @property
+    def facts(self) -> Stated:
+        """What the contributions state."""
+        shown = self._shares()[:_SHOWN]
+        return Stated(
+            lines=tuple(c.op.loc for c, _, _ in shown),
+            arrivals=tuple(abs(c.arrivals) for c, _, _ in shown if c.arrivals),
+            bytes=tuple(abs(c.tx) * (1 if c.arrivals else times) for c, times, _ in shown if c.tx),
+        )
 
 
 #: beyond this many parts of the credits outside the arrivals the exact form of B is not tried

@@ -15,7 +15,16 @@ import simpy
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.findings import Finding, Participant, Rule, relabelled
+from tilesim.sim.findings import (
+    NOTHING_STATED,
+    Deed,
+    Finding,
+    Kind,
+    Participant,
+    Rule,
+    Stated,
+    relabelled,
+)
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.facts import Facts
@@ -99,12 +108,15 @@ class Core:
             return warp.role
         return self.plan.role_of(op) or f"warp {warp.number}"
 
-    def participant(self, warp: Who, action: str, op: Op | Loc) -> Participant:
-        """``warp`` doing ``op`` as one side of a finding."""
+    def participant(
+        self, warp: Who, action: str, op: Op | Loc, deed: Deed | None = None
+    ) -> Participant:
+        """``warp`` doing ``op`` as one side of a finding; ``deed``: what ``action`` says."""
+        cta, number = warp.cta.number, warp.number
         if isinstance(op, Loc):
-            return Participant(warp.role, warp.cta.number, warp.number, action, op)
-        role = self.role_at(warp, op)
-        return Participant(role, warp.cta.number, warp.number, action, op.loc, self.plan.place(op))
+            return Participant(warp.role, cta, number, action, op, deed=deed)
+        role, place = self.role_at(warp, op), self.plan.place(op)
+        return Participant(role, cta, number, action, op.loc, place, deed=deed)
 
     def report(
         self,
@@ -114,13 +126,18 @@ class Core:
         notes: tuple[str, ...] = (),
         fix: str = "",
         depends: Unknown | None = None,
+        kind: Kind | None = None,
+        facts: Stated = NOTHING_STATED,
+        noted: Stated = NOTHING_STATED,
     ) -> None:
         """Adds a finding unless the same rule was reported for the same lines.
 
         Raises:
             UnknownSteers: whether it is one ``depends`` on a value that nobody knows.
         """
-        finding = Finding(rule, message, participants, notes, fix)
+        finding = Finding(
+            rule, message, participants, notes, fix, kind=kind, facts=facts, noted=noted
+        )
         if depends is not None:
             raise UnknownSteers(depends, finding)
         self.add(finding)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.findings import Named
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.who import Who
 
@@ -23,7 +24,7 @@ class Doubt:
     """
 
     condition: Condition
-    barrier: str
+    barrier: Named
     phase: int
     op: Op
     warp: Who
@@ -37,7 +38,7 @@ class Doubt:
         """Doubts with the same key are the same defect in another iteration."""
         return (
             self.condition,
-            self.barrier,
+            self.barrier.label,
             self.op.loc,
             self.other and self.other.loc,
             self.harmless,

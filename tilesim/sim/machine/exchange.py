@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.distribution import Held
 from tilesim.ir.memory import Unsaid
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array
@@ -117,6 +118,8 @@ class LaneExchange:
             ),
             fix="let the lanes meet (bar.warp.sync) between the two",
             depends=perhaps,
+            kind="race/lanes",
+            facts=Stated((footprint.named, other.named)),
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.findings import Named
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.box_index import Box, BoxIndex
 from tilesim.sim.machine.byte_set import ByteSet
@@ -46,7 +47,7 @@ class Footprint(ByteSet):
 
     __slots__ = (
         "barriers", "common", "covers", "folded", "grain", "initialised", "number", "overlaps",
-        "points", "reads", "start", "writes",
+        "place", "points", "reads", "start", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -65,14 +66,18 @@ class Footprint(ByteSet):
         common: bool = False,
         pattern: Pattern | None = None,
         grain: int = 0,
+        place: tuple[str, int | None] | None = None,
     ) -> None:
-        """``points``: the indices of single elements, for a memory that goes by elements."""
+        """``points``: the indices of single elements, for a memory that goes by elements.
+        ``place``: the array that it is in and the first index of all its elements, if that is
+        one."""
         super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner, pattern)
         self.start = start
         self.points = points
         self.folded = folded
         self.common = common
         self.grain = grain or itemsize
+        self.place = place or (tensor, None)
         self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []
@@ -87,9 +92,15 @@ class Footprint(ByteSet):
             self.name, self.tensor, self._addresses, self.itemsize, (self.low, self.high),
             start=self.start, spans=self.spans, points=self.points, runner=self._runner,
             folded=self.folded, common=self.common, pattern=self.pattern, grain=self.grain,
+            place=self.place,
         )  # fmt: skip
         twin._runs, twin._nbytes, twin._bits = self._runs, self._nbytes, self._bits
         return twin
+
+    @property
+    def named(self) -> Named:
+        """It, as findings name it."""
+        return Named(self.name, *self.place)
 
     def same_elements(self, other: Footprint) -> bool:
         """True if wherever the two share a byte, strong accesses share all that either takes at a

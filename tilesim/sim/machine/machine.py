@@ -20,6 +20,7 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.sim.findings import Named
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import Clock, join
@@ -307,13 +308,15 @@ class Machine(Core):
                 cta.mbarriers[address] = mbarrier
         for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
-            label = f"{prefix}named barrier {number}"
-            cta.named[number] = NamedBarrier(self, label, component, cta.warps, of_cta=True)
+            name = f"named barrier {number}"
+            called = Named(f"{prefix}{name}", name, None, cta.number)
+            cta.named[number] = NamedBarrier(self, called, component, cta.warps, of_cta=True)
         for cluster, component in clusters:
             several = len(self.clusters) > 1
             label = f"cluster {cluster.number}'s barrier" if several else "cluster barrier"
             warps = [w for cta in cluster.ctas for w in cta.warps]
-            cluster.barrier = NamedBarrier(self, label, component, warps, of_cta=False)
+            called = Named(label, label)
+            cluster.barrier = NamedBarrier(self, called, component, warps, of_cta=False)
         for cta in self.ctas:
             cta.memory.table.barrier_addresses[:] = plan.mbarrier_addresses
 
@@ -380,10 +383,13 @@ class Machine(Core):
         Move(self.env, warp.run, time - self.env.now, warp)
         return True
 
-    def block(self, warp: Warp, on: object, text: str, op: Op, *, polling: bool = False) -> bool:
+    def block(
+        self, warp: Warp, on: object, text: str, op: Op,
+        *, polling: bool = False, parity: int | None = None,
+    ) -> bool:  # fmt: skip
         """Parks ``warp``; it repeats its instruction when woken."""
         warp.pc -= 1
-        warp.blocked = Blocked(on, text, op, op.loc, polling)
+        warp.blocked = Blocked(on, text, op, op.loc, polling, parity)
         return True
 
     def changed(self) -> None:
@@ -435,8 +441,11 @@ class Machine(Core):
         sides = [who]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
-        notes = fault.notes if isinstance(fault, BarrierError) else ()
-        self.report(rule, message, tuple(sides), notes, fix)
+        if isinstance(fault, BarrierError):
+            notes, facts, noted = fault.notes, fault.facts, fault.noted
+            self.report(rule, message, tuple(sides), notes, fix, facts=facts, noted=noted)
+        else:
+            self.report(rule, message, tuple(sides), fix=fix)
         raise Stop
 
     def exit(self, warp: Warp) -> None:

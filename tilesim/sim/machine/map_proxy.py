@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tilesim.sim.findings import Kind, Stated
 from tilesim.sim.machine.race_parts import known_as_one, lanes_at
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.release import mutual
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.storage import Memory
     from tilesim.sim.machine.who import Place
 
+_FENCE = "fence.proxy.tensormap::generic"
 #: the 128 bytes of a map: the name of its memory, and where it begins
 Where: TypeAlias = tuple[str, int]
 #: who releases, how far, and what (None: all maps)
@@ -96,19 +98,22 @@ class MapProxy:
     def _report(
         self, footprint: Footprint, place: Where, access: Access, other: Footprint, record: Access
     ) -> None:
+        kind: Kind
         released = any(
             event.covers[record.component] >= record.tick
             for (*_, what), events in self._released.items() if what in (None, place)
             for event in events
         )  # fmt: skip
         if released:
-            why = "no fence.proxy.tensormap::generic.acquire of it in the scope of its release"
+            kind, fence = "proxy-fence/map-acquire", f"{_FENCE}.acquire"
+            why = f"no {fence} of it in the scope of its release"
             fix = (
                 "execute fence.proxy.tensormap::generic.acquire on the map between the "
                 "synchronisation that leads here and the copy"
             )
         else:
-            why = "no fence.proxy.tensormap::generic.release or tensormap.cp_fenceproxy"
+            kind, fence = "proxy-fence/map-release", f"{_FENCE}.release"
+            why = f"no {fence} or tensormap.cp_fenceproxy"
             fix = (
                 "execute fence.proxy.tensormap::generic.release after the last write of the map, "
                 "or copy it there by tensormap.cp_fenceproxy"
@@ -121,6 +126,8 @@ class MapProxy:
             (side_of(access, footprint), side_of(record, other)),
             (f"memory: {place[0]}",),
             fix=fix,
+            kind=kind,
+            facts=Stated(fence=fence),
         )
 
 

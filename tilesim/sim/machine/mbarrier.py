@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
@@ -62,6 +63,7 @@ class Mbarrier(MbarrierState):
                 "over-arrival",
                 f"mbarrier.init of {self.label} with count {count}, outside 1..{MAX_COUNT} (A5)",
                 "initialise with the number of arrivals of one phase",
+                facts=Stated((self.named,)),
             )
         self.live = True
         self.base += self.phase
@@ -123,6 +125,7 @@ class Mbarrier(MbarrierState):
                 f"mbarrier.inval of {self.label} while {waiter} waits on it (A6)",
                 "synchronise every user of the barrier with the warp that invalidates it",
                 None if wait is None else Side(waiter, wait),
+                facts=Stated((self.named,)),
             )
         self.check_last_phase()
         self._check_over(warp, op, warp.clock)
@@ -220,6 +223,7 @@ class Mbarrier(MbarrierState):
                 "over-arrival",
                 f"more participants have dropped from {self.label} than it had (A16)",
                 "arrive_drop once per participant",
+                facts=Stated((self.named,)),
             )
 
     def _check_lifetime(self, credit: Credit, clock: Clock) -> None:
@@ -241,6 +245,7 @@ class Mbarrier(MbarrierState):
                 f"the tx-count of {self.label} becomes {self.tx} in phase {self.phase}, outside "
                 f"-{MAX_COUNT}..{MAX_COUNT} (A3)",
                 "keep the bytes of one phase below 2^20",
+                facts=Stated((self.named,)),
             )
         if most > MAX_COUNT:
             self._doubt("T", credit.op, credit.warp, None, clock)
@@ -511,7 +516,7 @@ class Mbarrier(MbarrierState):
             self.machine.outcome.explorable = False
         self.machine.doubt(
             Doubt(
-                condition, self.label, self.phase, op, warp,
+                condition, self.named, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
                 None if past is None else past[: self.machine.components.size].copy(), harmless,
             ),

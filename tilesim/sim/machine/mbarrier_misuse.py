@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.clock import GENERIC, Clock
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.words import count
@@ -33,6 +34,7 @@ def not_visible(barrier: MbarrierState, warp: Agent, op: Op) -> BarrierError:
         "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster barrier) "
         "between the initialisation and the first use",
         init,
+        facts=Stated((barrier.named,)),
     )
 
 
@@ -44,6 +46,7 @@ def landed_late(barrier: MbarrierState, credit: Credit) -> BarrierError:
         "invalidated and initialised again (A6)",
         "wait for the operation before the barrier is invalidated",
         _init_of(barrier),
+        facts=Stated((barrier.named,)),
     )
 
 
@@ -59,6 +62,8 @@ def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
         "before arriving on the next one",
         Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
         tuple(barrier.contributions()),
+        facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+        noted=barrier.current.facts,
     )
 
 
@@ -77,6 +82,8 @@ def ends_between_lanes(barrier: MbarrierState, credit: Credit, inside: int) -> B
             "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
             None,
             tuple(barrier.contributions()),
+            facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+            noted=barrier.current.facts,
         )
     moved = abs(credit.tx)
     return BarrierError(
@@ -85,6 +92,7 @@ def ends_between_lanes(barrier: MbarrierState, credit: Credit, inside: int) -> B
         f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
         "lanes, an H200 adds up all of them and leaves it open (A32)",
         "let the lanes of one instruction together count no more than the phase still expects",
+        facts=Stated((barrier.named,), bytes=(moved,)),
     )
 
 
@@ -96,6 +104,7 @@ def overfull(barrier: MbarrierState, credit: Credit) -> BarrierError:
         f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
         "use .noinc and count these arrivals in mbarrier.init",
         _init_of(barrier),
+        facts=Stated((barrier.named,), arrivals=(barrier.pending,)),
     )
 
 
@@ -140,4 +149,5 @@ def unordered_end(barrier: MbarrierState, warp: Agent, op: Op, use: Credit | Wai
         ),
         fix="hand over from each user to the warp that invalidates it: release after the last use, "
         "acquire before mbarrier.inval",
+        facts=Stated((barrier.named,)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tilesim.sim.findings import Named, Stated, together
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.conditions import Credit, PhaseRecord, Wait
 
@@ -49,6 +50,8 @@ class MbarrierState:
         #: what the program calls it here, and called it when it was initialised (arrays may alias)
         self.label = f"mbarrier@{address}"
         self.name = ""
+        #: its place in an array that is declared
+        self.slot: int | None = None
         self.first_label = self.label
         #: warps that are known to come after the initialisation
         self.visible_to: set[int] = set()
@@ -118,6 +121,18 @@ class MbarrierState:
     def tracks(self, cta: Place) -> int:
         """The component that says which copies issued in a CTA are complete."""
         return self.component if self.peers is None or cta is self.cta else self.peers
+
+    @property
+    def named(self) -> Named:
+        """It, as findings name it."""
+        return Named(self.label, self.name or self.label, self.slot, self.cta.number)
+
+    @property
+    def facts(self) -> Stated:
+        """What its state and the contributions to its open phase state."""
+        bytes_ = (abs(self.tx),) if self.tx else ()
+        state = Stated((self.named,), (), (self.pending, self.expected), bytes_)
+        return together((state, self.current.facts))
 
     def contributions(self) -> Iterator[str]:
         """Who has contributed to the open phase, one line each; repetitions are counted."""

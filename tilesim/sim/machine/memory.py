@@ -54,11 +54,12 @@ def swizzle_addresses(addresses: NDArray[np.int64], swizzle: int) -> NDArray[np.
 
 def box_footprint(
     tensor: Tensor, base: int, spans: Spans, addresses: Callable[[], NDArray[np.int64]],
-    named: tuple[str, str] | None = None,
+    named: tuple[str, str, int | None] | None = None,
 ) -> Footprint:  # fmt: skip
     """The footprint of the elements with these indices, one progression per dimension.
 
-    ``named``: what findings call it, and the tensor that it lies in, whatever its elements there.
+    ``named``: what findings call it, the tensor that it lies in, whatever its elements there, and
+    its place in an array of barriers.
     """
     size, strides = tensor.dtype.bytes, tensor.byte_strides
     apart = named is None and elements_apart(tensor)
@@ -67,13 +68,15 @@ def box_footprint(
     mask = CHUNK_MASK[getattr(tensor, "swizzle", 0)]
     runs = None if apart else runs_of_box(base, spans, strides, size, mask)
     parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
-    name, owner = named or (f"{tensor.name}[{', '.join(parts)}]", tensor.name)
+    first = spans[0].start if len(spans) > 1 and len(spans[0]) == 1 else None
+    name, owner, slot = named or (f"{tensor.name}[{', '.join(parts)}]", tensor.name, first)
     return Footprint(
         name, owner, addresses, size,
         (start & ~127, (end + 127) & ~127) if mask else (start, end), start=start,
         spans=spans if apart else None,
         runner=partial(runs_of_box, base, spans, strides, size, mask),
         folded=runs is not None and int((runs[1] - runs[0]).sum()) < size * prod(map(len, spans)),
+        place=(owner, slot),
     )  # fmt: skip
 
 
@@ -272,6 +275,7 @@ class ViewAccess:
             f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, addresses, size,
             (int(addresses.min()), int(addresses.max()) + size),
             spans=box if full else None, points=points, common=different < len(addresses),
+            place=(self.tensor.name, low[0] if low[0] == high[0] else None),
         )  # fmt: skip
 
 

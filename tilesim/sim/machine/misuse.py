@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilesim.sim.findings import Rule
+from tilesim.sim.findings import NOTHING_STATED, Rule, Stated
 from tilesim.sim.machine.errors import Fault
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class BarrierError(Fault):
         fix: str,
         other: Side | None = None,
         notes: tuple[str, ...] = (),
+        facts: Stated = NOTHING_STATED,
+        noted: Stated = NOTHING_STATED,
     ) -> None:
         super().__init__(message)
         self.rule: Rule = rule
@@ -36,3 +38,6 @@ class BarrierError(Fault):
         self.fix = fix
         self.other = other
         self.notes = notes
+        #: what the message and the notes state
+        self.facts = facts
+        self.noted = noted

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilesim.sim.findings import Named, Stated
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -129,14 +130,16 @@ class NamedBarrier:
     def __init__(
         self,
         machine: Core,
-        label: str,
+        named: Named,
         component: int,
         scope: list[Agent],
         *,
         of_cta: bool,
     ) -> None:
         self.machine = machine
-        self.label = label
+        #: it, as findings name it
+        self.named = named
+        self.label = named.label
         self.component = component
         self.scope = scope
         self.current = self._open(0)
@@ -175,6 +178,7 @@ class NamedBarrier:
                 "lanes have (E6, E7)",
                 "let every lane of the warp join once in a round",
                 Side(before.warp, before.op),
+                facts=Stated((self.named,)),
             )
         if not visible:
             size = self.machine.components.size
@@ -262,6 +266,7 @@ class NamedBarrier:
                 "completed (E6)",
                 "use two barrier ids in alternation, or wait (sync) before joining again",
                 Side(again.warp, again.op),
+                facts=Stated((self.named,)),
             )
         if not generation.joins:
             return
@@ -273,6 +278,7 @@ class NamedBarrier:
                 f"with {_count(generation.threads)} (E7)",
                 "give every participant of a round the same thread count",
                 Side(generation.joins[0].warp, generation.joins[0].op),
+                facts=Stated((self.named,)),
             )
         mixed = next((j for j in generation.joins if j.reduction != join_.reduction), None)
         if mixed is not None:
@@ -281,6 +287,7 @@ class NamedBarrier:
                 f"barrier.red and barrier.sync/arrive are mixed in one round of {self.label} (E5)",
                 "use barrier.red in every participant, or another id",
                 Side(mixed.warp, mixed.op),
+                facts=Stated((self.named,)),
             )
 
     def _signals_itself(self, first: Join, then: Join) -> bool:
@@ -301,7 +308,7 @@ class NamedBarrier:
             if clock[other.component] < other.tick:
                 size = self.machine.components.size
                 self.machine.doubt(
-                    Doubt("N", self.label, self.number, join_.op, join_.warp,
+                    Doubt("N", self.named, self.number, join_.op, join_.warp,
                           other.op, other.warp, clock[:size].copy()),
                     self,
                 )  # fmt: skip

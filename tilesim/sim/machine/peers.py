@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilesim.ir.loc import Loc
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.access import Access
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class PeerLog:
                 (self._machine.participant(warp, f"{what}s {op.mnemonic} remotely", op),),
                 fix="end the kernel with a cluster barrier after the last remote access, or let "
                 f"CTA {cta.number} wait for it before it exits",
+                facts=Stated(cta=cta.number),
             )
 
 

@@ -14,6 +14,7 @@ from tilesim.sim.machine.lanes import mask_bits, name_lanes
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.findings import Kind
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
@@ -37,14 +38,14 @@ MEET = (
 )
 
 
-def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
+def apart_note(access: Access, record: Access, clock: Clock) -> tuple[Kind, str] | None:
     """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
     made, warp = record.warp.parts, access.warp
     if made is not None:
         who, released = made.released(clock, record.component, record.tick)
         if released:
             does = "writes" if record.write else "reads"
-            return (
+            return "race/released-by-lanes", (
                 f"{record.warp} {does} in {name_lanes(who & record.lanes)} and releases in "
                 f"{name_lanes(released)}: a bar.warp.sync is missing between"
             )
@@ -54,7 +55,7 @@ def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
         if learned or (record.warp is warp and not record.asynchronous):
             knows = f"is known to {name_lanes(learned)} of {warp}" if learned else "is its own"
             does = "writes" if access.write else "reads"
-            return (
+            return "race/lanes", (
                 f"the earlier access {knows}, which {does} in {name_lanes(access.lanes)}: a "
                 "bar.warp.sync is missing between"
             )

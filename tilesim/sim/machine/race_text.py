@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Deed, Kind, Participant, Stated
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.unknown import first_of
@@ -75,33 +75,44 @@ def side_of(access: Access, footprint: Footprint) -> Participant:
     """One side of a race."""
     verb = "writes" if access.write else "reads"
     action = f"{verb} {footprint.name} by {access.op.mnemonic}"
-    who = access.warp.machine.participant(access.warp, action, access.op)
+    deed = Deed("writes" if access.write else "reads", footprint.named)
+    who = access.warp.machine.participant(access.warp, action, access.op, deed)
     return replace(who, moment=(access.component, access.tick))
 
 
-def missing_edge(access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:
+def missing_edge(
+    access: Access, record: Access, clock: Clock, *, foreign: bool
+) -> tuple[Kind, str]:
     """Why nothing orders ``access`` after ``record``."""
     if access.scope is not None and record.scope is not None:
         if access.asynchronous != record.asynchronous:
-            return (
+            return "race/proxies", (
                 "both are strong, but one is an access of the generic and the other one of the "
                 "async proxy (H2)"
             )
-        return (
+        return "race/scopes", (
             f"both are strong, but scope {record.scope} of the earlier and scope "
             f"{access.scope} of the later one do not include each other's thread (H2)"
         )
     if foreign:
-        return "the two CTAs are in different clusters and do not synchronise"
-    if clock[record.component] >= record.tick:
         return (
+            "race/other-cluster",
+            "the two CTAs are in different clusters and do not synchronise",
+        )
+    if clock[record.component] >= record.tick:
+        return "race/in-time-only", (
             "the two are ordered in time by operations that publish no memory to the other "
             "side (relaxed, or of a scope that does not include it)"
         )
+    where = f"{record.op.mnemonic} at {record.op.loc}"
     if record.asynchronous or record.engine:
-        state = "is still in flight" if record.in_flight else "has completed, unobserved"
-        return f"{record.op.mnemonic} at {record.op.loc} {state}"
-    return "no chain of release and acquire operations leads from one to the other"
+        if record.in_flight:
+            return "race/in-flight", f"{where} is still in flight"
+        return "race/unobserved", f"{where} has completed, unobserved"
+    return (
+        "race/unordered",
+        "no chain of release and acquire operations leads from one to the other",
+    )
 
 
 def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
@@ -140,6 +151,7 @@ def without_proxy_fence(
         fix="execute fence.proxy.async after the generic access and before the "
         "synchronisation that leads to the asynchronous one, in every thread that made it",
         depends=first_of(access.perhaps, record.perhaps),
+        kind="proxy-fence/async",
     )
 
 
@@ -149,20 +161,21 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
     machine = access.warp.machine
     for address in footprint.barriers:
         barrier = memory.mbarriers[address]
-        if barrier.live and barrier.init is not None:
+        init = barrier.init
+        if barrier.live and init is not None:
+            deed = Deed("touches", barrier.named)
             machine.report(
                 "barrier-lifetime",
                 f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
                 f"{barrier.label} (A6)",
                 (
                     side_of(access, footprint),
-                    machine.participant(
-                        barrier.init.warp, f"initialised {barrier.label}", barrier.init.op
-                    ),
+                    machine.participant(init.warp, f"initialised {barrier.label}", init.op, deed),
                 ),
                 fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
                 "reused, or give it storage of its own",
                 depends=access.perhaps,
+                facts=Stated((barrier.named,)),
             )
 
 
@@ -175,6 +188,7 @@ def folded(footprint: Footprint, access: Access) -> None:
         (side_of(access, footprint),),
         fix="give the tensor strides that keep its elements apart, or write each of them once",
         depends=access.warp.perhaps,
+        kind="race/one-store",
     )
 
 
@@ -187,6 +201,7 @@ def several_lanes(footprint: Footprint, access: Access, first: int, other: int) 
         (side_of(access, footprint),),
         fix="let one lane store, or give each lane a place of its own",
         depends=access.warp.perhaps,
+        kind="race/one-store",
     )
 
 
@@ -209,4 +224,5 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
         fix="execute griddepcontrol.wait before the first use of what the earlier grid "
         "produces; launch_dependents publishes nothing",
         depends=access.warp.perhaps,
+        kind="race/earlier-grid",
     )

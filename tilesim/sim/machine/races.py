@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.completions import Completions
@@ -515,12 +516,14 @@ class RaceDetector:
         if not foreign and clock[size + record.component] >= record.tick:
             without_proxy_fence(memory, footprint, access, other, record, clock)
             return True
-        why, fix = missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
+        (kind, why), fix = (
+            missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
+        )  # fmt: skip
         apart = None if foreign else apart_note(access, record, clock)
         if morally_strong(access, record):
-            why, fix = MIXED
+            kind, (why, fix) = "race/mixed-sizes", MIXED
         elif apart is not None:
-            why, fix = apart, MEET
+            (kind, why), fix = apart, MEET
         machine.report(
             "race",
             f"{describe(access)} {footprint.name} and nothing orders it after "
@@ -529,6 +532,8 @@ class RaceDetector:
             (f"memory: {memory.label}", why),
             fix=fix,
             depends=perhaps,
+            kind=kind,
+            facts=Stated((footprint.named, other.named)),
         )
         return True
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilesim.ir.tmem import LANES
+from tilesim.sim.findings import Deed, Kind, Named
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.groups import DRAINED
 from tilesim.sim.machine.tmem import Allocation, Cells, Tmem, TmemAccess
@@ -205,8 +206,10 @@ class TmemOrder:
 
     def _side(self, access: TmemAccess, box: Cells) -> Participant:
         verb = "writes" if access.write else "reads"
-        action = f"{verb} {access.name} ({box.name}) by {access.op.mnemonic}"
-        return self._machine.participant(access.warp, action, access.op)
+        label = f"{access.name} ({box.name})"
+        action = f"{verb} {label} by {access.op.mnemonic}"
+        deed = Deed("writes" if access.write else "reads", Named(label, access.name))
+        return self._machine.participant(access.warp, action, access.op, deed)
 
     def _place(self, tmem: Tmem) -> str:
         several = self._machine.program.ctas > 1
@@ -216,7 +219,7 @@ class TmemOrder:
         self, tmem: Tmem, box: Cells, new: TmemAccess, other: Cells, record: TmemAccess
     ) -> None:
         self._raced.update((box, other))
-        why, fix = self._missing(record, new)
+        kind, why, fix = self._missing(record, new)
         self._machine.report(
             "tcgen05-order",
             f"{new.op.mnemonic} of {new.warp} {'writes' if new.write else 'reads'} {new.name} "
@@ -225,24 +228,28 @@ class TmemOrder:
             (self._side(new, box), self._side(record, other)),
             (self._place(tmem),),
             fix,
+            kind=kind,
         )
 
-    def _missing(self, old: TmemAccess, new: TmemAccess) -> tuple[str, str]:
+    def _missing(self, old: TmemAccess, new: TmemAccess) -> tuple[Kind, str, str]:
         """What keeps ``old`` from being ordered before ``new``, and what would order it."""
         if self._is_one(old, new):
             return (
+                "tcgen05-order/operands",
                 f"an operand of {new.op.mnemonic} stays as it is until the operation is complete "
                 "(G17)",
                 "keep the operands and D of one instruction in different columns",
             )
         if self._known_somehow(old, new.warp):
             return (
+                "tcgen05-order/no-fence",
                 "it is complete, but no tcgen05.fence orders the two (G23)",
                 f"{self._fences(old, new)}, before {new.op.mnemonic}",
             )
         if self._pipelined(old, new):
             handed = self._heard_of(old, new.warp)
             return (
+                "tcgen05-order/issue-order",
                 "they execute in issue order, but "
                 + (
                     "the hand-over between the threads lacks the tcgen05 fences (G23)"
@@ -256,6 +263,7 @@ class TmemOrder:
         if old.warp is not new.warp:
             completion += ", then a hand-over to the other thread"
         return (
+            "tcgen05-order/not-complete",
             f"{old.kind} and then {new.kind} are not executed in order, and the first is not known "
             "to be complete (G20)",
             f"complete the earlier operation first: {completion}",
@@ -273,7 +281,9 @@ class TmemOrder:
         return f"tcgen05.fence::before_thread_sync before the hand-over and {after}"
 
     def _early_free(self, tmem: Tmem, new: TmemAccess, other: Cells, record: TmemAccess) -> None:
+        kind: Kind | None = None
         if self._known_somehow(record, new.warp):
+            kind = "tmem-lifetime/no-fence"
             why, fix = "no tcgen05.fence orders the two (G23)", self._fences(record, new)
         else:
             why = "that is not known to be complete"
@@ -290,6 +300,7 @@ class TmemOrder:
             ),
             (self._place(tmem),),
             fix,
+            kind=kind,
         )
 
     def address_without_quarter(self, warp: Agent, op: Op) -> None:
@@ -356,4 +367,5 @@ class TmemOrder:
                     (self._machine.participant(warp, "allocates the columns", op),),
                     fix="tcgen05.dealloc them in the warp that allocated them, after their last "
                     "use has been waited for",
+                    kind="tmem-lifetime/not-freed",
                 )

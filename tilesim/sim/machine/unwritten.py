@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilesim.ir.effects import Defines, RemoteStore, Writes
-from tilesim.sim.findings import Finding
+from tilesim.sim.findings import Deed, Finding
 from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class Unwritten:
         simulation to find out."""
         machine, memory, footprint = self._machine, early.memory, early.footprint
         warp, op = early.warp, early.op
-        who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
+        deed = Deed("reads", footprint.named)
+        who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op, deed)
         if early.lost is not None:
             by = early.lost
             machine.add(Finding(

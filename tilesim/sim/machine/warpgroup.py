@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from tilesim.sim.findings import Named
 from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Warpgroup:
 
     def __init__(self, machine: Core, label: str) -> None:
         self.machine = machine
+        #: it, as findings name it
+        self.named = Named(label, label)
         self.label = label
         self.component = machine.components.new()
         self.warps: list[Agent] = []
