@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
@@ -26,13 +24,13 @@ def _accesses(op: Op) -> bool:
 @diagnosis("tcgen05-order", first=True)
 def by_all_lanes(case: Case) -> Cause | None:
     """An operation that many lanes of a warp issue, each by itself."""
-    said = re.match(r"(\d+) lanes of .* execute", case.finding.message)
-    if said is None or not case.sides:
+    lanes = case.finding.facts.lanes
+    if case.finding.kind != "tcgen05-order/lanes" or not case.sides:
         return None
     side = case.sides[0]
     return Cause(
-        f"all {said[1]} lanes execute {side.op.mnemonic}: elect one",
-        (case.who(side.warp, side.op, f"is executed by {said[1]} lanes"),),
+        f"all {lanes} lanes execute {side.op.mnemonic}: elect one",
+        (case.who(side.warp, side.op, f"is executed by {lanes} lanes"),),
     )
 
 
@@ -84,7 +82,7 @@ def _waited_after(case: Case, done: Done, group: str) -> Op | None:
 @diagnosis("tcgen05-order")
 def unfenced(case: Case) -> Cause | None:
     """An access that is complete and handed on, without the fence on one of the two sides."""
-    if "no tcgen05.fence orders" not in case.finding.message or len(case.sides) < 2:
+    if case.finding.kind != "tcgen05-order/no-fence" or len(case.sides) < 2:
         return None
     later, earlier = case.sides[:2]
     hands = next(
@@ -364,8 +362,8 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
         if not fills or not passed or not isinstance(passed[-1].on, Mbarrier):
             continue
         on = passed[-1].on
-        readers = {s.warp for s in case.sides if s.warp is not side.warp}
-        for other in readers or {*history.machine.warps} - {side.warp}:
+        readers = dict.fromkeys(s.warp for s in case.sides if s.warp is not side.warp)
+        for other in readers or [w for w in history.machine.warps if w is not side.warp]:
             made = [c for c in history.credits(on, other) if c.arrivals > 0 and not c.tx]
             if not made:
                 continue

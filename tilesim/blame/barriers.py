@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -20,7 +19,6 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 Maker = tuple[Agent, int]
 #: instructions of all warps between an expectation and the copy that it is for, at most
 NEAR = 40
-_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@$]+(?:\[\d+\]|\+\d+)")
 COUNTED = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "over-arrival", "deadlock",
            "tx-mismatch", "uninitialised-read", "async-at-exit")  # fmt: skip
 
@@ -36,7 +34,7 @@ def barriers(case: Case) -> Iterator[Mbarrier]:
         for stuck in (*first, *blocked) if first or not roots else ():
             assert isinstance(stuck.on, Mbarrier)
             yield stuck.on
-    labels = set(_LABEL.findall(case.finding.message))
+    labels = {named.label for named in case.finding.facts.named}
     yield from (on for on in case.history.objects() if on.label in labels)
     if case.finding.rule != "deadlock":
         yield from (link.on for link in links(case, group=True))

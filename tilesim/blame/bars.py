@@ -285,6 +285,6 @@ def nobody_else(case: Case) -> Cause | None:
             f"nobody else comes to {on.label}",
             tuple(sides),
             f"let everybody whom {on.label} counts join it by this number, once per round"
-            if "named barrier" in case.finding.fix and on.label not in case.finding.fix else "",
+            if any(named != on.named for named in case.finding.facts.named) else "",
         )  # fmt: skip
     return None

@@ -11,7 +11,7 @@ from tilesim.blame.history import Done, History, Touch, key_of
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Finding, Participant, relabelled
+from tilesim.sim.findings import Deed, Finding, Participant, relabelled
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -94,6 +94,11 @@ class Case:
                 last = done or self.history.last(warp, p.instruction, self.made)
                 alone = len(self.history.executions(warp, p.instruction)) == 1
                 yield Side(warp, op, last, done is not None or alone)
+
+    def deed(self, side: Side) -> Deed | None:
+        """What the finding says that a side does."""
+        own = (p for p in self.finding.participants if p.instruction == side.op.number)
+        return next((p.deed for p in own), None)
 
     def who(self, warp: Agent, op: Op | Loc | Done, action: str) -> Participant:
         """``warp`` as one side of a cause; of what it has executed, in which turns of its loops."""

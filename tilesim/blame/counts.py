@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -28,7 +27,6 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
 
 _LANES = 32
-_ARRIVALS = re.compile(r"([\d,]+) arrivals? ")
 
 
 def arrivals(number: int) -> str:
@@ -127,7 +125,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         credits = [c for c in case.history.credits(on) if c.arrivals > 0]
         each = shares(credits)
         more = _one_more(case, on, credits)
-        if case.finding.rule == "over-arrival" and case.sides and on.label in case.finding.message:
+        if case.finding.rule == "over-arrival" and case.sides and _is_about(case, on):
             each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
         total = sum(each.values())
         init, by_turn = case.init(on), _by_turn(case, credits)
@@ -230,8 +228,12 @@ def _by_waiters(
 
 def _too_many(case: Case) -> int:
     """How many arrivals an over-arrival says are made at once."""
-    said = _ARRIVALS.search(case.finding.message)
-    return int(said[1].replace(",", "")) if said else 1
+    return next(iter(case.finding.facts.arrivals), 1)
+
+
+def _is_about(case: Case, on: Mbarrier) -> bool:
+    """Whether the finding names a barrier."""
+    return on.named in case.finding.facts.named
 
 
 def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
@@ -249,7 +251,7 @@ def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
 
 def _newcomer(case: Case, on: Mbarrier, credits: list[Touch]) -> list[Participant]:
     """Who arrives on a barrier for the first time, in its first phase, and is too many."""
-    if case.finding.rule != "over-arrival" or on.phase or on.label not in case.finding.message:
+    if case.finding.rule != "over-arrival" or on.phase or not _is_about(case, on):
         return []
     return [
         case.who(side.warp, side.op, f"makes {count(_too_many(case), 'arrival')} more")

@@ -8,12 +8,12 @@ from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, only_polls
 from tilesim.blame.races import RULES, group_of, links, writes
-from tilesim.blame.spoken import bar_of, let_wait, meet, sharing, tracked_by
+from tilesim.blame.spoken import LANES_APART, bar_of, let_wait, meet, sharing, tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Named, Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.names import names_of
@@ -69,11 +69,11 @@ def never_handed_on(case: Case) -> Cause | None:
 def lanes_of_a_warp(case: Case) -> Cause | None:
     """Accesses of different lanes of one warp, between which these do not meet; or one that a lane
     hands on for others that it has not met."""
-    if len(case.sides) < 2 or not any("bar.warp.sync is missing" in n for n in case.finding.notes):
+    if len(case.sides) < 2 or case.finding.kind not in LANES_APART:
         return None
     later, earlier = case.sides[:2]
     hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
-    if hands is not None and any("and releases in" in n for n in case.finding.notes):
+    if hands is not None and case.finding.kind == "race/released-by-lanes":
         return Cause(
             f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
             "on what all have accessed",
@@ -140,13 +140,13 @@ def unobserved(case: Case) -> Cause | None:
             if t.kind == "credit" and t.arrivals > 0 and t.warp is first.warp
             and isinstance(t.on, Mbarrier)
         ]  # fmt: skip
-        waited = {t.on.label for t in history.touches if t.kind == "pass"}
-        waited |= {s.on.label for s in history.stuck if isinstance(s.on, Mbarrier)}
-        names = {label.partition("[")[0] for label in waited}
-        lost = [t for t in told if t.on.label.partition("[")[0] not in names]
+        waited = {t.on.named for t in history.touches if t.kind == "pass"}
+        waited |= {s.on.named for s in history.stuck if isinstance(s.on, Mbarrier)}
+        arrays = {(named.cta, named.name) for named in waited}
+        lost = [t for t in told if (t.on.named.cta, t.on.named.name) not in arrays]
         if not lost:
             spoken = _by_its_group(case, first)
-            lost = [t for t in spoken if t.on.label.partition("[")[0] not in names]
+            lost = [t for t in spoken if (t.on.named.cta, t.on.named.name) not in arrays]
         if not lost:
             lost = _of_one_slot(told, first, waited)
         elif _waits_for_array(case, second.warp, lost[0].on):
@@ -189,11 +189,11 @@ def _by_its_group(case: Case, first: Side) -> list[Touch]:
     ]  # fmt: skip
 
 
-def _of_one_slot(told: list[Touch], first: Side, waited: set[str]) -> list[Touch]:
+def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Touch]:
     """The arrivals by which an access is handed on, if others of their array are waited for, and
     that one is not."""
     after = next((t for t in told if t.issued > first.at), None)
-    if after is None or after.on.label in waited or after.tx > 0:
+    if after is None or after.on.named in waited or after.tx > 0:
         return []
     return [t for t in told if t.on is after.on]
 

@@ -37,7 +37,7 @@ _GROUPS = ("wgmma", "bulk", "cp.async")
 @diagnosis("wgmma-order", first=True)
 def no_fence_of_registers(case: Case) -> Cause | None:
     """A product without the wgmma.fence behind the last access to its registers."""
-    if "needs a wgmma.fence" not in case.finding.message or not case.sides:
+    if case.finding.kind != "wgmma-order/no-fence" or not case.sides:
         return None
     side = case.sides[0]
     return Cause(
@@ -237,8 +237,8 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
 def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause | None:
     """A wait_group.read that is to vouch for what an operation writes."""
     read = any(isinstance(e, fx.WaitsGroup) and e.read_only for e in waited.op.effects())
-    said = [p.action for p in case.finding.participants if p.instruction == side.op.number]
-    if not read or not said or not said[0].startswith("writes"):
+    deed = case.deed(side)
+    if not read or deed is None or deed.verb != "writes":
         return None
     return Cause(
         f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "

@@ -6,8 +6,6 @@ order that the other side sees only if the one who speaks has waited for them.
 
 from __future__ import annotations
 
-import re
-
 from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
@@ -25,14 +23,16 @@ from tilesim.blame.spoken import (
 )
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Kind, Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 #: instructions of all warps between two arrivals of one turn, at most
 _NEAR = 12
-#: what notes say of sides that are ordered in time
-_QUIET = re.compile("publish no memory|completed, unobserved")
+#: races of sides that are ordered in time
+_QUIET: tuple[Kind, ...] = ("race/in-time-only", "race/unobserved")
+#: accesses that are complete before the other one, without a fence
+_UNFENCED: tuple[Kind, ...] = ("tcgen05-order/no-fence", "tmem-lifetime/no-fence")
 _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 
 
@@ -40,7 +40,7 @@ _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 def unpublished(case: Case) -> Cause | None:
     """A flag in memory that is set or read without .release or .acquire, or in too small a
     scope."""
-    if not any(_QUIET.search(note) for note in case.finding.notes):
+    if case.finding.kind not in _QUIET:
         return None
     for first, second in directions(case):
         far = first.warp.cta is not second.warp.cta
@@ -182,7 +182,7 @@ def _fence(
 def landed(case: Case) -> Cause | None:
     """Bytes that complete a barrier say that they have landed, and nothing of what was done before
     they were sent (A28)."""
-    if not any("publish no memory" in note for note in case.finding.notes):
+    if case.finding.kind != "race/in-time-only":
         return None
     for first, second in directions(case):
         wait = last_wait(case, second)
@@ -345,8 +345,7 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
 @diagnosis("race", "tcgen05-order", "tmem-lifetime", first=True)
 def quiet_round(case: Case) -> Cause | None:
     """A cluster barrier between the two, at which the first side arrives without releasing."""
-    quiet = any(_QUIET.search(note) for note in case.finding.notes)
-    quiet = quiet or "no tcgen05.fence orders" in case.finding.message
+    quiet = case.finding.kind in (*_QUIET, *_UNFENCED)
     if not quiet and case.finding.rule != "tmem-lifetime":
         return None
     for first, second in directions(case):

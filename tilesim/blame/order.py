@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tilesim.blame.arrays import array_of
 from tilesim.blame.barriers import about
 from tilesim.blame.case import Case, Cause, Side, diagnosis
@@ -16,7 +14,6 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
 
-_ENDS = re.compile(r"CTA (\d+) can exit")
 #: instructions between two initialisations that belong together, at most
 _NEAR = 12
 
@@ -55,22 +52,19 @@ def who_takes(case: Case) -> Cause | None:
     return None
 
 
-_MAP_FENCE = re.compile(r"no (fence\.proxy\.tensormap::generic\.(acquire|release))")
-
-
 @diagnosis("proxy-fence", first=True)
 def fence_of_maps(case: Case) -> Cause | None:
     """A map in memory that is used without the fence which hands it over, or which takes it."""
-    missing = _MAP_FENCE.search(case.finding.message)
-    if missing is None or len(case.sides) < 2:
+    fence = case.finding.facts.fence
+    if not fence or len(case.sides) < 2:
         return None
     user, writer = case.sides[:2]
-    taken = missing[2] == "acquire"
+    taken = case.finding.kind == "proxy-fence/map-acquire"
     side = user if taken else writer
     place = "comes before this use of the map" if taken else "follows this write of the map"
     return Cause(
-        f"no {missing[1]} {place}",
-        (case.who(side.warp, side.done or side.op, f"comes without {missing[1]}"),),
+        f"no {fence} {place}",
+        (case.who(side.warp, side.done or side.op, f"comes without {fence}"),),
     )
 
 
@@ -127,10 +121,10 @@ def uneven_rounds(case: Case) -> Cause | None:
     """The CTAs of a cluster come to its barrier unequally often: the last round of one that can end
     is an earlier one of another."""
     history = case.history
-    ends = _ENDS.search(case.finding.message)
+    ends = case.finding.facts.cta
     if ends is None or not case.sides:
         return None
-    ending = [w for w in history.machine.warps if w.cta.number == int(ends[1])]
+    ending = [w for w in history.machine.warps if w.cta.number == ends]
     mine, other = _rounds(case, case.sides[0].warp), _rounds(case, ending[0]) if ending else []
     if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
         return None
@@ -184,14 +178,14 @@ def not_drained(case: Case) -> Cause | None:
     """Arrivals that land in a CTA whose waiter has left its loop: it does not wait for the last
     ones."""
     history = case.history
-    ends = _ENDS.search(case.finding.message)
+    ends = case.finding.facts.cta
     if ends is None or not case.sides:
         return None
     side = case.sides[0]
     for touch in history.touches:
         on = touch.on
         told = touch.kind == "credit" and touch.op is side.op and touch.at > touch.issued
-        if not told or not isinstance(on, Mbarrier) or on.cta.number != int(ends[1]):
+        if not told or not isinstance(on, Mbarrier) or on.cta.number != ends:
             continue
         names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
                  and array_of(t.on) == array_of(on)]  # fmt: skip
@@ -220,9 +214,8 @@ def _meets(op: Op) -> bool:
 def end_of_the_target(case: Case) -> Cause | None:
     """A CTA that can end while another one accesses its memory."""
     history = case.history
-    ends = _ENDS.search(case.finding.message)
-    if ends is not None:
-        cta = int(ends[1])
+    cta = case.finding.facts.cta
+    if cta is not None:
         last = (
             next((d for d in reversed(history.between(w, 0, 1 << 62)) if not _meets(d.op)), None)
             for w in history.machine.warps if w.cta.number == cta
@@ -274,7 +267,7 @@ def start_of_the_target(case: Case) -> Cause | None:
 @diagnosis("tmem-lifetime")
 def never_freed(case: Case) -> Cause | None:
     """Columns that are allocated and not freed: at the end of the warp that has them."""
-    if "nobody freed" not in case.finding.message:
+    if case.finding.kind != "tmem-lifetime/not-freed":
         return None
     for side in case.sides:
         for done in reversed(case.history.between(side.warp, side.at, 1 << 62)):
@@ -333,7 +326,7 @@ def _unawaited(case: Case, invalidation: Done) -> Cause | None:
 @diagnosis("race", first=True)
 def before_the_grids(case: Case) -> Cause | None:
     """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
-    if "griddepcontrol.wait" not in case.finding.message or not case.sides:
+    if case.finding.kind != "race/earlier-grid" or not case.sides:
         return None
     side, history = case.sides[0], case.history
     waits = [

@@ -7,7 +7,6 @@ before. Which of the two comes first by rights is not known, so both directions 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -103,9 +102,7 @@ def group_of(op: Op) -> str | None:
 @diagnosis(*RULES)
 def relaxed(case: Case) -> Cause | None:
     """A wait between the two that orders no memory, or an arrival whose scope is too small."""
-    narrow = case.history.machine.options.ptx or any(
-        "publish no memory" in note for note in case.finding.notes
-    )
+    narrow = case.history.machine.options.ptx or case.finding.kind == "race/in-time-only"
     for link in links(case):
         effect = waits(link.wait.op)
         if effect is not None and effect.sem == "relaxed":
@@ -324,11 +321,8 @@ def _answers(case: Case, on: object) -> bool:
 
 def _reads(case: Case, side: Side) -> bool:
     """Whether a side only reads what the finding is about."""
-    said = [p.action for p in case.finding.participants if p.instruction == side.op.number]
-    return not writes(side.op) or bool(said and said[0].startswith("reads"))
-
-
-_SLOT = re.compile(r"\[(\d+)[,\]]")
+    deed = case.deed(side)
+    return not writes(side.op) or (deed is not None and deed.verb == "reads")
 
 
 @diagnosis(*RULES)
@@ -405,11 +399,8 @@ def _in_an_earlier_turn(case: Case, link: Link) -> bool:
 
 def slot_of(case: Case, side: Side) -> int | None:
     """The first index of what a side accesses."""
-    for p in case.finding.participants:
-        if p.instruction == side.op.number:
-            found = _SLOT.search(p.action)
-            return None if found is None else int(found[1])
-    return None
+    deed = case.deed(side)
+    return None if deed is None or deed.on is None else deed.on.slot
 
 
 def _released(case: Case, side: Side, but: Mbarrier) -> int | None:

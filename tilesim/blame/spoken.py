@@ -12,10 +12,13 @@ from tilesim.blame.races import RULES, directions, group_of
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
+from tilesim.sim.findings import Kind
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 _LANES = 32
+#: races between lanes of a warp, or that a lane of a warp hides which releases for others
+LANES_APART: tuple[Kind, ...] = ("race/lanes", "race/released-by-lanes")
 
 
 def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
@@ -81,7 +84,7 @@ def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | No
     if warp is not first.warp:
         unmet = same_code(case, first, op) and not meet(case, first.warp, first.at, warp, at)
         return first if unmet else None
-    if not any("bar.warp.sync is missing" in note for note in case.finding.notes):
+    if case.finding.kind not in LANES_APART:
         return None
     assert first.done is not None
     for other in sharing(case, first):

@@ -481,5 +481,5 @@ def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
     return Cause(
         "each of these waits before it does what the one before it waits for",
         tuple(sides),
-        "" if "comes only afterwards" in case.finding.fix else "let one of them arrive first",
+        "" if case.finding.kind == "deadlock/joins-too-early" else "let one of them arrive first",
     )

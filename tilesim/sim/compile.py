@@ -508,6 +508,7 @@ def _from_nothing(op: Op | Control) -> bool:
 def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
     """Gives the barrier the name the program uses for it here (arrays may alias)."""
     prefix = "" if warp.machine.program.ctas == 1 else f"CTA {cta} "
-    barrier.name, barrier.slot = name, index
+    barrier.name = barrier.variable = name
+    barrier.slot = index
     barrier.label = f"{prefix}{name}[{index}]"
     return barrier

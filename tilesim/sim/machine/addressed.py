@@ -97,7 +97,7 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
     """The mbarrier at an address, as a function of a warp."""
 
     #: by offset: what the program calls it
-    names: dict[int, tuple[str, str, int | None]] = {}
+    names: dict[int, tuple[str, str, str, int | None]] = {}
 
     def resolve(w: Warp) -> Mbarrier:
         value = address(w)
@@ -110,7 +110,7 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
             known = names[offset] = _barrier_name(w, cta, offset)
         barrier = cta.mbarriers[offset]
         if barrier.name != known[0]:
-            barrier.name, label, barrier.slot = known
+            barrier.name, label, barrier.variable, barrier.slot = known
             prefix = "" if w.machine.program.ctas == 1 else f"CTA {cta.number} "
             barrier.label = f"{prefix}{label}"
         return barrier
@@ -118,8 +118,9 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
     return resolve
 
 
-def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str, int | None]:
-    """What an mbarrier at a byte is called, without and with its place, and that.
+def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str, str, int | None]:
+    """What an mbarrier at a byte is called, without and with its place in an array; the variable
+    that it lies in, and that place.
 
     Raises:
         BarrierError: there can be none.
@@ -134,9 +135,9 @@ def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str, int | None]
             "be a multiple of 8 in an allocation (A1, J1)",
             "take the address of an mbarrier",
         )
-    label = allocations.name(offset)
-    name = found[1] if found[1] in allocations.barriers else label
-    return name, label, allocations.slot(offset)
+    label, variable = allocations.name(offset), found[1]
+    name = variable if variable in allocations.barriers else label
+    return name, label, variable, allocations.slot(offset)
 
 
 class _Box:

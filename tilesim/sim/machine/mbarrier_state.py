@@ -50,7 +50,8 @@ class MbarrierState:
         #: what the program calls it here, and called it when it was initialised (arrays may alias)
         self.label = f"mbarrier@{address}"
         self.name = ""
-        #: its place in an array that is declared
+        #: the variable that it lies in, and its place there if that is an array of barriers
+        self.variable = "mbarrier"
         self.slot: int | None = None
         self.first_label = self.label
         #: warps that are known to come after the initialisation
