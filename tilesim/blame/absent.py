@@ -11,7 +11,7 @@ from tilesim.blame.places import branch_past, loop_range
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
 
@@ -35,7 +35,7 @@ def not_every_time(case: Case) -> Cause | None:
                 continue
             wait, arrival = lost
             where = branch_past(history.machine.loaded.mir, arrival)
-            sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait")]
+            sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait", on)]
             if where is not None:
                 sides.insert(
                     0, case.who(warp, where, f"skips the {arrival.mnemonic} by this condition")
@@ -45,6 +45,7 @@ def not_every_time(case: Case) -> Cause | None:
                 f"others: {count(on.expected - on.pending, 'arrival')} of {on.expected} came",
                 (*sides, case.of(wait, "is the wait after which it does not")),
                 f"let {warp} arrive on {on.label} in every turn",
+                facts=Stated(arrivals=(on.expected - on.pending,)),
             )
     return None
 
@@ -106,14 +107,16 @@ def nobody_arrives(case: Case) -> Cause | None:
                 f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
                 (where, *inits(case, on)),
                 f"arrive on {on.label} after this, in every turn",
+                facts=Stated(arrivals=(on.expected,)),
             )
         if waiters and not any(history.supplies(warp, on) for warp in history.machine.warps):
             return Cause(
                 f"no instruction arrives on {on.label}, which counts "
                 f"{count(on.expected, 'arrival')}",
-                (*(case.who(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}")
+                (*(case.who(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}", on)
                    for s in history.stuck if s.on is on), *inits(case, on)),
                 f"arrive on {on.label} before this wait",
+                facts=Stated(arrivals=(on.expected,)),
             )  # fmt: skip
     return None
 
@@ -199,5 +202,5 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         arrivals = [d for d in turn if any(isinstance(e, fx.Arrives) for e in d.op.effects())]
         done = arrivals or turn or done
         if done:
-            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards")
+            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards", on)
     return None

@@ -12,7 +12,7 @@ from tilesim.blame.spoken import tracked_by
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 
@@ -31,6 +31,7 @@ def by_all_lanes(case: Case) -> Cause | None:
     return Cause(
         f"all {lanes} lanes execute {side.op.mnemonic}: elect one",
         (case.who(side.warp, side.op, f"is executed by {lanes} lanes"),),
+        facts=Stated(lanes=lanes),
     )
 
 
@@ -154,7 +155,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                 return Cause(
                     f"this arrival on {link.on.label} does not wait for {first.op.mnemonic}: only "
                     "tcgen05.commit does",
-                    (case.who(first.warp, credit.op, action),),
+                    (case.who(first.warp, credit.op, action, link.on),),
                     f"tcgen05.commit on {link.on.label} instead of this arrival",
                 )
             odd = _committed_elsewhere(case, first.done, link)
@@ -183,7 +184,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
             if credit is before and (len(times) > first.done.nth or told):
                 return Cause(
                     f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
-                    (case.who(first.warp, credit.op, action),),
+                    (case.who(first.warp, credit.op, action, link.on),),
                     f"commit on {link.on.label} after the last {first.op.mnemonic} of this use",
                 )
     return None
@@ -273,7 +274,7 @@ def early_arrival(case: Case) -> Cause | None:
                 return Cause(
                     f"this arrival on {link.on.label} hands on what {first.warp} uses only "
                     "afterwards",
-                    _arrival_and_condition(case, first, op, link.on.label),
+                    _arrival_and_condition(case, first, op, link.on),
                     f"arrive on {link.on.label} after the last access of this use",
                 )
     return None
@@ -288,11 +289,11 @@ def _around(mir: Mir, times: list[Done], done: Done) -> bool:
     return depth < len(done.turns) and times[-1].turns == done.turns[:depth]
 
 
-def _arrival_and_condition(case: Case, side: Side, op: Op, label: str) -> tuple[Participant, ...]:
+def _arrival_and_condition(case: Case, side: Side, op: Op, on: Mbarrier) -> tuple[Participant, ...]:
     """An arrival before an access of its warp, and the condition under which it is made."""
     mir = case.history.machine.loaded.mir
     loop, where = loop_range(mir, op), branch_past(mir, op)
-    own = case.who(side.warp, op, f"arrives on {label} before its access")
+    own = case.who(side.warp, op, f"arrives on {on.label} before its access", on)
     inside = where is not None and where not in {
         mir.code[n].loc for n in (loop or ()) if 0 <= n < len(mir.code)
     }
@@ -314,7 +315,8 @@ def own_copy(case: Case) -> Cause | None:
             continue
         return Cause(
             f"nobody waits on {on.label}, on which {first.op.mnemonic} of {first.warp} completes",
-            (case.who(second.warp, second.done or second.op, f"comes without a wait on {on.label}"),
+            (case.who(second.warp, second.done or second.op, f"comes without a wait on {on.label}",
+                      on),
              case.who(first.warp, first.done or first.op, "is what it should wait for")),
             f"wait on {on.label} before this {second.op.mnemonic}",
         )  # fmt: skip

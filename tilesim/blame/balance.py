@@ -26,7 +26,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Special, walk
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.prospect import Bytes
 
@@ -171,6 +171,7 @@ def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
         (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects)),
          *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in one_each(copies))),
         f"expect on {on.label} as many bytes as its copies complete in every phase",
+        facts=Stated(bytes=(want, have)),
     )  # fmt: skip
 
 
@@ -207,6 +208,7 @@ def _in_another_cta(b: _Balance) -> Cause | None:
         (*b.completing(others), *b.expecting()),
         f"let the copies complete on {b.on.label} as well (by their barrier, or their multicast "
         "mask), or expect no bytes there",
+        facts=Stated(bytes=(b.want,)),
     )
 
 
@@ -221,6 +223,7 @@ def _on_another_array(b: _Balance) -> Cause | None:
         (*b.completing([wrong]), *b.expecting()),
         f"let the copy complete on {b.on.label}",
         "slots",
+        Stated(bytes=(b.want,)),
     )
 
 
@@ -236,6 +239,7 @@ def _in_its_own_cta_only(b: _Balance) -> Cause | None:
         "is not multicast",
         (b.case.of(own[0], f"completes {-own[0].tx} bytes in its own CTA only"), *b.expecting()),
         f"let this copy name all {ctas} CTAs by a multicast mask, or expect {b.have} bytes",
+        facts=Stated(bytes=(b.want, b.have)),
     )
 
 
@@ -260,6 +264,7 @@ def _copied_by_all_lanes(b: _Balance) -> Cause | None:
         (b.case.of(b.copies[0], f"is executed by {_LANES} lanes"), *b.expecting()),
         "let one elected lane issue the copy",
         "by_all_lanes",
+        Stated(lanes=_LANES),
     )
 
 
@@ -281,12 +286,14 @@ def _unequal(b: _Balance) -> Cause | None:
                for c in one_each(c for c in own if c.tx > 0)),
              *b.completing(one_each(c for c in own if c.tx < 0))),
             f"expect on {b.on.label} as many bytes as its copies complete in each phase",
+            facts=Stated(bytes=(want, have)),
         )  # fmt: skip
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed{also}",
         (*reversed(filling), *sides) if empty else (*sides, *filling),
         f"expect on {b.on.label} as many bytes as its copies complete in a phase: {b.have} "
         f"instead of {b.want} (or let them copy {b.want})",
+        facts=Stated(bytes=(b.want, b.have)),
     )
 
 
@@ -304,6 +311,7 @@ def _unexpected(b: _Balance) -> Cause | None:
         (*(b.case.of(c, f"arrives on {label} and expects no bytes")
            for c in one_each(own or arrivals)), *b.completing(b.copies)),
         f"expect the {have} bytes with the arrival: arrive.expect_tx on {label}",
+        facts=Stated(bytes=(have,)),
     )  # fmt: skip
 
 

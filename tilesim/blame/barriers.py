@@ -94,7 +94,7 @@ def never_executed(case: Case) -> Cause | None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: {warp} exits before it",
                         (case.who(warp, left, "exits"),
-                         case.who(warp, op, "is never executed")),
+                         case.who(warp, op, "is never executed", on)),
                         f"let {warp} arrive on {on.label} before it exits",
                     )  # fmt: skip
                 op, where = _nearest(case, warp, op, on)
@@ -103,7 +103,7 @@ def never_executed(case: Case) -> Cause | None:
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
                         "does not hold",
                         (case.who(warp, where, "is never true"),
-                         case.who(warp, op, "is never executed")),
+                         case.who(warp, op, "is never executed", on)),
                         f"let {warp} come to this {op.mnemonic}, or do not wait for it",
                     )  # fmt: skip
     return None

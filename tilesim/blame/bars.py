@@ -271,7 +271,7 @@ def nobody_else(case: Case) -> Cause | None:
         others = [s for s in case.history.stuck if s.on is not on]
         if not others or graph is None or stuck.blocked.op is None:
             continue
-        sides = [case.who(stuck.warp, stuck.blocked.op, f"waits at {on.label}")]
+        sides = [case.who(stuck.warp, stuck.blocked.op, f"waits at {on.label}", on)]
         sides[:0] = _kept_away(case, stuck, effect)
         for other in others:
             near = isinstance(other.on, NamedBarrier)
@@ -279,7 +279,9 @@ def nobody_else(case: Case) -> Cause | None:
                 last = case.history.last_of(other.warp)
                 own = None if last is None else joined(last.op)
                 if last is not None and (own is None or own.id != effect.id):
-                    sides.append(case.who(other.warp, last, f"does not come to {on.label} then"))
+                    sides.append(
+                        case.who(other.warp, last, f"does not come to {on.label} then", on)
+                    )
                 break
         return Cause(
             f"nobody else comes to {on.label}",

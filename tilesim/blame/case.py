@@ -11,9 +11,10 @@ from tilesim.blame.history import Done, History, Touch, key_of
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Deed, Finding, Participant, relabelled
+from tilesim.sim.findings import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,14 @@ class Cause:
     """What a finding comes from: a sentence, and who did it, the line to change first.
 
     ``fix``: what to do about it; empty: what the finding says. ``diagnosis``: who says so.
+    ``facts``: what both texts state besides what the sides do.
     """
 
     what: str
     sides: tuple[Participant, ...]
     fix: str = ""
     diagnosis: str = ""
+    facts: Stated = NOTHING_STATED
 
 
 @dataclass(frozen=True)
@@ -100,23 +103,29 @@ class Case:
         own = (p for p in self.finding.participants if p.instruction == side.op.number)
         return next((p.deed for p in own), None)
 
-    def who(self, warp: Agent, op: Op | Loc | Done, action: str) -> Participant:
-        """``warp`` as one side of a cause; of what it has executed, in which turns of its loops."""
-        if isinstance(op, Done):
-            return replace(self.who(warp, op.op, action), turns=op.turns)
-        return self.history.machine.participant(warp, action, op)
+    def who(
+        self, warp: Agent, op: Op | Loc | Done, action: str,
+        on: Mbarrier | NamedBarrier | None = None,
+    ) -> Participant:  # fmt: skip
+        """``warp`` as one side of a cause; of what it has executed, in which turns of its loops.
+        ``on``: the barrier that ``action`` names."""
+        turns = op.turns if isinstance(op, Done) else ()
+        deed = None if on is None else Deed("touches", on.named)
+        where = op.op if isinstance(op, Done) else op
+        return replace(self.history.machine.participant(warp, action, where, deed), turns=turns)
 
     def of(self, touch: Touch, action: str) -> Participant:
         """Who touched a barrier."""
         done = self.history.at(touch.warp, touch.op.number, touch.issued)
-        return self.who(touch.warp, done or touch.op, action)
+        deed = Deed("touches", touch.on.named, bytes=abs(touch.tx))
+        return replace(self.who(touch.warp, done or touch.op, action), deed=deed)
 
     def init(self, on: Mbarrier) -> Participant | None:
         """Where a barrier was initialised, with its count."""
         if on.init is None:
             return None
         action = f"initialises {on.label} with {on.expected}"
-        return self.who(on.init.warp, on.init.op, action)
+        return self.who(on.init.warp, on.init.op, action, on)
 
 
 Diagnosis = Callable[[Case], Cause | None]
@@ -181,9 +190,14 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
         if p.warp is not None and (p.cta, p.warp) not in named:
             named.add((p.cta, p.warp))
             what = relabelled(what, p.cta, p.warp, case.roles[p.warp], p.role)
-    fix = cause.fix or finding.fix
     return replace(
-        finding, cause=what, culprits=tuple(culprits), fix=fix, diagnosis=cause.diagnosis
+        finding,
+        cause=what,
+        culprits=tuple(culprits),
+        fix=cause.fix or finding.fix,
+        diagnosis=cause.diagnosis,
+        because=cause.facts,
+        fixes_cause=bool(cause.fix),
     )
 
 

@@ -21,7 +21,7 @@ from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_range
 from tilesim.ir import effects as fx
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Participant, Stated
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
@@ -79,6 +79,7 @@ def _by_all_lanes(
         "elect one",
         (side,) if init is None else (side, init),
         f"let one lane of each warp arrive on {on.label}, or count all of them",
+        facts=Stated(lanes=_LANES),
     )
 
 
@@ -111,7 +112,7 @@ def again_without_a_wait(case: Case) -> Cause | None:
             return Cause(
                 f"{side.warp} arrives on {on.label} again and has not waited since its last "
                 f"arrival{told}",
-                (case.who(side.warp, side.op, what), *sides),
+                (case.who(side.warp, side.op, what, on), *sides),
                 f"wait before the next arrival on {on.label} until its phase is over and what it "
                 "guards is used",
             )
@@ -170,6 +171,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
             tuple(sides),
             f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
             f"of {total}, or initialise it with {total}",
+            facts=Stated(arrivals=(total,)),
         )
     return None
 
@@ -192,6 +194,7 @@ def adds_its_own(case: Case) -> Cause | None:
                 f"makes: the {count(on.expected, 'arrival')} that it counts stay to come",
                 (case.of(credit, "arrives without .noinc"), *inits(case, on)),
                 f"use .noinc, or let others make the arrivals that {on.label} counts",
+                facts=Stated(arrivals=(on.expected,)),
             )
     return None
 

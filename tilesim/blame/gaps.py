@@ -172,7 +172,8 @@ def unobserved(case: Case) -> Cause | None:
         where = before or begin
         return Cause(
             f"{lost[0].warp} arrives on {lost[0].on.label}, and nobody waits for it",
-            (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}"),
+            (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}",
+                      lost[0].on),
              case.of(lost[0], f"arrives on {lost[0].on.label}")),
             f"let {second.warp} wait for {lost[0].on.label} before it",
         )  # fmt: skip
@@ -408,7 +409,7 @@ def not_in_this_turn(case: Case) -> Cause | None:
         sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
         return Cause(
             f"{second.warp} has not waited for {array} in this turn of its loop",
-            (case.who(second.warp, second.done, f"comes without a wait for {array}"),
+            (case.who(second.warp, second.done, f"comes without a wait for {array}", link.on),
              *sides, case.of(wait, "is the last such wait")),
             f"let {second.warp} wait for {array} in every turn in which it accesses",
         )  # fmt: skip

@@ -339,7 +339,7 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     turn = history.between(side.warp, side.at, next(following, 1 << 62))
     met = [d for d in turn if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())]
     place = met[-1] if met else side.done
-    return case.who(side.warp, place, f"does not arrive on {on.label} afterwards")
+    return case.who(side.warp, place, f"does not arrive on {on.label} afterwards", on)
 
 
 @diagnosis("race", "tcgen05-order", "tmem-lifetime", first=True)

@@ -366,7 +366,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
     if filled in slots and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
-            (case.who(first.warp, first.op, f"completes its bytes on {landing.label}"),),
+            (case.who(first.warp, first.op, f"completes its bytes on {landing.label}", landing),),
             f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
             f"barrier of slot {filled}",
         )

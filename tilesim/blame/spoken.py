@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tilesim.blame.barriers import label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import loop_range
@@ -59,7 +58,7 @@ def spoken_for(case: Case) -> Cause | None:
     for first, second in directions(case):
         if first.done is None or not first.sure or group_of(first.op) is not None:
             continue
-        for at, warp, op, where in _releases(case, first, second):
+        for at, warp, op, arrival in _releases(case, first, second):
             lost = _unheard(case, first, warp, op, at)
             if lost is None or lost.done is None or lost.warp.cta is not warp.cta:
                 continue  # another CTA has to arrive itself
@@ -68,10 +67,12 @@ def spoken_for(case: Case) -> Cause | None:
                 if lost.op.number < d.op.number < op.number
             ]  # fmt: skip
             own = last[0] if last else lost.done
+            on = None if arrival is None else arrival.on
+            where = "sets a flag" if on is None else f"arrives on {on.label}"
             return Cause(
                 f"{warp} {where} for {lost.warp} as well, and no barrier of threads lies between",
                 (case.who(lost.warp, own, f"is not waited for by {warp}"),
-                 case.who(warp, op, f"{where} for all of them")),
+                 case.who(warp, op, f"{where} for all of them", on)),
                 f"a barrier of the threads for which {warp} speaks, "
                 f"{bar_of(case, [warp, *sharing(case, lost)])}, before its {op.mnemonic}",
             )  # fmt: skip
@@ -121,14 +122,16 @@ def bar_of(case: Case, warps: Collection[Agent]) -> str:
     return f"bar.sync of the {_LANES * len(numbers)} threads of warps {runs}"
 
 
-def _releases(case: Case, first: Side, second: Side) -> Iterator[tuple[int, Agent, Op, str]]:
+def _releases(
+    case: Case, first: Side, second: Side
+) -> Iterator[tuple[int, Agent, Op, Touch | None]]:
     """When and by whom the second side was told something that it has waited for: by flags in
-    memory, and by the last barrier that it has waited for."""
+    memory, and by the last barrier that it has waited for (the arrival)."""
     for write, _ in flags(case, first, second):
-        yield write.at, write.warp, write.op, "sets a flag"
+        yield write.at, write.warp, write.op, None
     wait = last_wait(case, second)
     for credit in counted(case, wait):
-        yield credit.issued, credit.warp, credit.op, f"arrives on {label_of(credit)}"
+        yield credit.issued, credit.warp, credit.op, credit
 
 
 def last_wait(case: Case, side: Side) -> Touch | None:

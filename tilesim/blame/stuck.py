@@ -15,7 +15,7 @@ from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Turn
+from tilesim.sim.findings import Stated, Turn
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
@@ -38,7 +38,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     f"{on.label} is handed back to {stuck.warp} before it has filled what goes "
                     "with it: the arrival names another slot than what was used, or comes too soon",
                     (case.of(early, f"arrives on {on.label}"),
-                     case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")),
+                     case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)),
                     "arrive on the barrier of the slot that was used, after its use",
                 )  # fmt: skip
             begun = None if early is None else _begun_at_once(case, stuck, early)
@@ -49,7 +49,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     (case.of(begun, f"passes {begun.on.label} before any phase has completed"),),
                     f"wait for parity 0 on {begun.on.label} first: who consumes starts with 0",
                 )
-            own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")
+            own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
             steps = _stepped_twice(case, stuck, op)
             if not steps and not seen:
                 steps = _steps_of_parity(case, stuck)
@@ -281,6 +281,7 @@ def trips(case: Case) -> Cause | None:
                 tuple(sides),
                 "let both make the same number of trips"
                 + (", or let each CTA depend on itself alone" if far else ""),
+                facts=Stated(arrivals=(times,) if made[-1].arrivals > 0 else ()),
             )
     return None
 
@@ -381,7 +382,7 @@ def to_itself(case: Case) -> Cause | None:
                     f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
                     f"nobody arrives on {on.label}",
                     (case.of(told, f"arrives on {other.label}"),
-                     case.who(stuck.warp, stuck.blocked.op, f"waits for {on.label}")),
+                     case.who(stuck.warp, stuck.blocked.op, f"waits for {on.label}", on)),
                     f"let {told.warp} arrive on {on.label}",
                 )  # fmt: skip
     return None
@@ -403,7 +404,7 @@ def used_up(case: Case) -> Cause | None:
             return _too_late(case, stuck) or Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
                 f"counted for phase {made[-1].phase}",
-                (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}"),
+                (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on),
                  case.of(made[-1], f"makes the last arrival on {on.label}")),
             )  # fmt: skip
     cycle = graph.cycle([s.warp for s in history.stuck])

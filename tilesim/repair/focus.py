@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +10,8 @@ from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.repair.facts import Facts, Place, names
-from tilesim.sim.findings import Finding
+from tilesim.sim.findings import Finding, Named, Stated, together
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_BYTES = re.compile(r"(?:(\d+) x )?(\d+) bytes")
-_ARRIVALS = re.compile(r"(\d+) (?:of (\d+) )?arrivals?")
 #: farther than any that is told apart
 FAR = 5
 
@@ -79,17 +75,27 @@ class Focus:
     @cached_property
     def names(self) -> frozenset[str]:
         """What the first finding names in its sentence and in what its participants do."""
-        return frozenset(w for f in self.findings[:1] for t in _said(f) for w in _WORD.findall(t))
+        return self._said(self.findings[:1]).names
 
-    @cached_property
-    def _notes(self) -> str:
-        return "\n".join(
-            text for f in self.findings for text in (*_said(f), *getattr(f, "notes", ()), f.fix)
+    def _said(self, findings: Sequence[Finding | Diagnostic]) -> Stated:
+        """What the sentences of findings state, and what their participants do."""
+        return together(s for f in findings for s in (
+            _stated(f) if isinstance(f, Finding) else (self._at(f.loc),)
+        ))  # fmt: skip
+
+    def _at(self, loc: Loc) -> Stated:
+        """What is declared, or named by an instruction, at a line."""
+        declared = (
+            s.name for s in (*self.facts.kernel.tensors, *self.facts.kernel.shared) if s.loc == loc
         )
+        used = (n for p in self.facts.ops if p.loc == loc for n in sorted(names(p.op)))
+        return Stated(tuple(Named(name, name) for name in (*declared, *used)))
 
     @cached_property
-    def _noted(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self._notes))
+    def _noted(self) -> Stated:
+        """What all texts of all findings state."""
+        notes = (f.noted for f in self.findings if isinstance(f, Finding))
+        return together((self._said(self.findings), *notes))
 
     @cached_property
     def roles(self) -> frozenset[str]:
@@ -99,14 +105,12 @@ class Focus:
     @cached_property
     def bytes(self) -> tuple[int, ...]:
         """The numbers of bytes that are spoken of."""
-        found = (int(n or 1) * int(b) for n, b in _BYTES.findall(self._notes))
-        return tuple(dict.fromkeys(found))
+        return self._noted.bytes
 
     @cached_property
     def arrivals(self) -> tuple[int, ...]:
         """The numbers of arrivals that are spoken of."""
-        found = (int(n) for pair in _ARRIVALS.findall(self._notes) for n in pair if n)
-        return tuple(dict.fromkeys(found))
+        return self._noted.arrivals
 
     def distance(self, place: Place) -> int:
         """From 0, a line of the first finding, to `FAR`."""
@@ -115,18 +119,18 @@ class Focus:
             return 0
         if own & self.names:
             return 1
-        if place.loc in self._all_lines or f"{place.loc}" in self._notes:
+        if place.loc in self._all_lines or place.loc in self._noted.lines:
             return 2
         if place.number in self._beside or place.number in self._around:
             return 2
-        if own & self._noted:
+        if own & self._noted.names:
             return 3
         return FAR - 1 if place.role in self.roles else FAR
 
     def distance_of(self, names: Iterable[str]) -> int:
         """The same of what has these names."""
         own = frozenset(names)
-        return 1 if own & self.names else 3 if own & self._noted else FAR
+        return 1 if own & self.names else 3 if own & self._noted.names else FAR
 
     def of_edit(self, numbers: Sequence[int]) -> int:
         """The distance of the nearest statement that changes."""
@@ -137,8 +141,14 @@ def _locations(findings: Sequence[Finding | Diagnostic]) -> list[Loc]:
     return [loc for f in findings for loc in (f.locations if isinstance(f, Finding) else (f.loc,))]
 
 
-def _said(finding: Finding | Diagnostic) -> tuple[str, ...]:
-    if isinstance(finding, Finding):
-        sides = (*finding.culprits, *finding.participants)
-        return (finding.cause, finding.message, *(p.action for p in sides))
-    return (finding.message,)
+def _stated(finding: Finding) -> Iterator[Stated]:
+    """What its cause and its message state, and what its participants do."""
+    yield finding.because
+    yield finding.facts
+    for p in (*finding.culprits, *finding.participants):
+        if p.deed is not None:
+            deed = p.deed
+            yield Stated(
+                named=() if deed.on is None else (deed.on,),
+                bytes=(deed.bytes,) if deed.bytes else (),
+            )

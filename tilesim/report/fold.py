@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tilesim.sim.findings import Finding
+from tilesim.sim.findings import Deed, Finding
 from tilesim.words import ranges
 
-_CTA = re.compile(r"\bCTA \d+\b")
-_NUMBER = re.compile(r"\d+")
-#: an operation that lanes issue which were not meant to: what follows may be anything
-_LANES = re.compile(r"all \d+ lanes execute")
 #: an operation that is not over when its CTA ends
 _AT_END = ("async-at-exit", "peer-exit")
-#: a barrier, a tile of shared memory, a named barrier, tensor memory
-_NAME = re.compile(r"[\w.:@]+(?=\[)|named barrier \d+|\w+(?= \(lanes)")
+#: what comes after an operation of another warp needs a hand-over, too
+_HANDED_OVER = ("race", "tcgen05-order", "tmem-lifetime")
 
 
 @dataclass(frozen=True)
@@ -50,19 +45,10 @@ class Folded:
 
 def fold(findings: Iterable[Finding]) -> tuple[Folded, ...]:
     """``findings`` in order, those that differ in nothing but CTA, or warp and bytes, as one."""
-    first: dict[object, Finding] = {}
-    ctas: dict[object, list[int]] = {}
+    groups: dict[object, list[Finding]] = {}
     for finding in findings:
-        here = {p.cta for p in finding.participants}
-        key = _key(finding) if len(here) == 1 else finding
-        if key in first:
-            ctas[key].append(here.pop())
-        else:
-            first[key], ctas[key] = finding, []
-    groups: dict[object, list[object]] = {}
-    for key, finding in first.items():
-        groups.setdefault(_lines(finding), []).append(key)
-    return tuple(_by_cause(_folded(group, first, ctas) for group in groups.values()))
+        groups.setdefault(_key(finding), []).append(finding)
+    return tuple(_by_cause(_folded(group) for group in groups.values()))
 
 
 def _by_cause(folded: Iterable[Folded]) -> Iterator[Folded]:
@@ -83,8 +69,8 @@ def _comes_of(finding: Finding, head: Finding) -> bool:
     it has none and is about the same barrier, memory or line; or it is about both."""
     if not head.cause:
         return False
-    if _LANES.match(head.cause):
-        return True
+    if head.because.lanes is not None:
+        return True  # lanes were not meant to execute it: what follows may be anything
     near = bool({*finding.locations} & {*head.locations})
     alike = bool(_names(finding) & _names(head))
     if not finding.cause:
@@ -97,38 +83,43 @@ def _comes_of(finding: Finding, head: Finding) -> bool:
 def _names(finding: Finding) -> frozenset[str]:
     """The barriers and the memory that a finding speaks of."""
     sides = (*finding.participants, *finding.culprits)
-    texts = (finding.message, finding.cause, *(p.action for p in sides))
-    return frozenset(name for text in texts for name in _NAME.findall(text))
+    deeds = frozenset(p.deed.on.name for p in sides if p.deed is not None and p.deed.on is not None)
+    return deeds | finding.facts.names | finding.because.names
 
 
-def _folded(
-    group: list[object], first: dict[object, Finding], ctas: dict[object, list[int]]
-) -> Folded:
+def _folded(group: list[Finding]) -> Folded:
     """The findings of a group as one."""
-    shown = first[group[0]]
-    also = {cta for key in group for cta in ctas[key]}
-    also |= {p.cta for key in group for p in first[key].participants[:1]}
-    also -= {p.cta for p in shown.participants}
-    own = {p.warp for p in shown.participants[:1]}
-    warps = {p.warp for key in group for p in first[key].participants[:1]} - own
-    return Folded(shown, tuple(sorted(also)), tuple(sorted(w for w in warps if w is not None)))
+    first = [p for finding in group for p in finding.participants[:1]]
+    shown = group[0].participants
+    also = {p.cta for p in first} - {p.cta for p in shown}
+    warps = {p.warp for p in first} - {p.warp for p in shown[:1]}
+    return Folded(group[0], tuple(sorted(also)), tuple(sorted(w for w in warps if w is not None)))
 
 
 def _key(finding: Finding) -> object:
-    return (
-        finding.rule,
-        _CTA.sub("CTA", finding.message),
-        tuple((p.role, p.warp, _CTA.sub("CTA", p.action), p.loc) for p in finding.participants),
-        tuple(_CTA.sub("CTA", note) for note in finding.notes),
-    )
+    """What findings share that tell the same story of other CTAs, warps or bytes.
 
-
-def _lines(finding: Finding) -> object:
-    """What two findings share that tell the same story of other warps or bytes.
-
-    Only where the first participant is a warp that did something: waiters of a deadlock differ.
+    Waiters of a deadlock differ: of another CTA they wait for the same, and nothing else is waited
+    for there.
     """
-    if finding.rule == "deadlock" or not finding.participants[:1]:
+    sides = finding.participants
+    if finding.rule != "deadlock" and sides:
+        done = tuple((p.loc, _what(p.deed)) for p in sides)
+        own = finding.rule in _HANDED_OVER and not finding.fixes_cause
+        alone = own and len({(p.cta, p.warp) for p in sides}) == 1
+        return finding.rule, finding.kind, done, finding.diagnosis, finding.fixes_cause, alone
+    if len({p.cta for p in sides}) != 1:
         return finding
-    sides = tuple((p.loc, _NUMBER.sub("#", p.action)) for p in finding.participants)
-    return finding.rule, sides, _NUMBER.sub("#", finding.fix)
+    waits = tuple((p.role, p.warp, p.loc, _where(p.deed)) for p in sides)
+    noted = finding.noted
+    return waits, finding.kind, noted.lines, noted.arrivals, noted.bytes
+
+
+def _what(deed: Deed | None) -> object:
+    """What is done, to which array or tensor."""
+    return deed and (deed.verb, deed.on and deed.on.name)
+
+
+def _where(deed: Deed | None) -> object:
+    """What is waited for, in whichever CTA."""
+    return deed and (deed.on and deed.on.anywhere, deed.parity)

@@ -100,16 +100,13 @@ def timeline_of(recording: Recording, finding: Finding) -> Timeline | None:
 def barriers_of(timeline: Timeline, finding: Finding) -> frozenset[str]:
     """Labels of the barriers that the finding speaks of; of all mbarriers, if it names none."""
     known = {p.on for p in timeline.points if p.on}
-    texts = (finding.message, *(p.action for p in finding.participants))
-    for told in (texts, finding.notes):
-        named = frozenset(on for on in known if any(_mentions(text, on) for text in told))
-        if named:
-            return named
+    deeds = (p.deed for p in finding.participants)
+    told = (*finding.facts.named, *(d.on for d in deeds if d is not None and d.on is not None))
+    for named in (told, finding.noted.named):
+        labels = known & {n.label for n in named}
+        if labels:
+            return frozenset(labels)
     return frozenset(on for on in known if on.endswith("]")) or frozenset(known)
-
-
-def _mentions(text: str, label: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(label)}(?![\w\[])", text) is not None
 
 
 def _moments(timeline: Timeline, finding: Finding) -> list[_Moment]:

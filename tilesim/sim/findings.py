@@ -103,13 +103,12 @@ Verb = Literal["reads", "writes", "waits", "touches"]
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What a participant does, to what; ``parity`` of a wait, ``arrivals`` and ``bytes`` of what
-    counts for a barrier."""
+    """What a participant does, to what; ``parity`` of a wait, ``bytes`` of what counts for a
+    barrier."""
 
     verb: Verb
     on: Named | None = None
     parity: int | None = None
-    arrivals: int = 0
     bytes: int = 0
 
 
@@ -216,6 +215,8 @@ class Finding:
     facts: Stated = field(default=NOTHING_STATED, compare=False, repr=False)
     noted: Stated = field(default=NOTHING_STATED, compare=False, repr=False)
     because: Stated = field(default=NOTHING_STATED, compare=False, repr=False)
+    #: whether ``fix`` is what the diagnosis says
+    fixes_cause: bool = field(default=False, compare=False, repr=False)
 
     @property
     def locations(self) -> tuple[Loc, ...]:

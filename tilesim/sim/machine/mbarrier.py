@@ -53,10 +53,11 @@ class Mbarrier(MbarrierState):
             assert self.init is not None
             raise BarrierError(
                 "barrier-lifetime",
-                f"mbarrier.init at shared address {self.address}, where {self.first_label} is "
-                "already a live mbarrier (A6)",
+                f"mbarrier.init at shared address {self.address}, where "
+                f"{self.first_named.label} is already a live mbarrier (A6)",
                 "call mbarrier.inval and synchronise before the bytes are initialised again",
                 Side(self.init.warp, self.init.op),
+                facts=Stated((self.first_named,)),
             )
         if not 1 <= count <= MAX_COUNT:
             raise BarrierError(
@@ -75,7 +76,7 @@ class Mbarrier(MbarrierState):
         self.expected = self.pending = count
         self.tx = 0
         self.init = credit
-        self.first_label = self.label
+        self.first_named = self.named
         self._initialised = self._note_init(credit.warp, credit.tick)
         whole = credit.warp.part is None and not credit.warp.apart
         self.visible_to = {credit.warp.index} if whole else set()

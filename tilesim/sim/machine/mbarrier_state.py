@@ -53,7 +53,7 @@ class MbarrierState:
         #: the variable that it lies in, and its place there if that is an array of barriers
         self.variable = "mbarrier"
         self.slot: int | None = None
-        self.first_label = self.label
+        self.first_named = self.named
         #: warps that are known to come after the initialisation
         self.visible_to: set[int] = set()
         #: the component and the value in a clock that say so
