@@ -75,27 +75,28 @@ class Focus:
     @cached_property
     def names(self) -> frozenset[str]:
         """What the first finding names in its sentence and in what its participants do."""
-        return self._said(self.findings[:1]).names
-
-    def _said(self, findings: Sequence[Finding | Diagnostic]) -> Stated:
-        """What the sentences of findings state, and what their participants do."""
-        return together(s for f in findings for s in (
-            _stated(f) if isinstance(f, Finding) else (self._at(f.loc),)
-        ))  # fmt: skip
-
-    def _at(self, loc: Loc) -> Stated:
-        """What is declared, or named by an instruction, at a line."""
-        declared = (
-            s.name for s in (*self.facts.kernel.tensors, *self.facts.kernel.shared) if s.loc == loc
-        )
-        used = (n for p in self.facts.ops if p.loc == loc for n in sorted(names(p.op)))
-        return Stated(tuple(Named(name, name) for name in (*declared, *used)))
+        return together(self._said(self.findings[:1])).names
 
     @cached_property
     def _noted(self) -> Stated:
         """What all texts of all findings state."""
         notes = (f.noted for f in self.findings if isinstance(f, Finding))
-        return together((self._said(self.findings), *notes))
+        return together((*self._said(self.findings), *notes))
+
+    def _said(self, findings: Iterable[Finding | Diagnostic]) -> Iterator[Stated]:
+        """What the sentences of findings state, and what their participants do."""
+        for finding in findings:
+            if isinstance(finding, Finding):
+                yield from _stated(finding)
+            else:
+                yield self._at(finding.loc)
+
+    def _at(self, loc: Loc) -> Stated:
+        """What is declared, or named by an instruction, at a line."""
+        kernel = self.facts.kernel
+        declared = (s.name for s in (*kernel.tensors, *kernel.shared) if s.loc == loc)
+        used = (n for p in self.facts.ops if p.loc == loc for n in sorted(names(p.op)))
+        return Stated(tuple(Named(name, name) for name in (*declared, *used)))
 
     @cached_property
     def roles(self) -> frozenset[str]:
