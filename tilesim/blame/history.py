@@ -198,7 +198,7 @@ class History(Watcher):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False,
+        *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
         on = self._object(obj)

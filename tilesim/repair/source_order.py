@@ -152,7 +152,7 @@ class _Watch(Watcher):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False,
+        *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """What is touched besides memory does not matter."""
 

@@ -6,7 +6,6 @@ finding names. Steps of several warps of a role that follow one another are one 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,8 +21,6 @@ from tilesim.words import ranges
 #: columns and rows of a story
 COLUMNS, ROWS = 3, 24
 _OTHERS = "others"
-_LEFT = re.compile(r" \(\d+ left\)")
-_AT_ONCE = re.compile(r"passes (.+) phase -1$")
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,8 @@ def barriers_of(timeline: Timeline, finding: Finding) -> frozenset[str]:
         labels = known & {n.label for n in named}
         if labels:
             return frozenset(labels)
-    return frozenset(on for on in known if on.endswith("]")) or frozenset(known)
+    slots = (p.on for p in timeline.points if p.named is not None and p.named.slot is not None)
+    return frozenset(slots) or frozenset(known)
 
 
 def _moments(timeline: Timeline, finding: Finding) -> list[_Moment]:
@@ -141,9 +139,11 @@ def _stuck(timeline: Timeline, found: list[_Moment]) -> Iterator[_Moment]:
 
 
 def _of_point(p: Point, stuck: dict[Track, float]) -> _Moment:
-    text = _AT_ONCE.sub(r"passes \1 at once (no phase before)", p.text)
+    text = p.text
+    if p.kind == "pass" and p.phase < 0 and p.named is not None:
+        text = f"passes {p.named.seen_from(p.track.cta)} at once (no phase before)"
     fatal = p.kind == "block" and p.time >= stuck.get(p.track, p.time + 1)
-    key = (p.kind, p.on, p.phase, p.loc, fatal, _LEFT.sub("", text))
+    key = (p.kind, p.on, p.phase, p.loc, fatal, p.alike or text)
     return _Moment(p.time, p.track, p.engine, key, f"{text}, for ever" if fatal else text, p.loc,
                    fatal)  # fmt: skip
 

@@ -130,9 +130,7 @@ def _report_divergence(machine: Machine, warp: Agent) -> None:
 
 def _deed(blocked: Blocked) -> Deed:
     """What a warp waits for, as data."""
-    on = blocked.on
-    return Deed("waits", on.named if isinstance(on, Mbarrier | NamedBarrier) else None,
-               blocked.parity)  # fmt: skip
+    return Deed("waits", blocked.named, blocked.parity)
 
 
 def _warpgroup_incomplete(warp: Agent) -> bool:
@@ -206,7 +204,7 @@ def _advice(blocked: Sequence[Warp], graph: WaitFor) -> _Advice:
 def _loops(blocked: Sequence[Warp]) -> str:
     """What to do where nothing but loops and mbarriers of the wrong phase are waited for."""
     polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
-    if any(w.blocked and w.blocked.text == COMES_BACK for w in polls):
+    if any(w.blocked and w.blocked.clause == COMES_BACK for w in polls):
         return f"let the loop of {polls[0]} come to an end: what it computes is what it was before"
     if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
         if not _looks(polls[0]):

@@ -91,6 +91,12 @@ class Named:
     slot: int | None = None
     cta: int | None = None
 
+    def seen_from(self, cta: int) -> str:
+        """What a text calls it that speaks of one CTA."""
+        if self.cta != cta:
+            return self.label
+        return self.name if self.slot is None else f"{self.name}[{self.slot}]"
+
     @property
     def anywhere(self) -> tuple[str, int | None] | str:
         """The same for the barriers at one place of all CTAs."""

@@ -114,7 +114,7 @@ class Recorder(Watcher):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False,
+        *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
         if self._full():
@@ -135,10 +135,10 @@ class Recorder(Watcher):
             last = self._last_credit.get((obj, phase))
             self._flow("arrive", last, track, time, woke=warp in self._waiting)
         own = op.loc if op is not None else _loc(warp.last_op())
-        name = "" if on is None else on.label
         shown = phase - on.base if isinstance(on, Mbarrier) else phase
-        text = _local(text, warp)
-        self._points.append(Point(time, kind, name, shown, track, engine, text, own))
+        named = None if on is None else on.named
+        name = "" if named is None else named.label
+        self._points.append(Point(time, kind, name, shown, track, engine, text, own, named, alike))
         self._left -= 1
 
     def spawn(self, operation: InFlight) -> None:
@@ -196,7 +196,9 @@ class Recorder(Watcher):
         """The step did not get through: the warp waits, is asleep, or ends."""
         if w.exited or w in self._waiting or not (parked or w.blocked):
             return
-        text = f"waits in {_mnemonic(origin)}" if w.blocked is None else _local(w.blocked.text, w)
+        text = f"waits in {_mnemonic(origin)}"
+        if w.blocked is not None:
+            text = w.blocked.seen_from(w.cta.number)
         self._waiting[w] = (start, origin, text)
         self._step += 1
 
@@ -298,7 +300,7 @@ class Recorder(Watcher):
             state = barrier.phase, barrier.pending, barrier.tx
             if self._states.get(barrier) != state:
                 self._states[barrier] = state
-                name = barrier.label.removeprefix(f"CTA {barrier.cta.number} ")
+                name = barrier.named.seen_from(barrier.cta.number)
                 self._samples.append(Sample(barrier.cta.number, name, time, *state))
         self._touched.clear()
 
@@ -374,11 +376,6 @@ def _bulk_operations(w: Warp) -> int:
 
 def _loc(origin: Op | Loc) -> Loc:
     return origin if isinstance(origin, Loc) else origin.loc
-
-
-def _local(text: str, warp: Who) -> str:
-    """``text`` without the warp's own CTA, which its track says."""
-    return text.replace(f"CTA {warp.cta.number} ", "")
 
 
 def _mnemonic(origin: Op | Loc) -> str:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.loc import Loc
+from tilesim.sim.findings import Named
 from tilesim.sim.machine.trace import Kind
 
 #: slices and points kept per cluster unless the caller says otherwise
@@ -89,7 +91,8 @@ class Flow:
 class Point:
     """One touch of a synchronisation object, or (``on`` empty) any other instruction.
 
-    ``engine`` is the engine that acted for the warp, empty if it acted itself.
+    ``engine`` is the engine that acted for the warp, empty if it acted itself. ``named`` is the
+    object as findings name it, ``alike`` what ``text`` says, but for numbers that depend on others.
     """
 
     time: float
@@ -100,6 +103,8 @@ class Point:
     engine: str
     text: str
     loc: Loc
+    named: Named | None = None
+    alike: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)

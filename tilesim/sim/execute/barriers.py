@@ -69,7 +69,7 @@ def _wait_for(
         return None
     w.generation = generation
     barrier.waiters.append(w)
-    return w.machine.block(w, barrier, f"waits at {barrier.label}", op)
+    return w.machine.block(w, barrier, "waits at", op, named=barrier.named)
 
 
 def _wait_for_lanes(

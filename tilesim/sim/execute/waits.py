@@ -185,13 +185,14 @@ def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
 def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = False) -> bool:
     """The warp blocks until the phase of this parity has completed."""
     barrier.waiters.append(w)
-    text = f"waits on {barrier.label} parity {parity}"
+    named = barrier.named
     if w.machine.trace is not None:
         phase = barrier.base + barrier.phase
+        text = f"waits on {named.seen_from(w.cta.number)} parity {parity}"
         w.machine.trace.note("block", barrier.component, phase, w, op, text)
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
-    return w.machine.block(w, barrier, text, op, polling=polling, parity=parity)
+    return w.machine.block(w, barrier, "waits on", op, polling=polling, named=named, parity=parity)
 
 
 class LaneWaits:
@@ -260,7 +261,8 @@ def poll_result(
         what = f"the answer of {op.mnemonic} on {barrier.name}"
         w.machine.nondeterministic(what, op, explorable=peeks or w.lanes == 1)
     if w.machine.trace is not None:
-        text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
+        label = barrier.named.seen_from(w.cta.number)
+        text = f"{op.mnemonic} on {label} answers {int(done)}"
         phase = barrier.base + barrier.phase
         w.machine.trace.note("poll", barrier.component, phase, w, op, text)
     if w.machine.views is not None:

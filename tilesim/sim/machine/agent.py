@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import relabelled
+from tilesim.sim.findings import Named
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.groups import DRAINED, FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
@@ -115,16 +115,30 @@ class Lap:
 class Blocked:
     """What a parked warp waits for: the object, a clause for reports, the instruction.
 
-    ``polling``: the warp is in a spin loop that only another agent's progress can end.
+    ``polling``: the warp is in a spin loop that only another agent's progress can end. ``named``:
+    the barrier that follows the clause, and the ``parity`` of a wait on an mbarrier.
     """
 
     on: object
-    text: str
+    clause: str
     op: Op | None
     loc: Loc
     polling: bool = False
-    #: of a wait on an mbarrier
+    named: Named | None = None
     parity: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole clause."""
+        return self._with("" if self.named is None else self.named.label)
+
+    def seen_from(self, cta: int) -> str:
+        """The same in a text that speaks of one CTA."""
+        return self._with("" if self.named is None else self.named.seen_from(cta))
+
+    def _with(self, label: str) -> str:
+        what = f"{self.clause} {label}" if label else self.clause
+        return what if self.parity is None else f"{what} parity {self.parity}"
 
 
 #: a component and a tick for each of the parts of a warp: whoever knows one comes after all
@@ -474,13 +488,14 @@ class Agent(ABC):
         return origins[max(0, min(self.pc, len(origins)) - 1)]
 
     def __str__(self) -> str:
-        place = f"warp {self.number}"
-        if self.machine.program.ctas > 1:
-            place = f"CTA {self.cta.number} {place}"
-        return place if self.role == f"warp {self.number}" else f"{self.role} ({place})"
+        return self._called(self.role)
 
     def at(self, op: Op | None) -> str:
         """The same as who executes ``op``, by the role whose region that is in, if any."""
-        return relabelled(
-            str(self), self.cta.number, self.number, self.role, self.machine.role_at(self, op)
-        )
+        return self._called(self.machine.role_at(self, op))
+
+    def _called(self, role: str) -> str:
+        place = f"warp {self.number}"
+        if self.machine.program.ctas > 1:
+            place = f"CTA {self.cta.number} {place}"
+        return place if role == f"warp {self.number}" else f"{role} ({place})"

@@ -384,12 +384,12 @@ class Machine(Core):
         return True
 
     def block(
-        self, warp: Warp, on: object, text: str, op: Op,
-        *, polling: bool = False, parity: int | None = None,
+        self, warp: Warp, on: object, clause: str, op: Op,
+        *, polling: bool = False, named: Named | None = None, parity: int | None = None,
     ) -> bool:  # fmt: skip
         """Parks ``warp``; it repeats its instruction when woken."""
         warp.pc -= 1
-        warp.blocked = Blocked(on, text, op, op.loc, polling, parity)
+        warp.blocked = Blocked(on, clause, op, op.loc, polling, named, parity)
         return True
 
     def changed(self) -> None:

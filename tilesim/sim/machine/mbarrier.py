@@ -69,7 +69,7 @@ class Mbarrier(MbarrierState):
         self.live = True
         self.base += self.phase
         if self.machine.trace is not None:
-            text = f"initialises {self.label} with {count}"
+            text = f"initialises {self.named.seen_from(credit.warp.cta.number)} with {count}"
             phase = self.base
             self.machine.trace.note("life", self.component, phase, credit.warp, credit.op, text)
         self.phase = 0
@@ -135,7 +135,7 @@ class Mbarrier(MbarrierState):
         self.ended = Side(warp, op)
         self.base += 1
         if self.machine.trace is not None:
-            text = f"invalidates {self.label}"
+            text = f"invalidates {self.named.seen_from(warp.cta.number)}"
             self.machine.trace.note("life", self.component, self.base, warp, op, text)
 
     def _check_over(self, warp: Agent, op: Op, clock: Clock) -> None:
@@ -492,7 +492,7 @@ class Mbarrier(MbarrierState):
         if self.tail is not None:
             self.tail.hidden = False
         if self.machine.trace is not None:
-            text = f"passes {self.label} phase {phase}"
+            text = f"passes {self.named.seen_from(warp.cta.number)} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
         self.previous.waits.append(Wait(warp, warp.component, warp.moment, op, warp.mask))
 

@@ -148,18 +148,19 @@ class MbarrierState:
 
     def note_credit(self, trace: Trace, credit: Credit) -> None:
         """Notes a change of the counts, with what it leaves."""
-        parts = []
+        parts, label = [], self.named.seen_from(credit.warp.cta.number)
         if credit.arrivals:
-            parts.append(f"arrives on {self.label} ({self.pending} left)")
+            parts.append(f"arrives on {label} ({self.pending} left)")
         if credit.tx:
             verb = "expects" if credit.tx > 0 else "completes"
-            parts.append(f"{verb} {abs(credit.tx)} bytes on {self.label}")
-        what = ", ".join(parts) or f"touches {self.label}"
+            parts.append(f"{verb} {abs(credit.tx)} bytes on {label}")
+        what = ", ".join(parts) or f"touches {label}"
         trace.note(
             "credit", self.component, self.base + self.phase, credit.warp, credit.op,
             f"{what}, phase {self.phase}",
             # more bytes than expected so far: the order may decide which phase gets the rest
             loose=self.keeps_clocks or self.tx < 0,
+            alike=(bool(credit.arrivals), credit.tx),
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -210,7 +210,8 @@ class NamedBarrier:
         if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
             self.machine.lean("H3", join_.op)
         if self.machine.trace is not None:
-            text = f"joins {self.label} round {generation.number}"
+            label = self.named.seen_from(join_.warp.cta.number)
+            text = f"joins {label} round {generation.number}"
             number = generation.number
             self.machine.trace.note("join", self.component, number, join_.warp, join_.op, text)
         size = self.machine.components.size
@@ -247,14 +248,16 @@ class NamedBarrier:
     def note_leave(self, warp: Agent, generation: Generation | Gathering, op: Op) -> None:
         """A warp goes on after its round has completed."""
         if self.machine.trace is not None:
-            text = f"leaves {self.label} round {generation.number}"
+            label = self.named.seen_from(warp.cta.number)
+            text = f"leaves {label} round {generation.number}"
             self.machine.trace.note("leave", self.component, generation.number, warp, op, text)
 
     def note_exit(self, warp: Agent) -> None:
         """A warp that exits counts as joined where all live warps are waited for (E9)."""
         last = self.current if self.current.joins else self.previous
         if self.machine.trace is not None and last is not None and last.threads is None:
-            number, text = self.current.number, f"exits, which counts for {self.label}"
+            label = self.named.seen_from(warp.cta.number)
+            number, text = self.current.number, f"exits, which counts for {label}"
             self.machine.trace.note("join", self.component, number, warp, None, text)
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:

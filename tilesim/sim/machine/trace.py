@@ -116,8 +116,10 @@ class Trace:
         text: str,
         *,
         loose: bool = False,
+        alike: Hashable = None,
     ) -> None:
-        """Adds an event to the current move."""
+        """Adds an event to the current move; ``alike``: what ``text`` says, but for numbers that
+        depend on others."""
         if self.lanes is not None and not self._effect_lands and kind not in _NO_EFFECT:
             self.lanes.acts(warp)
         self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
