@@ -240,6 +240,7 @@ def one_place(case: Case) -> Cause | None:
             for side in (second, first)
         ),
         "let each of the two copies fill its own part",
+        facts=Stated((shared[0].named,)),
     )
 
 

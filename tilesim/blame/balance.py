@@ -26,7 +26,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Special, walk
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant, Stated
+from tilesim.sim.findings import Named, Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.prospect import Bytes
 
@@ -171,7 +171,7 @@ def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
         (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects)),
          *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in one_each(copies))),
         f"expect on {on.label} as many bytes as its copies complete in every phase",
-        facts=Stated(bytes=(want, have)),
+        facts=Stated(bytes=(want,)),
     )  # fmt: skip
 
 
@@ -273,6 +273,7 @@ def _unequal(b: _Balance) -> Cause | None:
     if not b.expects:
         return None
     empty = _never_filled(b.case) if b.have < b.want and b.copies else ""
+    unread = (Named(empty, empty),) if empty else ()
     also = f", and nobody fills {empty}, which is read" if empty else ""
     filling, sides = b.completing(b.copies), b.expecting()
     odd = b.odd_phase
@@ -286,14 +287,14 @@ def _unequal(b: _Balance) -> Cause | None:
                for c in one_each(c for c in own if c.tx > 0)),
              *b.completing(one_each(c for c in own if c.tx < 0))),
             f"expect on {b.on.label} as many bytes as its copies complete in each phase",
-            facts=Stated(bytes=(want, have)),
+            facts=Stated(unread, bytes=(want,)),
         )  # fmt: skip
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed{also}",
         (*reversed(filling), *sides) if empty else (*sides, *filling),
         f"expect on {b.on.label} as many bytes as its copies complete in a phase: {b.have} "
         f"instead of {b.want} (or let them copy {b.want})",
-        facts=Stated(bytes=(b.want, b.have)),
+        facts=Stated(unread, bytes=(b.want,)),
     )
 
 

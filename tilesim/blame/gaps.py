@@ -13,7 +13,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Named, Participant
+from tilesim.sim.findings import Named, Participant, Stated
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.names import names_of
@@ -381,6 +381,7 @@ def never_waited_for(case: Case) -> Cause | None:
                 tuple(sides),
                 f"wait on {on.label} before the next copy: let both loops make the same number of "
                 "trips",
+                facts=Stated((on.named,)),
             )
     return None
 

@@ -23,7 +23,7 @@ from tilesim.blame.spoken import (
 )
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Kind, Participant
+from tilesim.sim.findings import Kind, Named, Participant, Stated
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -101,6 +101,7 @@ def another_value(case: Case) -> Cause | None:
             f"{stuck.warp} polls {word.name} for another value than it is left with",
             (case.who(stuck.warp, stuck.blocked.loc, "polls for ever"),
              case.who(last.warp, last, "is the last to change what it polls")),
+            facts=Stated((Named(word.name, word.name),)),
         )  # fmt: skip
     return None
 

@@ -102,7 +102,7 @@ class _Changes(Ordered):
         *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """A touch of a barrier."""
-        super().note(kind, obj, phase, warp, op, text, loose=loose)
+        super().note(kind, obj, phase, warp, op, text, loose=loose, alike=alike)
         barrier, by = self.barrier(obj), self.actor(warp)
         if kind in ("credit", "life") and isinstance(barrier, Mbarrier) and by is not None:
             self._touched[barrier] = by

@@ -178,7 +178,7 @@ class Compiler:
             if type(i) is not int:
                 i = uniform(i, w)
             if not 0 <= i < count:
-                raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}")
+                raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}", name)
             barrier = w.cta.mbarriers[base + 8 * i]
             if barrier.name is not name:
                 labelled(barrier, name, i, w.cta.number, w)

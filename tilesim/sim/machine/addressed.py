@@ -455,10 +455,12 @@ class AddressedAccess(ViewAccess):
             return
         first = _first_outside(footprint.runs, known)
         if cta is None:
-            raise OutOfBounds(f"byte {first:#x} of {memory.label}, which has {nbytes} bytes (J1)")
+            what = f"byte {first:#x} of {memory.label}, which has {nbytes} bytes (J1)"
+            raise OutOfBounds(what, memory.label)
         near = allocations.nearest(first)
         raise OutOfBounds(
-            f"byte {first:#x} of {memory.label} memory, where nothing is declared: {near} (J1)"
+            f"byte {first:#x} of {memory.label} memory, where nothing is declared: {near} (J1)",
+            memory.label,
         )
 
 

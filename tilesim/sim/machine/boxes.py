@@ -112,7 +112,8 @@ class Box:
         addresses = swizzle_addresses(addresses, swizzle)
         low, high = int(addresses.min()), int(addresses.max()) + size
         if high > len(memory.data):
-            raise OutOfBounds(f"byte {high - 1} of shared memory, which has {len(memory.data)}")
+            what = f"byte {high - 1} of shared memory, which has {len(memory.data)}"
+            raise OutOfBounds(what, memory.label)
         return Footprint(
             f"{name} as {'x'.join(map(str, self.held))}", name, addresses, size, (low, high),
             start=start,
@@ -208,7 +209,8 @@ class Box:
         if low < 0 or high > tensor.nbytes:
             raise OutOfBounds(
                 f"bytes {low}..{high - 1} of {tensor.name}, which has {tensor.nbytes}: its tensor "
-                "map says that it is larger"
+                "map says that it is larger",
+                tensor.name,
             )
         where = ", ".join(map(str, self.coords))
         whole = [tuple((0, n - 1) for n in tensor.shape)]

@@ -11,11 +11,12 @@ class Fault(Exception):
 
 
 class OutOfBounds(Fault):
-    """A view leaves its tensor; the message says by how much. ``lanes``: those of which each does,
-    where each names a place in global memory."""
+    """A view leaves its ``tensor``, or names a barrier that its array has not; the message says by
+    how much. ``lanes``: those of which each does, where each names a place in global memory."""
 
-    def __init__(self, message: str, lanes: int = 0) -> None:
+    def __init__(self, message: str, tensor: str, lanes: int = 0) -> None:
         super().__init__(message)
+        self.tensor = tensor
         self.lanes = lanes
 
 

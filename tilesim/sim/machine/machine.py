@@ -20,7 +20,7 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.findings import Named
+from tilesim.sim.findings import NOTHING_STATED, Named, Stated
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import Clock, join
@@ -28,7 +28,7 @@ from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
 from tilesim.sim.machine.endless import PATIENCE, compared
-from tilesim.sim.machine.errors import FAULTS, CutOff, NotKnown
+from tilesim.sim.machine.errors import FAULTS, CutOff, NotKnown, OutOfBounds
 from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
@@ -441,11 +441,16 @@ class Machine(Core):
         sides = [who]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
-        if isinstance(fault, BarrierError):
-            notes, facts, noted = fault.notes, fault.facts, fault.noted
-            self.report(rule, message, tuple(sides), notes, fix, facts=facts, noted=noted)
-        else:
-            self.report(rule, message, tuple(sides), fix=fix)
+        notes: tuple[str, ...] = ()
+        facts = noted = NOTHING_STATED
+        match fault:
+            case BarrierError():
+                notes, facts, noted = fault.notes, fault.facts, fault.noted
+            case OutOfBounds(tensor=tensor):
+                facts = Stated((Named(tensor, tensor),))
+            case _:
+                pass
+        self.report(rule, message, tuple(sides), notes, fix, facts=facts, noted=noted)
         raise Stop
 
     def exit(self, warp: Warp) -> None:

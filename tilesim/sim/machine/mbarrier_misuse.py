@@ -62,7 +62,11 @@ def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
         "before arriving on the next one",
         Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
         tuple(barrier.contributions()),
-        facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+        facts=Stated(
+            (barrier.named,),
+            arrivals=(credit.arrivals,),
+            bytes=(abs(barrier.tx),) if barrier.tx else (),
+        ),
         noted=barrier.current.facts,
     )
 

@@ -92,7 +92,8 @@ def make_footprint(
         if offset < 0 or offset + extent > limit:
             raise OutOfBounds(
                 f"elements {offset}..{offset + extent - 1} of dimension {d} of {tensor.name}, "
-                f"which has {limit}"
+                f"which has {limit}",
+                tensor.name,
             )
     spans = tuple(range(o, o + n) for o, n in zip(offsets, shape, strict=True))
     return box_footprint(
@@ -244,7 +245,8 @@ class ViewAccess:
             if wrong.any():
                 raise OutOfBounds(
                     f"element {int(chosen[d][wrong][0])} of dimension {d} of {self.tensor.name}, "
-                    f"which has {limit}"
+                    f"which has {limit}",
+                    self.tensor.name,
                 )
         addresses = self.base + (
             chosen * np.array(self.tensor.byte_strides, dtype=np.int64)[:, None]
