@@ -42,12 +42,13 @@ def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
         role = _region(warp, warp.blocked.op)
         key = (role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
         together.setdefault(key, []).append(warp)
-    said: dict[tuple[str, ...], tuple[list[Line], list[int]]] = {}
+    said: dict[tuple[str, ...], tuple[list[Warp], list[int]]] = {}
     for warps in together.values():
-        lines, cta = [*_links(warps, graph)], warps[0].cta.number
-        own = tuple(line.text.replace(f"CTA {cta} ", "") for line in lines)
-        said.setdefault(own, (lines, []))[1].append(cta)
-    for (first, *rest), ctas in said.values():
+        cta = warps[0].cta.number
+        own = tuple(line.text for line in _links(warps, graph, cta))
+        said.setdefault(own, (warps, []))[1].append(cta)
+    for warps, ctas in said.values():
+        first, *rest = _links(warps, graph)
         also = f"; so in CTA {ranges(ctas[1:])}" if len(ctas) > 1 else ""
         yield Line(f"{first.text}{also}", first.facts)
         yield from rest
@@ -69,29 +70,37 @@ def _region(warp: Agent, op: Op | None) -> str:
     return "" if role == f"warp {warp.number}" else role
 
 
-def _links(warps: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
-    """What some warps say that wait at one place."""
+def _links(warps: Sequence[Warp], graph: WaitFor, cta: int | None = None) -> Iterator[Line]:
+    """What some warps say that wait at one place, in a text that speaks of one ``cta``."""
     first = warps[0]
     assert first.blocked is not None
-    where = f"{names_of(warps, first.blocked.op)} {first.blocked.text} at {first.blocked.loc}"
+    where = f"{names_of(warps, first.blocked.op, cta)} {state_of(first, cta)}"
     on = first.blocked.on
     yield Line(where, Stated(_named(on), (first.blocked.loc,)))
     if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
-        yield Line(f"  {on}", on.facts if isinstance(on, Mbarrier) else NOTHING_STATED)
-        yield from _made(first, on)
-        yield from _arrived(on)
+        yield from _state(on, cta)
+        yield from _made(first, on, cta)
+        yield from _arrived(on, cta)
     if isinstance(on, RegisterPool):
         yield Line(f"  the register pool holds {on.free} registers")
     if isinstance(on, TmemPool):
         yield Line(f"  {on.free} of {COLUMNS} columns of its SM are free")
-    yield from _missing(first, on, graph)
+    yield from _missing(first, on, graph, cta)
 
 
 def _named(on: object) -> tuple[Named, ...]:
     return (on.named,) if isinstance(on, Mbarrier | NamedBarrier | Warpgroup) else ()
 
 
-def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]:
+def _state(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+    """How far a barrier is."""
+    if isinstance(on, Mbarrier):
+        yield Line(f"  {on.state(cta)}", on.facts)
+    else:
+        yield Line(f"  {on.state(cta)}")
+
+
+def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
     """Where an mbarrier of PTX was initialised, which has no name but an address."""
     if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
         return
@@ -99,10 +108,10 @@ def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]
     others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
     number = sum(b.address < on.address for b in others)
     which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
-    yield Line(f"  {on.label} is {which}initialised at {loc}", Stated(lines=(loc,)))
+    yield Line(f"  {on.named.seen_from(cta)} is {which}initialised at {loc}", Stated(lines=(loc,)))
 
 
-def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]:
+def _arrived(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
     """Who has contributed to the open phase or round."""
     match on:
         case NamedBarrier():
@@ -111,44 +120,41 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[Line]:
                 key = (_region(join.warp, join.op), str(join.op.loc))
                 together.setdefault(key, ([], join.op))[0].append(join.warp)
             for warps, op in together.values():
-                text = f"  joined by {names_of(warps, op)} at {op.loc}"
+                text = f"  joined by {names_of(warps, op, cta)} at {op.loc}"
                 yield Line(text, Stated(lines=(op.loc,)))
         case Mbarrier():
-            yield from (Line(f"  {line}") for line in on.contributions())
+            yield from (Line(f"  {line}") for line in on.contributions(cta))
         case _:
             pass
 
 
-def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[Line]:
+def _missing(warp: Agent, on: object, graph: WaitFor, cta: int | None) -> Iterator[Line]:
     """Who could still release ``warp``, and where they are; if nobody, why not."""
     together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for other, op in graph.suppliers(warp):
-        key = (_region(other, op), op.loc, _own(state_of(other), other))
+        key = (_region(other, op), op.loc, state_of(other, other.cta.number))
         together.setdefault(key, ([], op))[0].append(other)
     for warps, op in together.values():
-        text = f"  {names_of(warps, op)} could release it at {op.loc}; it {state_of(warps[0])}"
+        where = f"  {names_of(warps, op, cta)} could release it at {op.loc}"
         waits = warps[0].blocked
         lines = (op.loc,) if waits is None else (op.loc, waits.loc)
+        text = f"{where}; it {state_of(warps[0], cta)}"
         yield Line(text, Stated(() if waits is None else _named(waits.on), lines))
     if isinstance(on, Mbarrier) and not together:
         yield Line("  no warp that is still alive executes an instruction that arrives on it")
-        yield from _why_not(warp, on, graph)
+        yield from _why_not(warp, on, graph, cta)
 
 
-def _own(text: str, warp: Agent) -> str:
-    return text.replace(f"CTA {warp.cta.number} ", "")
-
-
-def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[Line]:
+def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor, cta: int | None) -> Iterator[Line]:
     """Of the warps whose code can arrive on this barrier: why they do not any more."""
     together: dict[tuple[str, ...], tuple[list[Agent], Op, _Reason]] = {}
     for other in graph.near(warp):
         for op in _arriving(other, on):
             reason = _reason(other, op, on, graph)
-            key = (_region(other, op), str(op.loc), _own(reason.text, other))
+            key = (_region(other, op), str(op.loc), reason.text(other.cta.number))
             together.setdefault(key, ([], op, reason))[0].append(other)
     for warps, op, reason in together.values():
-        text = f"  {names_of(warps, op)} would arrive at {op.loc}, but {reason.text}"
+        text = f"  {names_of(warps, op, cta)} would arrive at {op.loc}, but {reason.text(cta)}"
         yield Line(text, Stated(reason.named, (op.loc,)))
 
 
@@ -169,10 +175,16 @@ def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
 
 
 class _Reason(NamedTuple):
-    """Why an instruction does not count for a phase, and the barriers that this names."""
+    """Why an instruction does not count for a phase: ``named`` stand between the two clauses."""
 
-    text: str
+    clause: str
     named: tuple[Named, ...] = ()
+    rest: str = ""
+
+    def text(self, cta: int | None) -> str:
+        """The reason in a text that speaks of one ``cta``, or of none."""
+        labels = ", ".join(n.seen_from(cta) for n in self.named)
+        return f"{self.clause}{labels}{self.rest}"
 
 
 def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
@@ -198,8 +210,7 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
         return _Reason("has arrived in this phase")
     if elsewhere:
         named = tuple(sorted((b.named for b in elsewhere), key=attrgetter("label")))
-        labels = ", ".join(n.label for n in named)
-        return _Reason(f"from where it stands that names {labels} only{used}", named)
+        return _Reason("from where it stands that names ", named, f" only{used}")
     if used:
         return _Reason(f"does not come to it any more{used}")
     return _Reason("does not come to it from where it stands")

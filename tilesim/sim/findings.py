@@ -91,9 +91,9 @@ class Named:
     slot: int | None = None
     cta: int | None = None
 
-    def seen_from(self, cta: int) -> str:
-        """What a text calls it that speaks of one CTA."""
-        if self.cta != cta:
+    def seen_from(self, cta: int | None) -> str:
+        """What a text calls it that speaks of one CTA, or of none."""
+        if self.cta is None or self.cta != cta:
             return self.label
         return self.name if self.slot is None else f"{self.name}[{self.slot}]"
 

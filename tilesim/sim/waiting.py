@@ -17,12 +17,13 @@ from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.prospect import TAKES, Bytes, Prospects
 
 
-def state_of(warp: Agent) -> str:
-    """What ``warp`` is doing: has exited, waits (for what, where), or is running."""
+def state_of(warp: Agent, cta: int | None = None) -> str:
+    """What ``warp`` is doing: has exited, waits (for what, where), or is running; in a text that
+    speaks of one ``cta``, or of none."""
     if warp.exited:
         return "has exited"
     if warp.blocked is not None:
-        return f"{warp.blocked.text} at {warp.blocked.loc}"
+        return f"{warp.blocked.seen_from(cta)} at {warp.blocked.loc}"
     return "is running"
 
 

@@ -132,8 +132,8 @@ class Blocked:
         """The whole clause."""
         return self._with("" if self.named is None else self.named.label)
 
-    def seen_from(self, cta: int) -> str:
-        """The same in a text that speaks of one CTA."""
+    def seen_from(self, cta: int | None) -> str:
+        """The same in a text that speaks of one CTA, or of none."""
         return self._with("" if self.named is None else self.named.seen_from(cta))
 
     def _with(self, label: str) -> str:
@@ -488,14 +488,16 @@ class Agent(ABC):
         return origins[max(0, min(self.pc, len(origins)) - 1)]
 
     def __str__(self) -> str:
-        return self._called(self.role)
+        return self.called(self.role)
 
-    def at(self, op: Op | None) -> str:
-        """The same as who executes ``op``, by the role whose region that is in, if any."""
-        return self._called(self.machine.role_at(self, op))
+    def at(self, op: Op | None, cta: int | None = None) -> str:
+        """The same as who executes ``op``, by the role whose region that is in, if any; in a text
+        that speaks of one ``cta``, without that."""
+        return self.called(self.machine.role_at(self, op), cta)
 
-    def _called(self, role: str) -> str:
+    def called(self, role: str, cta: int | None = None) -> str:
+        """Its number with a role, if it has one."""
         place = f"warp {self.number}"
-        if self.machine.program.ctas > 1:
+        if self.machine.program.ctas > 1 and self.cta.number != cta:
             place = f"CTA {self.cta.number} {place}"
         return place if role == f"warp {self.number}" else f"{role} ({place})"

@@ -139,11 +139,12 @@ class PhaseRecord:
                 return credit
         return None
 
-    def contributions(self) -> Iterator[str]:
-        """The credits, one line each; repetitions are counted."""
+    def contributions(self, cta: int | None = None) -> Iterator[str]:
+        """The credits, one line each; repetitions are counted. ``cta``: the one that the text
+        speaks of."""
         shares = self._shares()
         for credit, times, warps in shares[:_SHOWN]:
-            line = made_by(_amount(credit), warps, credit.op)
+            line = made_by(_amount(credit), warps, credit.op, cta)
             yield line if times == 1 else f"{times} x {line}"
         if len(shares) > _SHOWN:
             yield f"... and {len(shares) - _SHOWN} more"

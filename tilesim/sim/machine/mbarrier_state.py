@@ -135,9 +135,10 @@ class MbarrierState:
         state = Stated((self.named,), (), (self.pending, self.expected), bytes_)
         return together((state, self.current.facts))
 
-    def contributions(self) -> Iterator[str]:
-        """Who has contributed to the open phase, one line each; repetitions are counted."""
-        return self.current.contributions()
+    def contributions(self, cta: int | None = None) -> Iterator[str]:
+        """Who has contributed to the open phase, one line each; repetitions are counted. ``cta``:
+        the one that the text speaks of."""
+        return self.current.contributions(cta)
 
     def skip(self, phases: int) -> None:
         """So many phases more have been completed, an even number, as those before were. Clocks
@@ -164,9 +165,12 @@ class MbarrierState:
         )  # fmt: skip
 
     def __str__(self) -> str:
-        text = (
-            f"{self.label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
-        )
+        return self.state()
+
+    def state(self, cta: int | None = None) -> str:
+        """Its phase and its counts, in a text that speaks of one ``cta``, or of none."""
+        label = self.named.seen_from(cta)
+        text = f"{label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
         if self.tx > 0:
             text += f", {self.tx} bytes outstanding"
         elif self.tx < 0:

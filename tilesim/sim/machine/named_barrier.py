@@ -318,10 +318,14 @@ class NamedBarrier:
                 return
 
     def __str__(self) -> str:
+        return self.state()
+
+    def state(self, cta: int | None = None) -> str:
+        """How full its round is, in a text that speaks of one ``cta``, or of none."""
         generation = self.current
         need = generation.threads or 32 * sum(not w.exited for w in self.scope)
         joined = 32 * len(generation.joins)
-        return f"{self.label} round {self.number}: {joined} of {need} threads"
+        return f"{self.named.seen_from(cta)} round {self.number}: {joined} of {need} threads"
 
 
 def _count(threads: int | None) -> str:

@@ -63,12 +63,16 @@ class Change:
     @property
     def name(self) -> str:
         """Without the count."""
-        return f"{self.op.mnemonic}.{'inc' if self.increase else 'dec'}"
+        return f"{self.op.mnemonic}.{self._form}"
+
+    @property
+    def _form(self) -> str:
+        return "inc" if self.increase else "dec"
 
     @property
     def short(self) -> str:
         """Without the mnemonic: ``.dec 40``."""
-        return f"{self}".removeprefix(self.op.mnemonic)
+        return f".{self._form} {self.count}"
 
     def __str__(self) -> str:
         return f"{self.name} {self.count}"
@@ -216,5 +220,11 @@ class Warpgroup:
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{w}: {self._commits.get(w, 0)}" for w in self.warps)
+        return self.state()
+
+    def state(self, cta: int | None = None) -> str:
+        """Who has committed how many, in a text that speaks of one ``cta``, or of none."""
+        counts = ", ".join(
+            f"{w.called(w.role, cta)}: {self._commits.get(w, 0)}" for w in self.warps
+        )
         return f"wgmma groups committed by {self.label}: {counts}"
