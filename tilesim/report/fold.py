@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tilesim.sim.findings import Deed, Finding, Participant
+from tilesim.sim.findings import Deed, Finding
 from tilesim.words import ranges
 
 #: an operation that is not over when its CTA ends
@@ -107,18 +107,12 @@ def _key(finding: Finding) -> object:
         done = tuple((p.loc, _what(p.deed)) for p in sides)
         own = finding.rule in _HANDED_OVER and not finding.fixes_cause
         alone = own and len({(p.cta, p.warp) for p in sides}) == 1
-        told = tuple(map(_role, finding.culprits)) if finding.fixes_cause else None
-        return finding.rule, finding.kind, done, finding.diagnosis, told, alone
+        return finding.rule, finding.kind, done, finding.diagnosis, finding.fixes_cause, alone
     if len({p.cta for p in sides}) != 1:
         return finding
     waits = tuple((p.role, p.warp, p.loc, _where(p.deed)) for p in sides)
     noted = finding.noted
     return waits, finding.kind, noted.lines, noted.arrivals, noted.bytes
-
-
-def _role(p: Participant) -> str:
-    """The role that is told what to do; empty for a warp that has none."""
-    return "" if p.role == f"warp {p.warp}" else p.role
 
 
 def _what(deed: Deed | None) -> object:

@@ -491,9 +491,10 @@ class Agent(ABC):
         return self.called(self.role)
 
     def at(self, op: Op | None, cta: int | None = None) -> str:
-        """The same as who executes ``op``, by the role whose region that is in, if any; in a text
-        that speaks of one ``cta``, without that."""
-        return self.called(self.machine.role_at(self, op), cta)
+        """The same as who executes ``op``, by the role whose region that is in, if it has one role
+        and not several; in a text that speaks of one ``cta``, without that."""
+        alone = self.role != f"warp {self.number}"
+        return self.called(self.machine.role_at(self, op) if alone else self.role, cta)
 
     def called(self, role: str, cta: int | None = None) -> str:
         """Its number with a role, if it has one."""
