@@ -17,7 +17,7 @@ from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir
 from tilesim.sim.execute.ends import _Selected
 from tilesim.sim.expression import plain
-from tilesim.sim.findings import Finding
+from tilesim.sim.findings import Finding, Named
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent, Lap
@@ -375,6 +375,10 @@ def _same(out: Writer, value: object) -> None:
     out.identity(value)
 
 
+def _named(out: Writer, value: Named) -> None:
+    out.token(value)
+
+
 def _lanes(out: Writer, value: Lanes) -> None:
     out.token(("lanes", value.bits))
 
@@ -468,6 +472,7 @@ OBJECTS: Objects = {
     Code: _same,
     Options: _same,
     Finding: _same,
+    Named: _named,
 }
 
 
