@@ -129,6 +129,13 @@ _VALUES = """\
 `ts.select(cond, a, b)`; `ts.minimum`, `ts.maximum`. Python's `if`, `and`, `or` on an expression
 raise: its value is not known while the kernel is built. Python's `for` unrolls.
 
+**Loops**: Python runs the body of `with k.loop(...)` and `with k.while_(...)` once, to record it. A
+number that the body reads and then sets (`phase ^= 1`), and any other state of Python that it
+changes and that would make a second turn record something else (`stages[state.index]`,
+`next(phases)`, `rng.random()`), is an error at its line: let the kernel keep it (`k.var`), or
+compute it from the loop's variable. Where something has changed, the function of the kernel is run
+once more to find out.
+
 **Views**: `t[i]` removes a dimension, `t[a:b]` and `t[ts.ds(start, size)]` keep it, `start` may be
 an expression. `t[0].at(rank)` is the same place in another CTA of the cluster, `b.at(rank)` the
 same mbarrier. `t.nbytes` of a shared tensor is the size of its layout, `map.box_bytes` what one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,22 @@ def closed_over(k: Builder) -> None:
         phase ^= 1  # here
 
 
+def on_one_line(k: Builder) -> None:
+    n, done = k.var("n", 0), 0
+    with k.loop(4): done += 1  # here  # fmt: skip  # noqa: E701
+    k.assign(n, done)
+
+
+def behind_many_loops(k: Builder) -> None:
+    n, done = k.var("n", 0), 0
+    for _ in range(70):
+        with k.loop(2):
+            n += 1
+    with k.loop(4):
+        done += 1  # here
+    k.assign(n, done)
+
+
 def barrier(k: Builder) -> ts.Mbarriers:
     """One mbarrier for one arrival."""
     b = k.mbarriers("b")
@@ -91,6 +108,7 @@ def barrier(k: Builder) -> ts.Mbarriers:
 
 WRONG = (
     toggled, assigned, counted, of_a_register, in_a_python_loop, entered_by_a_stack, closed_over,
+    on_one_line, behind_many_loops,
 )  # fmt: skip
 
 
@@ -101,7 +119,8 @@ def test_a_variable_that_changes_in_a_loop_is_an_error(body: Callable[[Builder],
     (problem,) = caught.value.diagnostics
     lines, first = inspect.getsourcelines(body)
     here = first + next(n for n, line in enumerate(lines) if "# here" in line)
-    name = lines[here - first].split()[0]
+    name = lines[here - first].partition("): ")[2] or lines[here - first]
+    name = name.split()[0]
     assert problem.rule == "region"
     assert problem.loc.line == here
     assert problem.loc.function == body.__name__
@@ -150,7 +169,15 @@ def of_python_loops(k: Builder) -> None:
             k.assign(k.var("t"), total)
 
 
-RIGHT = (carried, computed, the_same_in_all_turns, of_python_loops)
+def named_like_a_bound(k: Builder) -> None:
+    b, count = barrier(k), 2
+    with k.one_thread(), k.loop(count) as i:
+        for count in range(2):
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(b, (i * 2 + count) & 1)
+
+
+RIGHT = (carried, computed, the_same_in_all_turns, of_python_loops, named_like_a_bound)
 
 
 @pytest.mark.parametrize("body", RIGHT)
@@ -172,6 +199,115 @@ def test_a_body_that_raises_says_what_it_raises() -> None:
 
     with pytest.raises(ZeroDivisionError):
         body()
+
+
+# ------------------------------------------------------------------ all ways to set a variable
+
+#: how Python sets ``phase`` to 1, whatever it is
+SETS = (
+    "phase = 1", "phase, other = 1, 2", "[*_, phase] = 0, 1", "phase: int = 1", "(phase := 1)",
+    "for phase in (0, 1): pass", "with nullcontext(1) as phase: pass",
+    "match 1:\n            case phase: pass", "match [1]:\n            case [*_, phase]: pass",
+    "if phase is not None: phase = 1", "phase += 1 - phase", "phase = (lambda phase: phase)(1)",
+)  # fmt: skip
+TEXT = """
+from contextlib import nullcontext
+
+def body(k, b):
+    phase = 0
+    with k.one_thread(), k.loop(4) as i:
+        {first}
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, (i + phase) & 1)
+        {then}
+"""
+
+
+def written(tmp_path: Path, text: str) -> Callable[[Builder, ts.Mbarriers], None]:
+    """The function ``body`` of a module with this text in a file."""
+    file = tmp_path / "module.py"
+    file.write_text(text)
+    names: dict[str, Any] = {"__name__": "module"}
+    exec(compile(text, str(file), "exec"), names)
+    function: Callable[[Builder, ts.Mbarriers], None] = names["body"]
+    return function
+
+
+@pytest.mark.parametrize("sets", SETS)
+def test_every_way_to_set_what_was_read_is_an_error(tmp_path: Path, sets: str) -> None:
+    k = Builder("wrong", warps=1)
+    body = written(tmp_path, TEXT.format(first="pass", then=sets))
+    with pytest.raises(InvalidProgram, match=r"phase is 0 before .* and 1 after") as caught:
+        body(k, barrier(k))
+    line = 10 + ("\n" in sets)
+    assert caught.value.diagnostics[0].loc.line == line
+
+
+@pytest.mark.parametrize("sets", SETS[:-3])
+def test_what_is_set_before_it_is_read_is_right(tmp_path: Path, sets: str) -> None:
+    k = Builder("right", warps=1)
+    body = written(tmp_path, TEXT.format(first=sets, then="phase = 1"))
+    body(k, barrier(k))
+    k.finish()
+
+
+#: how Python reads ``phase``, if ``phase`` is also the name of another variable
+READS = (
+    "other = lambda phase=phase: phase", "other = [phase for phase in (phase, 1)]",
+    "def other(*, phase=phase): pass", "other = lambda: phase", "other = [phase for _ in (0, 1)]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_every_way_to_read_what_is_set_then_is_an_error(tmp_path: Path, reads: str) -> None:
+    k = Builder("wrong", warps=1)
+    body = written(tmp_path, TEXT.format(first=reads, then="phase = 1"))
+    with pytest.raises(InvalidProgram, match=r"phase is 0 before .* and 1 after"):
+        body(k, barrier(k))
+
+
+OTHERS = (
+    "other = lambda phase: phase", "other = [phase for phase in (0, 1)]", "other = {'phase': 0}",
+    "def other(phase): return phase", "other = k.loop.phase if 0 else 1", "other = dict(phase=0)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_variables_of_the_same_name_are_others(tmp_path: Path, other: str) -> None:
+    k = Builder("right", warps=1)
+    text = TEXT.format(first=other, then="pass").replace("(i + phase)", "(i)")
+    body = written(tmp_path, text.replace("pass", "phase = 1"))
+    body(k, barrier(k))
+    k.finish()
+
+
+@pytest.mark.parametrize("then", ["phase ^= 1", "phase = 1"])
+def test_without_source_a_number_that_changes_is_an_error(then: str) -> None:
+    names: dict[str, Any] = {}
+    exec(TEXT.format(first="b", then=then), names)
+    k = Builder("wrong", warps=1)
+    with pytest.raises(InvalidProgram, match=r"phase is 0 before .* and 1 after") as caught:
+        names["body"](k, barrier(k))
+    (problem,) = caught.value.diagnostics
+    assert problem.loc.line == 6
+    assert '`phase = k.var("phase", 0)` before the loop' in problem.fix
+
+
+@pytest.mark.parametrize("then", ["phase = 0", "phase = False"])
+def test_without_source_a_number_that_does_not_change_is_none(then: str) -> None:
+    names: dict[str, Any] = {}
+    exec(TEXT.format(first="b", then=then), names)
+    k = Builder("right", warps=1)
+    names["body"](k, barrier(k))
+    k.finish()
+
+
+def test_a_source_that_was_changed_is_not_trusted(tmp_path: Path) -> None:
+    body = written(tmp_path, TEXT.format(first="pass", then="phase ^= 1"))
+    written(tmp_path, TEXT.format(first="pass", then="pass"))
+    k = Builder("wrong", warps=1)
+    with pytest.raises(InvalidProgram, match=r"phase is 0 before .* and 1 after"):
+        body(k, barrier(k))
 
 
 # ------------------------------------------------------------------ registers in place

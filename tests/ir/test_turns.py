@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -317,6 +318,35 @@ def only_the_first_time(k: Builder) -> None:
         turns.append(1)
 
 
+@wrong("st is (0, 5) before a turn of the loop and (1, 5) after it")
+def two_at_once(k: Builder) -> None:
+    b, st, at = barriers(k), (0, 5), "a"
+    with k.one_thread(), k.loop(4):
+        turn(k, b, st[0] if at in "ab" else 7)
+        st, at = (st[0] ^ 1, st[1]), "b"
+
+
+@wrong("phase is 0 before a turn of the loop and 1 after it")
+def set_on_another_way_only(k: Builder) -> None:
+    b, phase, ever = barriers(k), 0, list[int]()
+    with k.one_thread(), k.loop(4):
+        if ever:
+            phase = 0
+        turn(k, b, phase)
+        phase = 1
+
+
+@wrong("phase is not there before a turn of the loop and 1 after it")
+def set_in_the_first_turn_only(k: Builder) -> None:
+    b, turns = barriers(k), list[int]()
+    with k.one_thread(), k.loop(4):
+        if not turns:
+            phase = 0
+        turn(k, b, phase)
+        phase = 1
+        turns.append(1)
+
+
 @contextmanager
 def looped(k: Builder, n: int) -> Iterator[Any]:
     with k.loop(n) as i:
@@ -469,9 +499,65 @@ def names_that_are_taken(k: Builder) -> None:
         turn(k, b, i & 1)
 
 
+@right
+def an_unset_tuple(k: Builder) -> None:
+    b, at = barriers(k), (0, 1)
+    with k.one_thread(), k.loop(4) as i:
+        at = (at[0] + 1, at[1])
+        turn(k, b, i & at[1])
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_every_turn_records_alike_is_proved(name: str) -> None:
     assert check(ts.kernel(warps=1)(RIGHT[name]).build()).verdict == "proved"
+
+
+def test_names_for_findings_do_not_count() -> None:
+    @ts.kernel(target="sm_100a")
+    def labelled(k: Builder) -> None:
+        numbers = itertools.count()
+        address, value = k.var("address", 0, ts.u32), k.fragment("f", ts.f32, (128, 8), "warpgroup")
+        with k.loop(2):
+            d = k.tcgen05.tensor(address, ts.f32, (128, 8), name=f"d{next(numbers)}")
+            k.tcgen05.ld(value, d)
+
+    assert labelled.build()
+
+
+def without_source(body: Body) -> Body:
+    """The same function, where Python does not find its text."""
+    names = {**globals(), **inspect.getclosurevars(body).nonlocals}
+    text = inspect.getsource(body)
+    exec(compile(text[text.index("def ") :], "<no file>", "exec"), names)
+    found: Body = names[body.__name__]
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if not name.startswith("global")])
+def test_what_differs_is_found_without_source(name: str) -> None:
+    said, body = WRONG[name]
+    with pytest.raises(InvalidProgram) as caught:
+        ts.kernel(warps=1)(without_source(body)).build()
+    assert caught.value.diagnostics[0].message.startswith(said)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_alike_is_accepted_without_source(name: str) -> None:
+    assert check(ts.kernel(warps=1)(without_source(RIGHT[name])).build()).verdict == "proved"
+
+
+def test_a_debugger_keeps_its_trace_function() -> None:
+    def trace(*_: object) -> None:
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(InvalidProgram):
+            ts.kernel(warps=1)(another_tuple).build()
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(before)
 
 
 def test_what_a_kernel_prints_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,7 @@ from tilesim.ir.dsl.given import (
     as_target,
     optional_count,
 )
+from tilesim.ir.dsl.loop_state import Turns
 from tilesim.ir.dsl.operands import check_kinds, plain
 from tilesim.ir.dsl.warps import NamedBarrier, NamedBarriers, Warps
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr, named, owners
@@ -47,7 +48,6 @@ from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, 
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Shared, Stmt, While
 from tilesim.ir.region import Region, region
-from tilesim.ir.turns import Turns
 from tilesim.ir.uncalled import uncalled
 
 #: the alignment that a swizzle asks for

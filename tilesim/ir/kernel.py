@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.loop_state import Turns, check_turns
 from tilesim.ir.expr import ScalarParam, building
 from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.shown import Shown
-from tilesim.ir.turns import Turns, check_turns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,12 +9,8 @@ from types import CodeType, TracebackType
 from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 from tilesim.errors import Diagnostic, reject
-from tilesim.ir.carried import Watch
+from tilesim.ir.dsl.loop_state import LOOPS, Declares, Turn
 from tilesim.ir.loc import Loc, caller, user_frame
-from tilesim.ir.turns import Begun, Declares
-
-#: regions whose body the kernel executes more than once
-_LOOPS = ("loop", "while_")
 
 
 class Recorder(Declares, Protocol):
@@ -53,8 +49,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         self._loc = loc
         self._body = body
         self._opener = opener
-        self._watch: Watch | None = None
-        self._begun: Begun | None = None
+        self._turn: Turn | None = None
         opener.recorder.unopened.append(self)
         frame = user_frame()
         if frame is not None:
@@ -68,10 +63,8 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
                 caller(), rule="region", fix=f"call {self._opener.called}.{self._what}(...) again",
             )  # fmt: skip
         recorder.unopened[:] = [r for r in recorder.unopened if r is not self]
-        frame = user_frame() if self._what in _LOOPS else None
-        if frame is not None:
-            self._watch = Watch(frame)
-            self._begun = recorder.turns.begins(recorder)
+        if self._what in LOOPS:
+            self._turn = recorder.turns.begins(recorder)
         return self._body.__enter__()
 
     def __exit__(
@@ -80,15 +73,9 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        frame = user_frame() if kind is None and self._watch is not None else None
-        if frame is not None and self._watch is not None:
-            problem = self._watch.problem(frame)
-            if problem is not None:
-                raise problem
         passed = self._body.__exit__(kind, value, traceback)
-        if kind is None and self._begun is not None:
-            recorder = self._opener.recorder
-            recorder.turns.ends(self._begun, recorder)
+        if kind is None and self._turn is not None:
+            self._opener.recorder.turns.ends(self._turn)
         return passed
 
     def __iter__(self) -> NoReturn:
