@@ -636,7 +636,7 @@ def test_a_register_of_128_bits_that_nothing_sets_is_not_another_lines_fault() -
     begin = ".reg .b128 %q<3>;\nld.param.u64 %rd1, [c];\n"
     assert with_c(begin + "st.global.b128 [%rd1], %q1;").verdict == "proved"
     for use in ("add.u64 %rd2, %rd1, %q1;", "atom.exch.global.b128 %q2, [%rd1], %q1;"):
-        with pytest.raises(Unsupported) as caught:
+        with pytest.raises(PtxError) as caught:
             with_c(begin + use)
         assert caught.value.line == FIRST + 2
 
@@ -650,6 +650,50 @@ def test_a_type_may_stand_anywhere_among_the_qualifiers() -> None:
                   "mov %r1, %r2;"):  # fmt: skip
         with pytest.raises(PtxError, match="does not end with a type"):
             with_c(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("add.u32 %rd2, %rd3, %rd4;", "add.u64 %rd2, %rd3, %rd4;"),
+        ("mul.wide.u32 %r3, %r4, %r5;", "mul.wide.u32 %rd3, %r4, %r5;"),
+        ("shl.b64 %rd2, %rd3, %rd4;", "shl.b64 %rd2, %rd3, %r4;"),
+        ("setp.eq.u32 %p1, %rd3, 0;", "setp.eq.u64 %p1, %rd3, 0;"),
+        ("setp.eq.and.u32 %p1, %r3, 0, %r4;", "setp.eq.and.u32 %p1, %r3, 0, !%p2;"),
+        ("selp.b32 %r3, 1, 0, %r4;", "selp.b32 %r3, 1, 0, %p2;"),
+        ("cvt.u64.u32 %r3, %r4;", "cvt.u32.u16 %rd3, %r4;"),
+        ("mov.b32 %r3, %rd3;", "mov.b64 {%r3, _}, %rd3;"),
+        ("mov.b64 %rd3, {%r3, %rd4};", "mov.b64 %rd3, {%r3, %r4};"),
+        ("mov.b32 %r3, %p2;", "mov.pred %p1, !%p2;"),
+        ("ld.shared.u64 %r3, [smem];", "ld.shared.u32 %rd3, [smem];"),
+        ("st.shared.u64 [smem], %r3;", "st.shared.u32 [smem], %rd3;"),
+        ("shfl.sync.idx.b32 %r3, %rd3, 0, 31, -1;", "shfl.sync.idx.b32 %r3, %r4, 0, 31, -1;"),
+    ],
+)
+def test_registers_are_as_wide_as_the_type_of_the_instruction(wrong: str, right: str) -> None:
+    """But for those of ld, st and cvt, which may be wider (PTX 9.4.1)."""
+    begin = "mov.u32 %r2, 0; st.shared.u64 [smem], 0; bar.sync 0;\n"
+    with_c(begin + right)
+    with pytest.raises(PtxError, match="bits, the instruction") as caught:
+        with_c(begin + wrong)
+    assert caught.value.line == FIRST + 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("shfl.sync.idx.b64 %rd3, %rd4, 0, 31, -1;", "shfl.sync.idx.b32 %r3, %r4, 0, 31, -1;"),
+        ("setp.lo.s32 %p1, %r3, %r4;", "setp.lo.u32 %p1, %r3, %r4;"),
+        ("setp.lt.b32 %p1, %r3, %r4;", "setp.eq.b32 %p1, %r3, %r4;"),
+        ("add.b32 %r3, %r4, %r5;", "add.u32 %r3, %r4, %r5;"),
+        ("popc.u32 %r3, %r4;", "popc.b32 %r3, %r4;"),
+        ("bfind.b32 %r3, %r4;", "bfind.u32 %r3, %r4;"),
+    ],
+)
+def test_types_that_an_instruction_does_not_have(wrong: str, right: str) -> None:
+    with_c(right)
+    with pytest.raises(Unsupported):
+        with_c(wrong)
 
 
 @pytest.mark.parametrize(("kinds", "k"), [("tf32.tf32", 8), ("e4m3.e5m2", 32), ("s8.u8", 32)])

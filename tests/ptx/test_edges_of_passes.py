@@ -104,6 +104,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _row("rem.u32 %v, %a, %n;", a % n),
         _row("div.s32 %v, %a, %n;", -(-s(a) // n)),
         _row("rem.s32 %v, %a, %n;", -(-s(a) % n)),
+        _row("and.b32 %r30, %n, 0; rem.u32 %v, %a, %r30;", M32),
         _wide("div.u64 %w, %A, %B;", A // B),
         _wide("rem.s64 %w, %A, %B;", -(-s(A, 64) % B)),
         _row("mul.wide.u32 %w, %a, -1431655765; shr.u64 %w, %w, 33; cvt.u32.u64 %v, %w;", a // 3),
@@ -201,6 +202,10 @@ ROWS: dict[str, tuple[Row, ...]] = {
         _row("mov.b64 {%v, %r30}, %A;", A),
         _row("mov.b32 {%h, %g}, %a; cvt.u32.u16 %v, %g;", a >> 16),
         _row("mov.b32 %v, {%bh, %ah};", (a & 0xFFFF) << 16 | b & 0xFFFF),
+        _row("mov.b32 %v, {%bh, -1};", 0xFFFF << 16 | b & 0xFFFF),
+        _wide("mov.b64 %w, {%a, -1};", M32 << 32 | a),
+        _row("cvt.rn.sat.f32.s32 %v, %a;", 0),
+        _row("cvt.rn.sat.f32.u32 %v, %a;", 0x3F800000),
     ),
     "choices": (
         _row("min.u32 %v, %a, %b;", min(a, b)),

@@ -128,13 +128,18 @@ def to_integer(
     return evaluate
 
 
-def from_integer(target: str, width: int, *, is_signed: bool) -> Callable[[int], int]:
-    """``cvt.rn`` of an integer to a number, rounded once."""
+def from_integer(
+    target: str, width: int, *, is_signed: bool, saturate: bool
+) -> Callable[[int], int]:
+    """``cvt.rn`` of an integer to a number, rounded once; ``saturate`` to 0..1."""
 
     kept = {"f64": 64, "f32": 53}.get(target, 24)
 
     def evaluate(a: int) -> int:
-        return encode(_to_odd(signed(a, width) if is_signed else a, kept), target)
+        value = signed(a, width) if is_signed else a
+        if saturate:
+            value = min(max(value, 0), 1)
+        return encode(_to_odd(value, kept), target)
 
     return evaluate
 
@@ -161,7 +166,7 @@ def between(source: str, target: str, *, ftz: bool, saturate: bool) -> Callable[
         if source == "f32":
             value = _flushed(value, source, ftz)
         if saturate:
-            value = 0.0 if math.isnan(value) else min(max(value, 0.0), 1.0)
+            value = min(value, 1.0) if value > 0 else 0.0  # also of a NaN, and of -0
         bits = encode(value, target)
         return (
             encode(_flushed(number(bits, target), target, ftz), target)

@@ -69,11 +69,12 @@ def multiply_add(multiply: Function) -> Function:
 
 
 def divide(width: int, *, is_signed: bool, remainder: bool) -> Scalar:
-    """``div`` and ``rem``: rounding towards zero; by zero, what hardware gives (all bits, or a)."""
+    """``div`` and ``rem``: rounding towards zero; by zero both are what the machine code of
+    ``ptxas`` gives, all bits: PTX does not say it."""
 
     def evaluate(a: int, b: int) -> int:
         if b == 0:
-            return a if remainder else -1
+            return -1
         x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
         quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
         return int(x - quotient * y if remainder else quotient)

@@ -98,7 +98,7 @@ def _alike(
 
 
 def _sum(q: _Qualifiers, base: str) -> Operation:
-    kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
+    kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
     width = WIDTH[kind]
     if kind in floats.FLOATS:
         ftz = kind == "f32" and q.has("ftz")
@@ -197,7 +197,7 @@ def _absolute(q: _Qualifiers, base: str) -> Operation:
 
 
 def _logic(q: _Qualifiers, base: str) -> Operation:
-    kind = q.type(("pred", "b16", "b32", "b64"))
+    kind = q.type(("b16", "b32", "b64") if base == "cnot" else ("pred", "b16", "b32", "b64"))
     width = WIDTH[kind]
     if base == "not":
         return _alike("not", width, 1, invert)
@@ -244,7 +244,7 @@ def _mask(q: _Qualifiers, base: str) -> Operation:
 
 
 def _count(q: _Qualifiers, base: str) -> Operation:
-    kind = q.type(("b32", "b64", "u32", "u64", "s32", "s64"))
+    kind = q.type(("u32", "u64", "s32", "s64") if base == "bfind" else ("b32", "b64"))
     width = WIDTH[kind]
     if base == "brev":
         return _same("brev", width, 1, integers.reverse(width))
@@ -312,11 +312,12 @@ def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[Any, Any], Any], s
     if kind in floats.FLOATS:
         name = q.one(tuple(floats.COMPARISONS))
         return floats.compare(name, kind, ftz=kind == "f32" and q.has("ftz")), f"{name}.float"
-    name = q.one((*COMPARE, *UNSIGNED_NAMES))
+    names = {"b": ("eq", "ne"), "s": (*COMPARE,), "u": (*COMPARE, *UNSIGNED_NAMES)}
+    name = q.one(names[kind[0]])
     relation = COMPARE[UNSIGNED_NAMES.get(name, name)]
     width = WIDTH[kind]
     plain = UNSIGNED_NAMES.get(name, name)
-    if kind[0] != "s" or name in UNSIGNED_NAMES or name in ("eq", "ne"):
+    if kind[0] != "s" or name in ("eq", "ne"):
         return relation, f"{plain}.u"
     return (lambda a, b: relation(signed(a, width), signed(b, width))), f"{plain}.s"
 
@@ -404,7 +405,7 @@ def _convert(q: _Qualifiers, base: str) -> Operation:
         )  # fmt: skip
     elif target in floats.FLOATS:
         q.one(("rn",))
-        function = floats.from_integer(target, wide, is_signed=source[0] == "s")
+        function = floats.from_integer(target, wide, is_signed=source[0] == "s", saturate=saturate)
     else:
         return _resize(source, target, saturate)
     return Operation("cvt.float", (wide,), (narrow,), function)

@@ -260,6 +260,15 @@ class Lowering:
         """Whether an operand has no bits beyond ``width``."""
         return not isinstance(operand, Register) or WIDTH[operand.type] <= width
 
+    def require_width(self, operand: Flat, width: int, *, wider: bool = False) -> None:
+        """Checks that an operand, if it is a register, is as ``width`` bits wide as the instruction
+        has it; ``wider``: or wider (PTX 9.4.1). Raises a `PtxError` if it is not."""
+        register = operand.operand if isinstance(operand, Not) else operand
+        if isinstance(register, Register):
+            has = WIDTH[register.type]
+            if has < width or (has > width and not wider):
+                raise self.malformed(f"{register.name} has {has} bits, the instruction {width}")
+
     def reads(self, written: tuple[Var, ...], values: tuple[Expr, ...]) -> bool:
         """Whether an instruction reads one of the registers that it sets."""
         return any(part in written for value in values for part in walk(value))

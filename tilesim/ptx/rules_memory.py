@@ -49,8 +49,20 @@ def _is_argument(low: Lowering, place: Symbol) -> bool:
     return all(p.name != place.variable.name for p in low.kernel.entry.params)
 
 
+def _require_widths(low: Lowering, step: Step) -> None:
+    """What is loaded fits its registers, and what is stored has all bits of its type.
+
+    Raises:
+        PtxError: a register is narrower.
+    """
+    if step.base in ("ld", "st") and step.qualifiers[-1] in WIDTH:
+        for item in low.items(step.operands[step.base == "st"]):
+            low.require_width(item, 8 * _size(step), wider=True)
+
+
 @rule("ld")
 def _load(low: Lowering, step: Step) -> Iterator[Op]:
+    _require_widths(low, step)
     place, nbytes = _place(low, step.operands[1]), _size(step)
     if place is None or place.variable.space not in ("param", "const"):
         yield from _in_memory(low, step)
@@ -92,6 +104,7 @@ def _parameter(low: Lowering, step: Step, target: Flat, place: Symbol) -> Op:
 
 @rule("st")
 def _store(low: Lowering, step: Step) -> Iterator[Op]:
+    _require_widths(low, step)
     place = _place(low, step.operands[0])
     if place is None or place.variable.space != "param" or not _is_argument(low, place):
         yield from _in_memory(low, step)

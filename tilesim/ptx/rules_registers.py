@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Literal
 
+from tilesim.arith.bit_vectors import Operation
 from tilesim.arith.opcodes import operation
 from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Const
@@ -39,6 +41,7 @@ def compute(low: Lowering, step: Step) -> list[Op]:
         return _extreme_of_three(low, step)
     if len(sources) != len(found.sources):
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
+    _require_widths(low, step, found)
     values = tuple(map(low.value, sources, found.sources))
     kept = tuple(map(low.register, _results(target)))
     fits = all(map(low.fits, sources, found.sources))
@@ -52,6 +55,18 @@ def compute(low: Lowering, step: Step) -> list[Op]:
         filled = signed(low_bits, WIDTH[kind]) if kind.startswith("s") else low_bits
         made.append(Assign(var=kept[0], value=filled, loc=low.loc))
     return made
+
+
+def _require_widths(low: Lowering, step: Step, found: Operation) -> None:
+    """Registers are as wide as the operation has them; those of ``cvt`` may be wider (PTX 9.4.1).
+
+    Raises:
+        PtxError: one is not.
+    """
+    target, *sources = step.operands
+    results = zip(_results(target), found.results, strict=False)  # that of setp may be one
+    for operand, width in chain(results, zip(sources, found.sources, strict=True)):
+        low.require_width(operand, width, wider=step.base == "cvt")
 
 
 def _extreme_of_three(low: Lowering, step: Step) -> list[Op]:
@@ -96,13 +111,17 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
 def _high(low: Lowering, operand: Flat, width: int) -> int | None:
     """The upper half of a register of ``width`` bits, if it is known."""
     mask, bits = known_bits(low.constants, operand)
-    return bits << width // 2 if mask == (1 << 64) - 1 else None
+    half = width // 2
+    return (bits & (1 << half) - 1) << half if mask == (1 << 64) - 1 else None
 
 
 @rule("mov")
 def _move(low: Lowering, step: Step) -> Iterator[Op]:
     target, source = step.operands
     width = WIDTH.get(step.qualifiers[-1], 0)
+    for parts in map(low.items, step.operands):
+        for item in parts:
+            low.require_width(item, width // len(parts))
     match target, source:
         case Items((_, _) as items), _ if width == 64:
             whole = low.value(source, width)
@@ -162,8 +181,10 @@ def _elect(low: Lowering, step: Step) -> Iterator[Op]:
 def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
     mode = _MODES.get(step.qualifiers[1])
     target, value, lane, clamp, mask = step.operands
-    if mode is None:
-        raise low.unsupported("this mode is not known")
+    if mode is None or step.qualifiers[2:] != ("b32",):
+        raise low.unsupported("this mode or type is not known")
+    for source in (value, lane, clamp, mask):
+        low.require_width(source, 32)
     first, second = _results(target) if isinstance(target, Both) else (target, Nothing())
     moved = low.value(value, 32)
     plain = low.constants.number(clamp) == (0 if mode == "up" else 31)
