@@ -401,6 +401,28 @@ def test_a_loop_that_gives_up(name: str, asks: str) -> None:
     assert right.verdict in ("exhausted", "bounded")
 
 
+#: what a loop that waits for a word counts its turns for
+COUNTS = {
+    "nothing": ("add.u32 %r9, %r9, 1;\n", ""),
+    "a sleep": ("add.u32 %r9, %r9, 1; nanosleep.u32 %r9;\n", ""),
+    "what is done behind": ("add.u32 %r9, %r9, 1;\n", "setp.lt.u32 %p4, %r9, 40;\n@%p4 ret;\n"),
+    "what is made of them": (
+        "add.u32 %r9, %r9, 1; shr.u32 %r21, %r9, 2;\n", "setp.lt.u32 %p4, %r21, 40;\n@%p4 ret;\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_who_uses_how_often_it_looked_at_a_word_decides_by_that(name: str) -> None:
+    """Who has looked often waits for threads that do not come."""
+    counts, asks = COUNTS[name]
+    loop = f"L: {LOOK}{counts}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n{READ}"
+    hangs = "bar.sync 1, 64;" if asks else ""
+    found = check(STORE + RAISE, f"{loop}{asks}{hangs}")
+    assert (found.verdict == "proved") is (not asks), found
+    assert check(STORE + RAISE, loop).verdict == "proved"
+
+
 #: how a counter of turns gets one of two first numbers, of which no thread gets the second one
 BEGINS = {
     "one of two": "mov.u32 %r9, {first};\n@!%p5 bra S;\nmov.u32 %r9, {other};\nS: ",

@@ -17,6 +17,7 @@ from tilesim.ir.dataflow import (
     aliases,
     at_addresses,
     expressions_in,
+    mentions,
     reached,
     tensors_read,
     tensors_written,
@@ -24,6 +25,7 @@ from tilesim.ir.dataflow import (
 from tilesim.ir.effects import Crosses, Defines, Effect, Orders, Reads, Writes
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, constant, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
+from tilesim.ir.live import carried, live_at
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
 from tilesim.ir.op import Op
@@ -218,7 +220,7 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     turned = _Turn(mir, turn if late else [n for n in turn if n != test], poll)
     ends = turned.at_end(branch.cond if leaves else unary("not", branch.cond), late=late)
     access = turned.at_poll(word_access(mir.effects[poll]))
-    if ends is None or access is None:
+    if ends is None or access is None or _tells_turns(graph, loop, past, access):
         return None
     spin = _spin(access, ends, graph.blocks[loop.head].start, test, mir.typing)
     if spin is None:
@@ -226,6 +228,22 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     first = -1 if late else _repeated(graph, loop, poll)
     back, past = graph.blocks[loop.tail][-1], graph.blocks[past].start
     return _Wait(spin, poll, test, back, past, first, late, turned.made)
+
+
+def _tells_turns(graph: FlowGraph, loop: Loop, past: int, poll: WordAccess) -> bool:
+    """Whether what is used behind a loop is made of what earlier turns have left, besides what they
+    have polled: it says how many there were, which is up to the schedule."""
+    polled = set() if poll.result is None else {poll.result.name}
+    left = carried(graph, loop.head, loop.blocks) - polled
+    made: dict[str, set[str]] = {}
+    for number in (n for block in loop.blocks for n in graph.blocks[block]):
+        for name in _registers_set(graph.mir, number):
+            made.setdefault(name, set()).update(mentions(graph.mir)[number].used)
+    found, new = set[str](), {*live_at(graph, graph.blocks[past].start)} & made.keys()
+    while new:
+        found |= new
+        new = {part for name in new for part in made.get(name, ())} - found
+    return not left.isdisjoint(found)
 
 
 def _peeled(graph: FlowGraph, wait: _Wait) -> Iterator[_Wait]:
