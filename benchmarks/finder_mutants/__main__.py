@@ -48,9 +48,8 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sim/undefined.py", "sim/accessed.py", "sim/execute/anywhere.py", "sim/machine/unknown.py",
     ),
     "spin loops": (
-        "sim/spin.py", "sim/passing.py", "sim/machine/counter.py", "sim/execute/counting.py",
-        "ir/waits.py", "ir/blocking.py", "ir/backoff.py", "ir/patience.py", "ir/turns_made.py",
-        "ptx/spinning.py",
+        "ir/await_condition.py", "ir/waits.py", "ir/word_waits.py", "ir/preimage.py",
+        "sim/monotone_words.py", "sim/machine/counter.py", "sim/execute/counting.py",
     ),
     "PTX passes": (
         "ptx/forwarding.py", "ptx/together.py", "ptx/simple.py", "ptx/constants.py",

@@ -107,6 +107,13 @@ FORMS: dict[str, Form] = {
     "a word, and its sum in a register": Form(
         f"L: {LOOK}add.u32 %r9, %r8, %r11;\nsetp.lt.u32 %p1, %r9, 6;\n@%p1 bra L;\n{READ}", RAISE
     ),
+    "a word and a sleep in between": Form(
+        f"L: {LOOK}setp.eq.u32 %p1, %r8, 1;\n@%p1 bra D;\nsetp.lt.u32 %p2, %r9, 8;\n@%p2 bra S;\n"
+        f"nanosleep.u32 64;\nS: add.u32 %r9, %r9, 1;\nbra L;\nD: {READ}", RAISE,
+    ),
+    "a word and what is made of it in vain": Form(
+        f"L: {LOOK}setp.eq.u32 %p1, %r8, 1;\nadd.u32 %r21, %r8, 7;\n@!%p1 bra L;\n{READ}", RAISE
+    ),
     "a word of a chosen address": Form(
         f"L: add.u32 %r9, %r1, 16;\n{LOOK.replace('%r1+16', '%r9')}setp.eq.u32 %p1, %r8, 0;\n"
         f"@%p1 bra L;\n{READ}", RAISE,
@@ -399,6 +406,25 @@ def test_a_loop_that_gives_up(name: str, asks: str) -> None:
     assert STORE.strip() in named(wrong, STORE + ARRIVE, f"{loop}{READ}")
     right = check(STORE + ARRIVE, f"{loop}@%p1 bra B;\nret;\nB: {READ}")
     assert right.verdict in ("exhausted", "bounded")
+
+
+#: by what is made of an answer, whether the loop goes on for no, ends, or goes on for ever
+WRAPS = {
+    "add.u32 %r9, %r8, 0xffffffff; setp.gt.u32 %p2, %r9, 5;": "proved",
+    "sub.s32 %r9, %r8, 1; setp.lt.s32 %p2, %r9, 0;": "proved",
+    "not.b32 %r9, %r8; setp.gt.u32 %p2, %r9, 0xfffffffe;": "proved",
+    "sub.u32 %r9, %r8, 1; setp.lt.u32 %p2, %r9, 0;": "race",
+    "not.b32 %r9, %r8; setp.eq.s32 %p2, %r9, 0;": "race",
+    "add.u32 %r9, %r8, 0xffffffff; setp.le.u32 %p2, %r9, 0xffffffff;": "deadlock",
+}
+
+
+@pytest.mark.parametrize("made", WRAPS)
+def test_what_is_made_of_an_answer_is_brought_into_its_type(made: str) -> None:
+    """No unsigned number is less than 0, and none is more than the greatest one."""
+    loop = f"L: {POLL}selp.u32 %r8, 1, 0, %p1;\n{made}\n@%p2 bra L;\n{READ}"
+    found = check(STORE + ARRIVE, loop)
+    assert {found.verdict} | found.rules >= {WRAPS[made]}, found
 
 
 #: what a loop that waits for a word counts its turns for

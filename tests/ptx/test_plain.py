@@ -20,7 +20,7 @@ from tilesim.ptx.program import lower
 PASSES = frozenset(
     f"tilesim.ptx.{name}"
     for name in (
-        "forwarding", "listing", "nulls", "program", "quotients", "simple", "spinning", "together",
+        "forwarding", "listing", "nulls", "program", "quotients", "simple", "together",
     )
 )  # fmt: skip
 

@@ -16,19 +16,19 @@ from tests.sim.ablation import jointly
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
 from tilesim.arith.types import DType, s32, u32
+from tilesim.ir import word_waits
 from tilesim.ir.expr import Binary
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import AtomicSem
+from tilesim.ir.preimage import Spans
 from tilesim.ir.program import Program, Role, While, walk
-from tilesim.sim import spin
 from tilesim.sim.execute import counting
 from tilesim.sim.machine import counter
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.release import Released
-from tilesim.sim.passing import Spans
 
 W, R = Touch(0, write=True), Touch(0, write=False)
 #: takes its time in the timed run; the reduction is where another warp may go on
@@ -271,7 +271,7 @@ def test_a_flag_left_from_another_wait_passes_at_once() -> None:
 
 
 def test_register_in_use_is_not_certified(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spin, "_used", lambda *args: (set(), set()))
+    monkeypatch.setattr(word_waits, "_used", lambda *args: (set(), set()))
     assert verdict(handover.build(use="second")) == "proved"
 
 
@@ -282,8 +282,8 @@ def test_an_instruction_in_two_loops_is_two_waits() -> None:
     assert isinstance(loop.cond, Binary)
     other = replace(loop, cond=loop.cond.lhs < 7)
     role = Role(name="other", warps=(0,), body=(other,))
-    found = spin.spins(FlowGraph(lower(replace(program, body=(*program.body, role)))))
-    assert [(s.passing.spans(()), s.kept) for s in found.values()] == [
+    found = word_waits.word_waits(FlowGraph(lower(replace(program, body=(*program.body, role)))))
+    assert [(s.ends.spans(()), s.kept) for s in found.values()] == [
         (((1, 1 << 31),), False), (((7, 1 << 31),), False),
     ]  # fmt: skip
 
@@ -352,7 +352,7 @@ def test_lanes_wait_for_words_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert verdict(lane_waits.build(goal=2)) == "proved"
     assert ts.check(lane_waits.build()).rules == {"race"}
     monkeypatch.setattr(counting, "in_groups", jointly)
-    monkeypatch.setattr(counting, "_past", lambda w, spin: w.clock)
+    monkeypatch.setattr(counting, "_past", lambda w, wait: w.clock)
     assert verdict(lane_waits.build()) == "proved"
 
 

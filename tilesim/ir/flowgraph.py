@@ -16,7 +16,7 @@ from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
 from tilesim.ir.kept import kept
-from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, Trap, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, condition
 from tilesim.ir.op import Op
 
 
@@ -246,26 +246,6 @@ class FlowGraph:
                 found.add(block)
                 new += self.predecessors[block]
         return Loop(head, tail, frozenset(found))
-
-    def turn(self, loop: Loop) -> list[int]:
-        """What a loop executes in a turn, but for jumps; empty if there are several ways round, or
-        if something there depends on a guard."""
-        found: list[int] = []
-        block = loop.head
-        while True:
-            inside = [b for b in self.successors[block] if b in loop.blocks]
-            if len(inside) != 1:
-                return []
-            for number in self.blocks[block]:
-                what, guard = self.mir.code[number].what, self.mir.code[number].guard
-                if isinstance(what, Trap) or guard is not None:
-                    return []
-                leaves = isinstance(what, Branch) and len(self.successors[block]) > 1
-                if isinstance(what, Op) or leaves:
-                    found.append(number)
-            block = inside[0]
-            if block == loop.head:
-                return found
 
     def reached(self) -> Iterator[int]:
         """The numbers of the instructions that the warp may come to, block by block."""

@@ -136,7 +136,7 @@ class Mir(Keeper):
     is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
     warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
     they hold in lanes that are not in the loop does not matter. ``gives_up``: where it would trap
-    if it had to wait too long, which is left out (`tilesim.ir.patience`).
+    if it had to wait too long, which is left out (`tilesim.ir.await_condition`).
     """
 
     kernel: Program

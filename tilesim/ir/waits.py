@@ -10,10 +10,8 @@ schedule makes the first look.
 
 from __future__ import annotations
 
-from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
-from tilesim.ir.kept import kept
-from tilesim.ir.mir import Mir
+from tilesim.ir.loc import Loc
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import If, While
@@ -49,35 +47,13 @@ def spin_wait(stmt: While) -> tuple[MbarrierWait, Assign] | None:
     flag = polled_flag(stmt.cond)
     if flag is None or flag != poll.result:
         return None
+    return repeated(poll, stmt.loc)
+
+
+def repeated(poll: Poll, loc: Loc) -> tuple[MbarrierWait, Assign]:
+    """What repeating a poll until it succeeds does; ``loc``: where that is."""
     wait = MbarrierWait(
         mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
         loc=poll.loc,
     )  # fmt: skip
-    return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))
-
-
-@kept
-def peek_flags(mir: Mir) -> frozenset[str]:
-    """Variables that only carry the answer of a poll to such a wait, or to a loop of polls."""
-    polled: set[str] = set()
-    deciding: set[str] = set()
-    used: set[str] = set()
-    for instruction, mentioned in zip(mir.code, mentions(mir), strict=True):
-        op = instruction.what
-        flag = None if instruction.guard is None else polled_flag(instruction.guard)
-        if flag is not None and isinstance(op, MbarrierWait):
-            deciding.add(flag.name)
-        elif flag is not None and isinstance(op, Assign) and _answers(op, flag):
-            polled.add(flag.name)  # the end of a loop of polls
-        else:
-            used |= mentioned.tested
-        if isinstance(op, Poll):
-            polled.add(op.result.name)
-        if isinstance(op, Assign) and not isinstance(op.value, Const):
-            used.add(op.var.name)
-        used |= mentioned.used
-    return frozenset(polled & deciding - used)
-
-
-def _answers(op: Assign, flag: Var) -> bool:
-    return op.var == flag and op.value == Const(1)
+    return wait, Assign(var=poll.result, value=Const(1), loc=loc)

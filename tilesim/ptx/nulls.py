@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.arith.types import DType
-from tilesim.ir.blocking import evaluated
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.renumber import renumbered
+from tilesim.ptx.forwarding import evaluated
 
 
 def without_null_tests(mir: Mir) -> Mir:

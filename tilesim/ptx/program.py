@@ -10,21 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilesim.heap import patient
-from tilesim.ir.blocking import blocking
+from tilesim.ir.await_condition import with_awaits
 from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
-from tilesim.ir.expr import Const
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import AccessTile, Data
-from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.liveness import entered
 from tilesim.ptx.nulls import without_null_tests
 from tilesim.ptx.plain import beginning, begun, finished, steps
 from tilesim.ptx.simple import simple
-from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
 from tilesim.ptx.together import Together
 
@@ -42,7 +38,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         LaunchError: the launch contradicts the kernel.
     """
     low = begun(module, entry, launch)
-    waits, places = spins(low.kernel), entered(low.kernel)
+    places = entered(low.kernel)
     together, starts = Together(), list[int]()
     together.code += beginning(low)
     #: accesses of tiles since their registers may have become others'
@@ -53,9 +49,6 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             together.end()
         if number in places or step.base in _TOUCHES:
             accessed.clear()
-        found = waits.get(number)
-        if found is not None:
-            made = [] if number == found.back else [*_waiting(made)]
         for instruction in _of_tiles(made):
             what = instruction.what
             if isinstance(what, AccessTile) and what.variable:
@@ -66,7 +59,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             together.add(instruction)
     together.end()
     mir = finished(low, together.code, starts)
-    return joined(simple(blocking(without_null_tests(mir)), low.given))
+    return joined(simple(with_awaits(without_null_tests(mir)), low.given))
 
 
 def _of_tiles(made: Sequence[Instruction]) -> Iterator[Instruction]:
@@ -86,15 +79,3 @@ def _of_tiles(made: Sequence[Instruction]) -> Iterator[Instruction]:
             case _:
                 pass
         yield left[number]
-
-
-def _waiting(made: Sequence[Instruction]) -> Iterator[Instruction]:
-    """A try_wait that is repeated until it succeeds."""
-    for instruction in made:
-        op = instruction.what
-        assert isinstance(op, MbarrierTryWait)
-        wait = MbarrierWait(
-            mbar=op.mbar, phase=op.phase, parity=op.parity, sem=op.sem, scope=op.scope, loc=op.loc
-        )
-        yield Instruction(wait, instruction.guard)
-        yield Instruction(Assign(var=op.result, value=Const(1), loc=op.loc), instruction.guard)

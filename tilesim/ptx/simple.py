@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilesim.ir.blocking import evaluated
 from tilesim.ir.dataflow import mentions_of, registers_set, sets_only
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
@@ -24,7 +23,7 @@ from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.renumber import renumbered
-from tilesim.ptx.forwarding import forward
+from tilesim.ptx.forwarding import evaluated, forward
 from tilesim.ptx.listing import Listing
 
 

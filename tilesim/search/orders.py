@@ -28,8 +28,8 @@ from tilesim.ir.mir import Mir
 from tilesim.search.answers import Plan, representatives, rings
 from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.outcome import Outcome
+from tilesim.sim.monotone_words import drawn_tensors
 from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.spin import drawn_tensors
 
 #: orders that are tried at most where that has to be all of them
 _ORDERS = 200

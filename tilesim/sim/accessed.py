@@ -18,7 +18,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.spin import drawn_tensors
+from tilesim.sim.monotone_words import drawn_tensors
 
 
 def is_asked_for(mir: Mir, *, decided: bool) -> bool:

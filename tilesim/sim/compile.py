@@ -11,6 +11,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.await_condition import peek_flags
 from tilesim.ir.dataflow import (
     Dataflow,
     at_addresses,
@@ -32,7 +33,8 @@ from tilesim.ir.op import Op
 from tilesim.ir.predicated import as_predicates
 from tilesim.ir.private import private_registers
 from tilesim.ir.splitting import issuers_of, meets_at, met_before, parts_of
-from tilesim.ir.waits import peek_flags, polled_flag
+from tilesim.ir.waits import polled_flag
+from tilesim.ir.word_waits import word_waits
 from tilesim.sim import control
 from tilesim.sim.execute import execute, groups
 from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
@@ -50,11 +52,11 @@ from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
+from tilesim.sim.monotone_words import counters, counting_words, polls_memory
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped, spared
-from tilesim.sim.spin import counters, counting_words, polls_memory, spins
 from tilesim.sim.staying import staying
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
@@ -97,9 +99,9 @@ class Compiler:
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(mir)
         #: by number: polls that only wait for a word of memory
-        self.spins = spins(graph)
-        self.code.counters = counters(mir, self.spins)
-        self.code.counting = counting_words(mir, self.spins, self.code.counters)
+        self.word_waits = word_waits(graph)
+        self.code.counters = counters(mir, self.word_waits)
+        self.code.counting = counting_words(mir, self.word_waits, self.code.counters)
         self.code.somebody_looks = somebody_looks(mir)
 
     # ------------------------------------------------------------------ operands, for rules

@@ -20,6 +20,7 @@ from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op, UnknownResult, operand_names
 from tilesim.ir.tmem import TmemLayout, TmemView
+from tilesim.ir.word_waits import WordWait
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
@@ -28,7 +29,6 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, agreed
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
-from tilesim.sim.spin import Spin
 from tilesim.sim.undefined import Quotients
 
 #: cycles that a warp may not have come to move in: longer than what programs call too long; and
@@ -98,7 +98,7 @@ class Operands(Protocol):
         ...
 
     @property
-    def spins(self) -> Mapping[int, Spin]:
+    def word_waits(self) -> Mapping[int, WordWait]:
         """By number: polls that only wait for a word of memory."""
         ...
 

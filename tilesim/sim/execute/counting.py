@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.drawn import Drawn
+from tilesim.ir.preimage import ALL
+from tilesim.ir.word_waits import WordWait
 from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
@@ -18,8 +20,7 @@ from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.word_order import UNORDERED
-from tilesim.sim.passing import ALL
-from tilesim.sim.spin import Spin, only_drawn
+from tilesim.sim.monotone_words import only_drawn
 
 if TYPE_CHECKING:
     from tilesim.arith.types import DType
@@ -103,10 +104,10 @@ def already(w: Warp, memory: Memory, addresses: Addresses) -> list[bool]:
 
 def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
-    spin = c.spins.get(op.number)
-    if spin is None or not counts(c, op, access.view):
+    wait = c.word_waits.get(op.number)
+    if wait is None or not counts(c, op, access.view):
         return None
-    passing, dtype = spin.passing, access.view.dtype
+    passing, dtype = wait.ends, access.view.dtype
     leaves_of = [c.expr(leaf) for leaf in passing.leaves]
     acquires, scope = access.acquires, access.scope
 
@@ -124,7 +125,7 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
         least: int | None = None
         ends = True
         keys = [*zip(addresses.tolist(), leaves(w), strict=True)]
-        past, alike = _past(w, spin), len(set(keys)) == 1
+        past, alike = _past(w, wait), len(set(keys)) == 1
 
         def poll(key: tuple[int, tuple[int, ...]]) -> None:
             nonlocal least, ends
@@ -135,7 +136,7 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             spans = passing.spans(compared)
             counter.holds = counter.holds and spans is not None
             wanted = ALL if spans is None else passing.of_word(spans, dtype)
-            if spin.first or spin.kept:
+            if wait.first or wait.kept:
                 counter.holds = counter.holds and alike
             released = None
             passes = any(a <= value < b for a, b in wanted)
@@ -143,8 +144,8 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             if passes:
                 counter.looks(w)
             if counter.holds and passes:
-                released = counter.wait(w, past, wanted, value, kept=spin.kept)
-                least = _signed(counter.seen, dtype) if spin.kept else None
+                released = counter.wait(w, past, wanted, value, kept=wait.kept)
+                least = _signed(counter.seen, dtype) if wait.kept else None
             doubtful(w, op, counter)
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
@@ -193,10 +194,10 @@ def draws_in_turns(c: Operands, view: View) -> Round | None:
     does not matter which one of the round it was.
     """
     name = view.tensor.name
-    polled = any(spin.poll.view.tensor.name == name for spin in c.spins.values())
+    polled = any(wait.poll.view.tensor.name == name for wait in c.word_waits.values())
     if not polled or not only_drawn(c.mir, name):
         return None
-    waits = {spin.test: spin.passing.decides for spin in c.spins.values()}
+    waits = {wait.test: wait.ends.decides for wait in c.word_waits.values()}
     drawn = Drawn(c.code.graph, (name,), instead=waits)
     if name in drawn.steers:
         return None
@@ -287,9 +288,9 @@ def replaced(
     stored(w, op, memory, addresses, values, handed, dtype, releases=False)
 
 
-def _past(w: Warp, spin: Spin) -> Clock:
+def _past(w: Warp, wait: WordWait) -> Clock:
     """What the warp came after when it entered the loop."""
-    lap = None if spin.first else w.laps.get(spin.head)
+    lap = None if wait.first else w.laps.get(wait.head)
     if lap is None:
         return w.clock.copy()
     if lap.past is None:

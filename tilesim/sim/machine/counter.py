@@ -30,9 +30,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilesim.ir.preimage import Spans, next_run
 from tilesim.sim.machine.lane_order import comes_after
 from tilesim.sim.machine.release import Released, add
-from tilesim.sim.passing import Spans, next_run
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.agent import Agent

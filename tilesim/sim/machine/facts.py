@@ -170,7 +170,7 @@ class Facts:
     async_tensors: frozenset[str] = frozenset()
     #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
     parts: dict[int, int] = field(default_factory=dict)
-    #: tensors whose words only count (`tilesim.sim.spin`)
+    #: tensors whose words only count (`tilesim.sim.monotone_words`)
     counters: frozenset[str] = frozenset()
     #: instructions that count at words of shared memory whose other words do something else
     counting: frozenset[int] = frozenset()

@@ -10,7 +10,7 @@ from tilesim.arith.operators import BINARY, UNARY
 from tilesim.arith.types import DType, s8, s16, u8, u16
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, binary, unary
-from tilesim.sim.passing import NoWait, Passing, next_run
+from tilesim.ir.preimage import NoPreimage, Preimage, next_run
 
 VALUE, OTHER = "value", Var("other", u8)
 _JOINS: tuple[BinaryOp, ...] = ("and", "or")
@@ -67,8 +67,8 @@ def test_it_is_what_trying_all_values_says(dtype: DType) -> None:
     for _ in range(120):
         cond = conditions(rng, var)
         try:
-            passing = Passing(cond, var, Typing())
-        except NoWait:
+            passing = Preimage(cond, var, Typing())
+        except NoPreimage:
             continue
         other = rng.randrange(256)
         leaves = [evaluated(leaf, {"other": other}) for leaf in passing.leaves]

@@ -6,10 +6,9 @@ import pytest
 
 from tests.sim.test_control_flow import program
 from tilesim import check
-from tilesim.ir.blocking import blocking
+from tilesim.ir.await_condition import peek_flags, with_awaits
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Mir
-from tilesim.ir.waits import peek_flags
 
 #: warp 0 initialises the barrier and arrives, warp 1 waits in some form and loads what was stored
 HEAD = """
@@ -76,13 +75,13 @@ def waiting(form: list[str], parity: int = 0) -> Mir:
 def test_a_loop_of_polls_is_a_wait(form: list[str]) -> None:
     mir = waiting(form)
     assert check(joined(mir)).verdict in ("bounded", "exhausted")
-    assert check(joined(blocking(mir))).verdict == "proved"
+    assert check(joined(with_awaits(mir))).verdict == "proved"
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_a_loop_that_passes_too_early_orders_nothing(form: list[str]) -> None:
     """The parity of the phase before the first: what was stored is not known."""
-    report = check(joined(blocking(waiting(form, parity=1))))
+    report = check(joined(with_awaits(waiting(form, parity=1))))
     assert report.rules == {"race"}
     (finding,) = report.findings
     lines = {int(str(p.loc).rpartition(":")[2]) - 14 for p in finding.participants}
@@ -91,11 +90,11 @@ def test_a_loop_that_passes_too_early_orders_nothing(form: list[str]) -> None:
 
 @pytest.mark.parametrize("form", [PEEK, PEEK_TWO_JUMPS], ids=["one jump", "two jumps"])
 def test_the_poll_before_is_a_peek(form: list[str]) -> None:
-    assert peek_flags(blocking(waiting(form))) == {"x"}
-    assert check(joined(blocking(waiting(form)))).verdict == "proved"
-    assert check(joined(blocking(waiting(form, parity=1)))).rules == {"race"}
+    assert peek_flags(with_awaits(waiting(form))) == {"x"}
+    assert check(joined(with_awaits(waiting(form)))).verdict == "proved"
+    assert check(joined(with_awaits(waiting(form, parity=1)))).rules == {"race"}
     late = [*form, "st out[4 * (0)], x"]
-    assert peek_flags(blocking(waiting(late))) == frozenset()
+    assert peek_flags(with_awaits(waiting(late))) == frozenset()
 
 
 def test_a_loop_that_does_more_stays_one() -> None:
@@ -106,13 +105,13 @@ def test_a_loop_that_does_more_stays_one() -> None:
         "ld y, met[4 * (0)]",
     ]
     mir = waiting(counted)
-    assert blocking(mir) == mir
+    assert with_awaits(mir) == mir
 
 
 def test_a_loop_for_another_answer_stays_one() -> None:
     """It goes on until the phase is no longer complete."""
     mir = waiting(["mbarrier.try_wait x, bar[0], {parity}", "branch 11, cond=x, sense=true"])
-    assert blocking(mir) == mir
+    assert with_awaits(mir) == mir
 
 
 def test_a_register_with_other_values_guards_nothing() -> None:
@@ -125,4 +124,4 @@ def test_a_register_with_other_values_guards_nothing() -> None:
         "ld y, met[4 * (0)]",
     ]
     mir = waiting(form)
-    assert blocking(mir) == mir
+    assert with_awaits(mir) == mir

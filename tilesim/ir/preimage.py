@@ -39,11 +39,11 @@ _HOLDS: dict[str, Callable[[int], Spans]] = {
 }
 
 
-class NoWait(Exception):
+class NoPreimage(Exception):
     """A condition is of a kind that no wait has."""
 
 
-class Passing:
+class Preimage:
     """The values of ``var`` with which ``cond`` holds; see `spans`.
 
     ``cond`` is that condition; ``leaves`` are the expressions that it depends on besides: what they
@@ -51,14 +51,14 @@ class Passing:
     ``decides``: expressions of the leaves that tell all that it depends on.
 
     Raises:
-        NoWait: it is of a kind that no wait has.
+        NoPreimage: it is of a kind that no wait has.
     """
 
     def __init__(self, cond: Expr, var: Var, typing: Typing) -> None:
         self.leaves: list[Expr] = []
         self.decides: list[Expr] = []
         if var.dtype.kind not in ("int", "uint"):
-            raise NoWait
+            raise NoPreimage
         self.cond, self._var, self._typing = _plain(cond), var, typing
         self._limits = integer_limits(var.dtype)
         self._back = self._turned(self.cond, ((1, 2),))
@@ -71,7 +71,7 @@ class Passing:
         if key not in self._known:
             try:
                 self._known[key] = _within(self._back(key, ((1, 2),)), self._limits)
-            except NoWait:
+            except NoPreimage:
                 self._known[key] = None
         return self._known[key]
 
@@ -116,11 +116,11 @@ class Passing:
             case Binary():
                 return self._computed(expr, wanted)
             case _:
-                raise NoWait
+                raise NoPreimage
 
     def _leaf(self, expr: Expr) -> Callable[[Sequence[int]], int]:
         if self._typing.type_of(expr) not in LIMITS:
-            raise NoWait
+            raise NoPreimage
         if isinstance(expr, Const):
             number = int(expr.value)
             return lambda leaves: number
@@ -146,7 +146,7 @@ class Passing:
         if self._polled(rhs):
             lhs, rhs, op = rhs, lhs, _MIRRORED[op]
         if self._polled(rhs):
-            raise NoWait
+            raise NoPreimage
         leaf, made = self._leaf(rhs), _HOLDS[op]
         known = made(int(rhs.value)) if isinstance(rhs, Const) else ALL
         back = self._turned(lhs, known)
@@ -167,16 +167,16 @@ class Passing:
         lhs, rhs = expr.lhs, expr.rhs
         if self._polled(rhs):
             if self._polled(lhs) or op not in ("+", "-", "&", "^"):
-                raise NoWait
+                raise NoPreimage
             lhs, rhs, op = rhs, lhs, "minus" if op == "-" else op
         if op == "^" and not isinstance(rhs, Const):
             return self._flipped(lhs, rhs, wanted)
         if op not in _UNDONE or (op in ("&", ">>", "//", "^") and not isinstance(rhs, Const)):
-            raise NoWait
+            raise NoPreimage
         undone, known = _UNDONE[op], ALL
         fit, limits = self._fit(lhs, expr), self._range(lhs)
         if op == "^" and limits[0] < 0:
-            raise NoWait
+            raise NoPreimage
         if isinstance(rhs, Const) and wanted != ALL:
             known = _within(undone(fit(wanted), int(rhs.value), limits), limits)
         back, leaf = self._turned(lhs, known), self._leaf(rhs)
@@ -192,7 +192,7 @@ class Passing:
         ends = [x for span in _within(wanted, results) for x in span]
         block = min((x & -x for x in ends if x), default=0)
         if not block or wanted == ALL or limits[0] < 0 or others[0] < 0:
-            raise NoWait
+            raise NoPreimage
         back = self._turned(lhs, ALL)
         place = len(self.leaves)
         self.leaves.append(rhs)
@@ -206,14 +206,14 @@ class Passing:
         found = self._typing.interval(expr)
         kind = self._typing.type_of(expr)
         if kind not in LIMITS:
-            raise NoWait
+            raise NoPreimage
         return LIMITS[kind] if found is None else found
 
     def _fit(self, inner: Expr, outer: Expr) -> Callable[[Spans], Spans]:
         """From results of an operation to what they were before they were brought into its type."""
         kind = self._typing.type_of(outer)
         if kind not in LIMITS or self._typing.type_of(inner) not in LIMITS:
-            raise NoWait
+            raise NoPreimage
         low, high = LIMITS[kind]
         size = high + 1 - low
 
@@ -318,7 +318,7 @@ def _within(spans: Spans, limits: tuple[int, int]) -> Spans:
 def _few(spans: Iterable[tuple[int, int]]) -> Spans:
     found = either(tuple(spans))
     if len(found) > _MOST:
-        raise NoWait
+        raise NoPreimage
     return found
 
 
@@ -327,14 +327,14 @@ def _masked(asked: Spans, mask: int, limits: tuple[int, int]) -> Spans:
     step, or stays."""
     low, high = limits
     if mask < 0:
-        raise NoWait
+        raise NoPreimage
     least = mask & -mask if mask else high + 1
     if (mask // least) & (mask // least + 1):
-        raise NoWait  # ones, zeros, ones
+        raise NoPreimage  # ones, zeros, ones
     step = mask + 1 if least == 1 else least
     blocks = range(low // step * step, high + 1, step)
     if len(blocks) > _MOST:
-        raise NoWait
+        raise NoPreimage
     if least > 1:
         return _few((x, x + step) for x in blocks if _holds(asked, x & mask))
     inside = both(asked, ((0, step),))
@@ -344,7 +344,7 @@ def _masked(asked: Spans, mask: int, limits: tuple[int, int]) -> Spans:
 def _xored(asked: Spans, number: int, limits: tuple[int, int]) -> Spans:
     """Before ``^ number``: by blocks of two to the power of something."""
     if limits[0] < 0 or number < 0:
-        raise NoWait
+        raise NoPreimage
     found: list[tuple[int, int]] = []
     for a, b in both(asked, ((0, 1 << (limits[1] | number).bit_length()),)):
         while a < b:
@@ -355,13 +355,13 @@ def _xored(asked: Spans, number: int, limits: tuple[int, int]) -> Spans:
             found.append((start, start + block))
             a += block
             if len(found) > 4 * _MOST:
-                raise NoWait
+                raise NoPreimage
     return _few(found)
 
 
 def _halved(asked: Spans, number: int) -> Spans:
     if number <= 0:
-        raise NoWait
+        raise NoPreimage
     return tuple((a * number, b * number) for a, b in asked)
 
 
