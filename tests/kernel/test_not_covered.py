@@ -107,7 +107,7 @@ def _asks(k: Builder, covered: bool, asks: str) -> None:
                 k.mem.store(word[0], 1)
 
 
-@lacking("lanes of one member mask that meet at different instructions")
+@lacking("lanes of one member mask, or of one barrier, that meet at different instructions")
 def meets_in_two_arms(k: Builder, covered: bool) -> None:
     k.launch(warps=1)
     x, r = words(k, "x", 32), k.var("r")
@@ -122,6 +122,32 @@ def meets_in_two_arms(k: Builder, covered: bool) -> None:
         if not covered:
             k.sync_warp()
         k.mem.load(r, x[31 - k.lane_id])
+
+
+@lacking("lanes of one member mask, or of one barrier, that meet at different instructions")
+def joins_in_two_arms(k: Builder, covered: bool) -> None:
+    k.launch(warps=2)
+    if covered:
+        k.bar.sync(1, 64, aligned=False)
+    else:
+        _in_two_arms(k, lambda: k.bar.sync(1, 64, aligned=False))
+
+
+@lacking("lanes of one member mask, or of one barrier, that meet at different instructions")
+def arrives_at_the_cluster_in_two_arms(k: Builder, covered: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    if covered:
+        k.cluster.arrive(aligned=False)
+    else:
+        _in_two_arms(k, lambda: k.cluster.arrive(aligned=False))
+    k.cluster.wait()
+
+
+def _in_two_arms(k: Builder, act: Callable[[], None]) -> None:
+    with k.if_(k.lane_id < 16):
+        act()
+    with k.else_():
+        act()
 
 
 @lacking("places that are numbers, or that are counted from another tensor")

@@ -564,12 +564,18 @@ class Machine:
         return [x for x in self.shared[rank].asynchronous if not x.facts & known]
 
     def _stuck(self) -> str:
-        """Raises: NotCovered: lanes of a warp that name one mask meet at different instructions."""
-        masks = {n: e.mask for n, e in self.mir.all_of(fx.Gathers) if e.orders}
+        """Raises: NotCovered: lanes of a warp wait for each other at different instructions, where
+        they may meet: of one kind and mask, or at one barrier (E2, D3, E11)."""
+        code, all_of = self.mir.code, self.mir.all_of
+        places: dict[int, object] = {
+            n: (type(code[n].what), e.mask) for n, e in all_of(fx.Gathers) if e.mask is not None
+        }
+        places |= {n: e.id for n, e in all_of(fx.JoinsBarrier) if not e.aligned}
+        places |= {n: e.arrives for n, e in all_of(fx.JoinsCluster) if not e.aligned}
         for w in self.warps:
-            at = masks.keys() & {w.at[i] for i in w.alive}
-            if len(at) > len({masks[n] for n in at}):
-                raise NotCovered("lanes of a warp at several bar.warp.sync")
+            at = places.keys() & {w.at[i] for i in w.alive}
+            if len(at) > len({places[n] for n in at}):
+                raise NotCovered("lanes of a warp that may meet at several instructions")
         found = {(w.rank, w.number, w.at[i]): None for w in self.warps for i in sorted(w.alive)}
         return ", ".join(f"CTA {c} warp {n} at {at}" for c, n, at in list(found)[:6])
 
