@@ -679,6 +679,15 @@ def test_registers_are_as_wide_as_the_type_of_the_instruction(wrong: str, right:
     assert caught.value.line == FIRST + 1
 
 
+def test_a_variable_is_in_the_state_space_that_an_access_names() -> None:
+    for wrong in ("ld.shared.u64 %rd3, [c];", "ld.const.u32 %r3, [smem];",
+                  "ld.global.u32 %r3, [smem];", "st.global.u32 [smem], %r3;"):  # fmt: skip
+        with pytest.raises(PtxError, match=r"is in \.(param|shared)") as caught:
+            with_c(wrong)
+        assert caught.value.line == FIRST
+    with_c("ld.param.u64 %rd3, [c]; st.shared::cta.u32 [smem], 0; ld.shared.u32 %r3, [smem];")
+
+
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [

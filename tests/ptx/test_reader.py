@@ -86,7 +86,7 @@ def test_an_entry_has_parameters_and_directives() -> None:
 def test_variables_have_initial_values() -> None:
     found = module(
         ".global .align 4 .b8 s[4] = {104, 0x69, 0};\n"
-        ".const .s32 t[2][2] = {{-1, 2}, {(1 << 4) - 1, ~0}};\n"
+        ".const .s32 t[2][2] = {{-1, 2}, {(1 << 4) - 1, -2 + 1}};\n"
         ".global .u64 q[2] = {s+4, generic(s)};\n.global .f32 f = 0f3F800000, g;\n"
     )
     s, t, q, f, g = found.variables
@@ -374,3 +374,38 @@ def test_qualifiers_may_stand_apart() -> None:
     )
     assert together.opcode == apart.opcode
     assert together.operands == apart.operands
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # numbers without a sign: 9223372036854775808 is one, and so are ~ and remainders
+        ("-9223372036854775808 > 1", 1),
+        ("-1 <= 5U", 0),
+        ("-1 <= 5", 1),
+        ("~0 < 0", 0),
+        ("-1 % (7)", 1),
+        ("-7 / 2", -3),
+        ("-8U / 2", (1 << 63) - 4),
+        ("-8 >> 1", -4),
+        ("-8U >> 1", (1 << 63) - 4),
+        ("(-3 & 5U) > -1", 0),
+        ("(-3 & 5) > -1", 1),
+        ("(.s64) -3 < (.u64) 2", 0),
+        ("1 ? -1 : 5U", -1),
+        # a negation is of what is next to it
+        ("!5 == 0", 1),
+        ("!(5) + 3", 3),
+        ("WARP_SZ * 2 - 1", 63),
+    ],
+)
+def test_constant_expressions_have_the_types_of_ptxas(text: str, value: int) -> None:
+    found = only(f"mov.b64 %rd1, {text};").operands[1]
+    assert found == Integer(value)
+
+
+def test_a_constant_expression_shifts_by_less_than_its_width() -> None:
+    assert only("mov.b64 %rd1, 1 << 63;").operands[1] == Integer(-(1 << 63))
+    for count in ("64", "-1"):
+        with pytest.raises(PtxError, match="shifts by"):
+            only(f"mov.b64 %rd1, 1 << {count};")

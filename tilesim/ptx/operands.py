@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tilesim.ptx.scanner import Cursor, Text
 from tilesim.ptx.syntax import (
@@ -47,24 +47,31 @@ _PRECEDENCE = {
     "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
     "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-_BINARY: dict[str, Callable[[int, int], int]] = {
-    "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)),
-    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
-    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b), "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
-    "<<": lambda a, b: a << b if 0 <= b < 64 else 0,
-    ">>": lambda a, b: a >> min(b, 64) if b >= 0 else 0,
+
+
+class _Number(NamedTuple):
+    """A constant of type .s64, or .u64 if ``unsigned``; ``value`` fits that type."""
+
+    value: int
+    unsigned: bool = False
+
+
+def _typed(value: int, *, unsigned: bool) -> _Number:
+    """The low 64 bits of a value as a constant of one of the two types."""
+    bits = value & _MASK
+    return _Number(bits if unsigned or not bits >> 63 else bits - (1 << 64), unsigned)
+
+
+#: of operands of one type, to which the other one is converted
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "/": lambda a, b: abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1),
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
 }  # fmt: skip
-
-
-def _wrapped(value: int) -> int:
-    """A value as PTX's 64-bit constants hold it, signed unless it is too large for that."""
-    if -(1 << 63) <= value <= _MASK:
-        return value
-    value &= _MASK
-    return value - (1 << 64) if value >> 63 else value
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+}  # fmt: skip
 
 
 class _Known(dict[str, Operand]):
@@ -147,10 +154,10 @@ class Operands:
             case "(" if cursor.kind == "symbol":
                 return self._group_or_constant(cursor, depth)
             case "!":
-                cursor.advance()
-                if cursor.kind == "name":
+                after = Cursor(self._text, cursor.end, cursor.limit)
+                if after.kind == "name" and after.token != "WARP_SZ":
+                    cursor.advance()
                     return Negated(Name(self.name(cursor)))
-                return Integer(int(not constant(cursor, depth + 1)))
             case _:
                 pass
         first = self._plain(cursor, depth)
@@ -182,12 +189,10 @@ class Operands:
         """A name, ``name + constant`` or a constant."""
         if cursor.kind == "float":
             return _float(cursor, negative=False)
-        if cursor.kind == "name":
+        if cursor.kind == "name" and cursor.token != "WARP_SZ":
             name = self.name(cursor)
             if name == "_":
                 return Sink()
-            if name == "WARP_SZ":
-                return Integer(32)
             offset = self._offset(cursor, depth)
             return Name(name) if offset is None else Sum(Name(name), offset)
         if cursor.token == "-":
@@ -224,7 +229,7 @@ class Operands:
         while cursor.accept(","):
             rest.append(self.operand(cursor, depth + 1))
         cursor.expect("]", "at the end of the address")
-        return Address(base, _wrapped(offset), tuple(rest))
+        return Address(base, _typed(offset, unsigned=False).value, tuple(rest))
 
     def initial(self, cursor: Cursor, depth: int = 0) -> Initial:
         """The value of an initialiser: nested lists of constants and addresses."""
@@ -286,51 +291,69 @@ def constant(cursor: Cursor, depth: int = 0, *, tightness: int = 1) -> int:
     Raises:
         PtxError: it is none, or divides by zero.
     """
+    return _expression(cursor, depth, tightness).value
+
+
+def _expression(cursor: Cursor, depth: int, tightness: int = 1) -> _Number:
     if depth > _DEEPEST:
         cursor.fail("the expression is nested too deeply here")
-    value = _operand(cursor, depth)
+    number = _operand(cursor, depth)
     while cursor.kind == "symbol" and _PRECEDENCE.get(cursor.token, 0) >= tightness:
         operator = cursor.take()
-        right = constant(cursor, depth + 1, tightness=_PRECEDENCE[operator] + 1)
-        value = _wrapped(_apply(cursor, operator, value, right))
+        right = _expression(cursor, depth + 1, _PRECEDENCE[operator] + 1)
+        number = _apply(cursor, operator, number, right)
     if tightness == 1 and cursor.accept("?"):
-        then = constant(cursor, depth + 1)
+        then = _expression(cursor, depth + 1)
         cursor.expect(":", "between the values of '?'")
-        other = constant(cursor, depth + 1)
-        value = then if value else other
-    return value
+        other = _expression(cursor, depth + 1)
+        number = then if number.value else other
+    return number
 
 
-def _apply(cursor: Cursor, operator: str, a: int, b: int) -> int:
-    if operator in ("/", "%"):
-        if b == 0:
-            cursor.fail("the constant expression divides by zero")
-        quotient = abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
-        return quotient if operator == "/" else a - quotient * b
-    return _BINARY[operator](a, b)
+def _apply(cursor: Cursor, operator: str, a: _Number, b: _Number) -> _Number:
+    """A binary operator: as ``ptxas`` has it, a remainder and what one operand without a sign goes
+    into have none, and relations are of .s64 (PTX 4.5.6)."""
+    if operator in ("/", "%") and not b.value:
+        cursor.fail("the constant expression divides by zero")
+    if operator in ("&&", "||"):
+        both = (bool(a.value), bool(b.value))
+        return _Number(int(all(both) if operator == "&&" else any(both)))
+    if operator in ("<<", ">>"):
+        if not 0 <= b.value < 64:
+            cursor.fail(f"the constant expression shifts by {b.value}, not by 0 to 63")
+        shifted = a.value << b.value if operator == "<<" else a.value >> b.value
+        return _typed(shifted, unsigned=a.unsigned)
+    if operator == "%":
+        return _typed((a.value & _MASK) % (b.value & _MASK), unsigned=True)
+    unsigned = a.unsigned or b.unsigned
+    x, y = (_typed(number.value, unsigned=unsigned).value for number in (a, b))
+    if operator in _RELATIONS:
+        return _Number(int(_RELATIONS[operator](x, y)))
+    return _typed(_ARITHMETIC[operator](x, y), unsigned=unsigned)
 
 
-def _operand(cursor: Cursor, depth: int) -> int:
+def _operand(cursor: Cursor, depth: int) -> _Number:
     if depth > _DEEPEST:
         cursor.fail("the expression is nested too deeply here")
     if cursor.kind == "int":
         return _integer(cursor)
     if cursor.kind == "name" and cursor.token == "WARP_SZ":
         cursor.advance()
-        return 32
+        return _Number(32)
     match cursor.token:
         case "-":
             cursor.advance()
-            return _wrapped(-_operand(cursor, depth + 1))
+            number = _operand(cursor, depth + 1)
+            return _typed(-number.value, unsigned=number.unsigned)
         case "+":
             cursor.advance()
             return _operand(cursor, depth + 1)
         case "~":
             cursor.advance()
-            return ~_operand(cursor, depth + 1)
+            return _typed(~_operand(cursor, depth + 1).value, unsigned=True)
         case "!":
             cursor.advance()
-            return int(not _operand(cursor, depth + 1))
+            return _Number(int(not _operand(cursor, depth + 1).value))
         case "(" if cursor.kind == "symbol":
             return _bracketed(cursor, depth)
         case _:
@@ -340,21 +363,20 @@ def _operand(cursor: Cursor, depth: int) -> int:
     return cursor.fail(f"expected an operand, found {cursor.found}")
 
 
-def _bracketed(cursor: Cursor, depth: int) -> int:
+def _bracketed(cursor: Cursor, depth: int) -> _Number:
     cursor.advance()
     if cursor.kind != "dot":
-        value = constant(cursor, depth + 1)
+        number = _expression(cursor, depth + 1)
         cursor.expect(")", "at the end of the expression")
-        return value
+        return number
     if cursor.token not in (".s64", ".u64"):
         cursor.fail(f"constants are cast to .s64 or .u64, not {cursor.token}")
     unsigned = cursor.take() == ".u64"
     cursor.expect(")", "after the type")
-    value = _operand(cursor, depth + 1) & _MASK
-    return value if unsigned or not value >> 63 else value - (1 << 64)
+    return _typed(_operand(cursor, depth + 1).value, unsigned=unsigned)
 
 
-def _integer(cursor: Cursor) -> int:
+def _integer(cursor: Cursor) -> _Number:
     token = cursor.token.rstrip("U")
     octal = token.startswith("0") and token.isdigit() and len(token) > 1
     value = None
@@ -362,5 +384,6 @@ def _integer(cursor: Cursor) -> int:
         value = int(token, 8) if octal else int(token, 0)
     if value is None or value > _MASK:
         cursor.fail(f"{cursor.found} is no constant of 64 bits")
+    unsigned = cursor.token.endswith("U") or value >> 63 == 1
     cursor.advance()
-    return value
+    return _Number(value, unsigned)

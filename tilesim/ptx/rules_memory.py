@@ -49,12 +49,18 @@ def _is_argument(low: Lowering, place: Symbol) -> bool:
     return all(p.name != place.variable.name for p in low.kernel.entry.params)
 
 
-def _require_widths(low: Lowering, step: Step) -> None:
-    """What is loaded fits its registers, and what is stored has all bits of its type.
+def _require_form(low: Lowering, step: Step) -> None:
+    """What is loaded fits its registers, what is stored has all bits of its type, and a variable is
+    in the state space that the instruction names.
 
     Raises:
-        PtxError: a register is narrower.
+        PtxError: a register is narrower, or a variable is elsewhere.
     """
+    place, space = step.operands[step.base == "ld"], low.space(step.qualifiers)
+    if isinstance(place, At) and isinstance(place.base, Symbol) and space != "generic":
+        variable = place.base.variable
+        if variable.space != space.partition("::")[0]:
+            raise low.malformed(f"{variable.name} is in .{variable.space}")
     if step.base in ("ld", "st") and step.qualifiers[-1] in WIDTH:
         for item in low.items(step.operands[step.base == "st"]):
             low.require_width(item, 8 * _size(step), wider=True)
@@ -62,7 +68,7 @@ def _require_widths(low: Lowering, step: Step) -> None:
 
 @rule("ld")
 def _load(low: Lowering, step: Step) -> Iterator[Op]:
-    _require_widths(low, step)
+    _require_form(low, step)
     place, nbytes = _place(low, step.operands[1]), _size(step)
     if place is None or place.variable.space not in ("param", "const"):
         yield from _in_memory(low, step)
@@ -104,7 +110,7 @@ def _parameter(low: Lowering, step: Step, target: Flat, place: Symbol) -> Op:
 
 @rule("st")
 def _store(low: Lowering, step: Step) -> Iterator[Op]:
-    _require_widths(low, step)
+    _require_form(low, step)
     place = _place(low, step.operands[0])
     if place is None or place.variable.space != "param" or not _is_argument(low, place):
         yield from _in_memory(low, step)
