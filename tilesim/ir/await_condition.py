@@ -102,7 +102,7 @@ def awaits(graph: FlowGraph) -> Iterator[Await]:
 def _await(graph: FlowGraph, head: int, blocks: frozenset[int]) -> Await | None:
     mir = graph.mir
     inside = _numbers(graph, blocks)
-    looks = [n for n in inside if _looks(mir, n)]
+    looks = _only_looks(mir, inside)
     leaving = [b for b in blocks if not blocks.issuperset(graph.successors[b])]
     if (
         len(looks) != 1
@@ -172,12 +172,23 @@ def _looks(mir: Mir, number: int) -> bool:
     return access.sem != "weak" if access.loads else access.keeps
 
 
+def _only_looks(mir: Mir, numbers: Iterable[int]) -> list[int]:
+    """The instructions that read what others change, if these change nothing but registers."""
+    looks: list[int] = []
+    for n in numbers:
+        if _looks(mir, n):
+            looks.append(n)
+        elif not is_idle(mir, n):
+            return []
+    return looks
+
+
 def is_idle(mir: Mir, number: int) -> bool:
     """Whether an instruction only computes registers, looks at the time, goes on, or orders
     accesses of its own thread."""
     what = mir.code[number].what
     if not isinstance(what, Op):
-        return isinstance(what, Branch | Join)
+        return isinstance(what, Branch) or (isinstance(what, Join) and not what.syncs)
     return all(
         isinstance(e, Defines | Crosses) or (isinstance(e, Orders) and (e.acquires or e.releases))
         for e in mir.effects[number]
@@ -490,12 +501,6 @@ def _doomed(graph: FlowGraph) -> dict[int, Loc]:
             if block not in found and ways and all(way in found for way in ways):
                 found[block] = found[ways[0]]
     return found
-
-
-def _only_looks(mir: Mir, numbers: Collection[int]) -> bool:
-    """Whether instructions read what others change, and change nothing themselves but registers."""
-    looks = [n for n in numbers if _looks(mir, n)]
-    return bool(looks) and all(n in looks or is_idle(mir, n) for n in numbers)
 
 
 def _counts(
