@@ -837,7 +837,7 @@ def a_copy_of_some_bytes_from_beyond_a_tensor(k: Builder, *, right: bool) -> Non
 @wrong("H6")
 def copies_of_several_sizes_to_one_place(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    d, g = words(k, "d", 4), global_words(k, "g", 4)
+    d, g = words(k, "d", 8), global_words(k, "g", 8)
     k.cp_async.copy(d, g, src_bytes=8 if right else 4 * (1 + k.lane_id % 2))
     k.cp_async.wait_all()
 
@@ -845,7 +845,7 @@ def copies_of_several_sizes_to_one_place(k: Builder, *, right: bool) -> None:
 @wrong("H6")
 def copies_of_several_rows_to_one_place(k: Builder, *, right: bool) -> None:
     k.launch(warps=1)
-    d, g = words(k, "d", 4), k.tensor("g", s32, (32, 4))
+    d, g = words(k, "d", 8), k.tensor("g", s32, (32, 8))
     k.cp_async.copy(d, g[0 if right else k.lane_id])
     k.cp_async.wait_all()
 

@@ -124,6 +124,18 @@ def meets_in_two_arms(k: Builder, covered: bool) -> None:
         k.mem.load(r, x[31 - k.lane_id])
 
 
+@lacking("lanes that copy one piece to one place by `cp.async`")
+def copies_of_which_one_is_waited_for(k: Builder, covered: bool) -> None:
+    """In PTX the second lane copies as well, and its copy is under way when the word is stored."""
+    k.launch(warps=1)
+    x, g = words(k, "x", 4), global_words(k, "g", 4)
+    with k.if_(k.lane_id < (1 if covered else 2)):
+        k.cp_async.copy(x, g)
+    with k.if_(k.lane_id.eq(0)):
+        k.cp_async.wait_all()
+        k.mem.store(x[0], 7)
+
+
 @lacking("lanes of one member mask, or of one barrier, that meet at different instructions")
 def joins_in_two_arms(k: Builder, covered: bool) -> None:
     k.launch(warps=2)

@@ -874,6 +874,8 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     if e.proxy == "generic":  # cp.async: lanes that name one box share it out
         together = len(group) > 1 and _one_box(x)
         rows = at.reshape(-1, issues.piece)
+        if together and len(rows) == 1:  # in PTX each of them copies it
+            raise NotCovered(f"{x.where}: lanes that copy one piece to one place")
         for n, lane in enumerate(group):
             mine = rows[n :: len(group)] if together else rows
             if len(mine):
