@@ -17,6 +17,21 @@ Kernel = Callable[..., None]
 UP_TO_A_TENSOR = (1 << 40) - (1 << 36)
 
 
+def a_running_address(k: Builder) -> None:
+    """Beyond shared memory, in 32 bits; what is taken from it leads back."""
+    out, p = k.tensor("out", s32, (32,)), k.var("p", address_of(words(k, "x", 32)), u32)
+    q = k.var("q", p - 4096, u32)
+    far = k.var("far", (q + 4096 & 0xFFFFFFFF) >> 24, u32)
+    with k.if_(far.eq(0)):
+        k.mem.store(out[k.lane_id], 1)
+
+
+def test_an_address_that_wraps_and_comes_back_in_its_own_bits() -> None:
+    k = Builder("comes_back", warps=1)
+    a_running_address(k)
+    assert check(k.finish()).verdict == "proved"
+
+
 def built(kernel: Kernel, *, right: bool) -> Program:
     k = Builder(kernel.__name__, warps=1)
     kernel(k, right=right)

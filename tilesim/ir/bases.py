@@ -430,10 +430,11 @@ class _Bases:
         """Whether it can be asked of both operands that they stay what they count from."""
         return self._stays(expr.lhs, a) and self._stays(expr.rhs, b)
 
-    def _stays(self, value: Expr, forms: Forms) -> bool:
+    def _stays(self, value: Expr, forms: Forms, *, bits: int = 2 * _HALF) -> bool:
         """Whether a run can tell that a value has not wrapped, nor left what it counts from
-        (`tilesim.ir.carries`). That is asked of it, unless it is plain."""
-        wide = self._typing.type_of(value) in ("s64", "u64")
+        (`tilesim.ir.carries`). That is asked of it, unless it is plain. ``bits``: no others of it
+        matter."""
+        wide = bits > _HALF and self._typing.type_of(value) in ("s64", "u64")
         if forms is None or (wide and not self._widens(value)):
             return False
         asked = [stays(value, form, self._used) for form in forms if form]
@@ -444,12 +445,18 @@ class _Bases:
     def _widens(self, value: Expr) -> bool:
         """Whether a run can tell that no address in a register of 32 bits has wrapped, of which a
         value of more bits is made."""
-        found = True
-        for part in walk(value):
-            if isinstance(part, Var) and part.dtype.bits <= _HALF:
-                forms = self.forms(part)
-                found &= is_known(forms) or self._stays(part, forms)
-        return found
+        match value:
+            case Var(_, dtype) if dtype.bits <= _HALF:
+                forms = self.forms(value)
+                return is_known(forms) or self._stays(value, forms)
+            case Binary("&", _, Const(int(mask))) if 0 <= mask < 1 << _HALF:
+                return True  # that is asked of what is left
+            case Unary(_, one):
+                return self._widens(one)
+            case Binary(_, one, other) | Select(_, one, other):
+                return all([self._widens(one), self._widens(other)])
+            case _:
+                return True
 
     def _ask(self, asked: list[Expr]) -> None:
         """Has this looked at whenever the instruction is executed."""
@@ -496,7 +503,7 @@ class _Bases:
 
     def _bits(self, expr: Binary, forms: Forms, value: Expr, other: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
-        known, low = self._exactly(other), lowest(forms)
+        known, low, bits = self._exactly(other), lowest(forms), 2 * _HALF
         match expr.op:
             case "*":
                 return self._whole(expr, self._times(forms, other))
@@ -505,10 +512,10 @@ class _Bases:
             case "&" if known is not None and 0 <= known < 1 << low:
                 return NONE
             case "|" | "^":
-                bits = may_set(other, self._typing, self._values)
-                if 0 <= bits < 1 << low:
+                sets = may_set(other, self._typing, self._values)
+                if 0 <= sets < 1 << low:
                     return forms
-                found = each(forms, lambda form: form if misses(form, bits) else None)
+                found = each(forms, lambda form: form if misses(form, sets) else None)
             case ">>" if known is not None:
                 found = each(forms, lambda form: shifted(form, known))
             case "//" if known is not None and known > 0 and known & (known - 1) == 0:
@@ -517,9 +524,11 @@ class _Bases:
                 found = each(forms, lambda form: masked(form, known - 1))
             case "&" if known is not None:
                 found = each(forms, lambda form: masked(form, known))
+                bits = known.bit_length() if known >= 0 else bits
             case _:
                 return None
-        return found if found is not None and self._stays(value, forms) else None
+        stays = found is not None and self._stays(value, forms, bits=bits)
+        return found if stays else None
 
     def _whole(self, expr: Expr, forms: Forms) -> Forms:
         """What is left of a value that may be larger than its type."""
