@@ -40,6 +40,7 @@ from tilesim import (
 from tilesim.ir.boxes import StoreMode
 from tilesim.ir.expr import Expr, Operand, as_expr
 from tilesim.ir.memory import Mbarriers, SharedTensor, View
+from tilesim.ir.ops.compute import Compute
 
 # ---------------------------------------------------------------------- launches
 
@@ -1001,7 +1002,70 @@ def at_a_place(made: Callable[[Expr, Expr], Expr], said: str) -> None:
 
 at_a_place(lambda x, y: x + y, "an address decides")
 at_a_place(lambda x, y: y * 2 - 256, "an address decides")
+at_a_place(lambda x, y: (y << 1) - 256, "is not made of")
+at_a_place(lambda x, y: (y >> 4) + 240, "is not made of")
+at_a_place(lambda x, y: (y << 20) >> 20, "an address decides")
+at_a_place(lambda x, y: (y >> 11) << 11, "an address decides")
+at_a_place(lambda x, y: y & 0xFFF, "an address decides")
+at_a_place(lambda x, y: y | 1024, "an address decides")
 at_a_place(lambda x, y: as_expr(256), "is not made of")
+
+
+def shifted_and_back(low: Callable[[Expr], Expr], said: str) -> None:
+    """An address in a matrix descriptor, beside other bits, and out of it again."""
+
+    def program(k: Builder, *, right: bool) -> None:
+        k.launch(warps=1)
+        before = k.var("before", address_of(words(k, "x", 64)) - 4096, u32)
+        p = before + 4096 & 0xFFFFFFFF
+        low_bits = (p & 0x3FFFF) >> 4 if right else low(p)
+        whole = k.var("whole", low_bits + 2 | 1 << 46 | 1 << 30, u64)
+        with k.elected():
+            at = k.var("at", (whole & 0x3FFF) << 4, u32)
+            k.mem.store(view_at(at, s32), 1)
+
+    program.__name__ = "an_address_in_a_descriptor"
+    wrong("place", not_covered=said)(program)
+
+
+shifted_and_back(lambda p: (p & 0x3FFFF) >> 3, "an address decides")
+shifted_and_back(lambda p: (p & 0xFFFF) >> 4, "an address decides")
+shifted_and_back(lambda p: (p - 16 & 0x3FFFF) >> 4, "an address decides")
+
+
+@wrong("place", not_covered="an address decides")
+def a_place_of_bytes_of_an_address(k: Builder, *, right: bool) -> None:
+    """What an instruction computes of an address is none."""
+    k.launch(warps=1)
+    x, p = address_of(words(k, "x")), k.var("p", dtype=u32)
+    if right:
+        k.assign(p, x)
+    else:
+        sources = (x, as_expr(0), as_expr(0x3210))
+        k.emit(Compute(opcode="prmt.b32", results=(p,), sources=sources))
+    with k.elected():
+        k.mem.store(view_at(p, s32), 1)
+
+
+@wrong("place", not_covered="is not made of")
+def a_generic_place_that_counts_from_no_window(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    x, p = address_of(words(k, "x")), k.var("p", dtype=u64)
+    k.mem.cvta(p, x, space="shared")
+    with k.elected():
+        whole = p if right else k.var("q", x + (1 << 36), u64)
+        k.mem.store(view_at(whole, s32, space="generic"), 1)
+
+
+@wrong("place", not_covered="an address decides")
+def a_generic_place_that_has_wrapped(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    by, x = 16 if right else -16, address_of(words(k, "x", 8))
+    half = k.var("half", x + by, u32)
+    q, p = k.var("q", half, u64), k.var("p", dtype=u64)
+    k.mem.cvta(p, q + (-16 if right else 16 - (1 << 32)), space="shared")
+    with k.elected():
+        k.mem.store(view_at(p, s32, space="generic"), 1)
 
 
 @wrong("place", not_covered="is not made of")

@@ -523,12 +523,12 @@ def _compute(x: Execution, w: Any, *, blank: bool = False) -> list[Value]:
         return []
     except Exception as why:  # the definition refuses the operands
         raise NotCovered(f"{x.where}: {why}") from why
-    kind = Address if inputs.local else int
+    kind = Drawn if inputs.local else int
     return [seen(_integers(row, kind), w) for row in found]
 
 
 def _without_base(x: Execution, found: Scalar, at: Scalar) -> Scalar:
-    same = isinstance(at, Address) and at.base and x.machine.operands.near(at)
+    same = isinstance(at, Address) and x.machine.operands.near(at)
     return int(found) if isinstance(found, Drawn) and same else found
 
 
@@ -1045,7 +1045,8 @@ def _bits(one: Scalar, view: View) -> Scalar:
     """The bits that a store of a value leaves, if that is a number."""
     if isinstance(one, Handed):
         return handed(_bits(one.value, view), one.turn)
-    return cut(one, one & ((1 << view.dtype.bits) - 1)) if isinstance(one, int) else None
+    bits = view.dtype.bits
+    return cut(one, one & ((1 << bits) - 1), bits) if isinstance(one, int) else None
 
 
 def _as_loaded(bits: Scalar, view: View) -> Scalar:
@@ -1055,7 +1056,8 @@ def _as_loaded(bits: Scalar, view: View) -> Scalar:
     if not isinstance(bits, int):
         return None
     negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
-    return cut(bits, bits - (1 << view.dtype.bits) if negative else bits)
+    number = bits - (1 << view.dtype.bits) if negative else bits
+    return cut(bits, number, view.dtype.bits)
 
 
 # ---------------------------------------------------------------------- words that are waited for

@@ -61,19 +61,19 @@ class Named(NamedTuple):
 #: what operands are evaluated in: a warp of `tilesim.proof.machine`, or a shadow
 Warp: TypeAlias = Any
 LANES = 32
-#: of addresses in shared memory, what they count from: where it begins, where its window of generic
-#: addresses does, both, or something that was computed of these
-_SHARED, _GENERIC, _COMPUTED = ".shared", ".generic", ""
-_PLACES = (_SHARED, _GENERIC, _COMPUTED)
-_LOCAL = (*_PLACES, WINDOW)
-#: shared memory begins at a multiple of so many bytes, and its generic addresses do
-_ALIGNED = 1024
-#: bytes of shared memory that a CTA has at most, as a power of 2
-_MOST_SHARED = 1 << 18
+#: of addresses in shared memory, what they count from: where it begins, or both that and where its
+#: window of generic addresses does
+_SHARED, _GENERIC = ".shared", ".generic"
+_LOCAL = (_SHARED, _GENERIC, WINDOW)
+#: shared memory begins at a multiple of so many bytes, and its generic addresses do: a power of 2
+_LOW = 10
+_ALIGNED = 1 << _LOW
+#: a CTA has so many bytes of shared memory at most, and they end within 2 to this power
+_LARGEST, _HIGH = 227 << 10, 18
 #: the bits of an address in tensor memory in which allocations may differ
 _COLUMNS = 0xFFE0
 #: the bits of a generic address
-_WHOLE = (1 << 64) - 1
+_WHOLE = 64
 #: bytes that an operand names
 MOST_BYTES = 1 << 20
 #: where generic addresses of shared memory end, and those of global memory begin
@@ -105,28 +105,58 @@ class Drawn(int):
 
 class Address(Drawn):
     """An integer that another launch gives another value: so many bytes from where ``base`` lies.
-    It names a place, and its distance from others of the same base is known."""
+    It names a place, and its distance from others of the same base is known. ``power``: it counts
+    from 2 to that power times where shared memory begins; ``modulo``: with fewer bits than all it
+    may have wrapped in a register of so many."""
 
     base: str
+    power: int
+    modulo: int
 
-    def __new__(cls, number: int, base: str = _COMPUTED) -> Self:
-        """``base``: a tensor or a tensor map, or one of `_LOCAL`."""
+    def __new__(
+        cls, number: int, base: str = _SHARED, power: int = 0, modulo: int = _WHOLE
+    ) -> Self:
+        """``base``: a tensor or a tensor map, or one of `_LOCAL`; the others as the class has
+        them."""
         made = super().__new__(cls, number)
-        made.base = base
+        made.base, made.power, made.modulo = base, power, modulo
         return made
+
+    def moved(self, number: int, bits: int, by: int = 0) -> Drawn:
+        """A sum or difference of it and a number, or it shifted ``by`` bits, in a type of so many
+        bits; no address if these do not hold all that where it counts from may set."""
+        power = self.power + by
+        if bits < (_HIGH + power if self.base == _SHARED else _WHOLE):
+            return Drawn(number)
+        found = Address(number, self.base, power)
+        if bits > self.modulo or (bits < _WHOLE and not found.stays()):
+            found.modulo = min(self.modulo, bits)
+        return found
+
+    def is_of(self, base: str) -> bool:
+        """Whether it is a whole address that counts from there."""
+        bits = 32 if base == _SHARED else _WHOLE
+        return self.base == base and self.power == 0 and self.modulo >= bits
+
+    def stays(self) -> bool:
+        """Whether it lies in the largest shared memory there is, or at its end, so that nothing
+        carries over into higher bits, wherever that begins: all other bits are the same then."""
+        field = int(self) & ((1 << _HIGH + self.power) - 1)
+        return self.modulo == _WHOLE and field << _LOW <= _LARGEST << _LOW + self.power
 
 
 #: what is so of an address
 OfAddress: TypeAlias = Callable[[Address], bool]
 
 
-def cut(x: int, number: int) -> int:
-    """What a conversion leaves of a number: an address is one as long as it is whole."""
+def cut(x: int, number: int, bits: int) -> int:
+    """What a conversion to so many bits leaves of a number: an address is one as long as it is
+    whole."""
+    if isinstance(x, Address):
+        return x.moved(number, bits)
     if not isinstance(x, Drawn):
         return number
-    if int(number) == int(x):
-        return x
-    return Address(number) if local(x) else Drawn(number)
+    return x if int(number) == int(x) else Drawn(number)
 
 
 class Chosen(NamedTuple):
@@ -342,6 +372,8 @@ class Operands:
         if kind not in LIMITS:
             return None
 
+        bits = 32 if kind in ("s32", "u32") else _WHOLE
+
         def number(*xs: Scalar) -> int | None:
             try:
                 result = function(*(int(x) if isinstance(x, Drawn) else x for x in xs))
@@ -370,7 +402,7 @@ class Operands:
             found = number(*xs)
             if found is None or not any(isinstance(x, Drawn) for x in xs):
                 return found
-            return _from_bases(e, xs, found, self.near)
+            return _from_bases(e, xs, found, bits, self.near)
 
         rows = [x if isinstance(x, list) else [x] for x in operands]
         numbers = all(type(x) is int for row in rows for x in row)
@@ -386,7 +418,9 @@ class Operands:
         far = int(x) - (self.bases[WINDOW] if x.base == _GENERIC else self.bases.get(x.base, 0))
         if not local(x):
             return 0 <= far < _GLOBAL
-        return far >= 0 and far & OFFSET_MASK < _MOST_SHARED
+        if x.power or x.modulo < _WHOLE:
+            return x.stays()
+        return far >= 0 and far & OFFSET_MASK < 1 << _HIGH
 
     def _formed(self, e: Any, xs: Sequence[Any], kind: CType) -> Scalar:
         """What an operator makes of numbers that depend on a parameter."""
@@ -505,7 +539,7 @@ class Operands:
                 return self.cone.within(x, base, low, low + (1 << bits) - 1)
             number = int(bool(x)) if kind == "pred" else x & ((1 << bits) - 1)
             number -= (kind == "int" and number >> (bits - 1)) << bits
-            return cut(x, number)
+            return cut(x, number, bits)
 
         return fit
 
@@ -536,8 +570,9 @@ class Operands:
         Raises: Refuted: no declaration has it, or another CTA's is named as the own one (D7);
         NotCovered: it is a number, or computed of something else."""
         place, byte = self._located(address, space, w)
-        of = _PLACES if place[0] == "shared" else (place[1],)
-        if not isinstance(address, Address) or address.base not in of:
+        generic = space == "generic"
+        base = str(place[1]) if place[0] == "global" else _GENERIC if generic else _SHARED
+        if not isinstance(address, Address) or not address.is_of(base):
             raise NotCovered(f"address {address:#x}, which is not made of {place[1]}'s")
         return place, byte
 
@@ -746,16 +781,14 @@ _SHIFTS = {"+": ([Address, int], [int, Address]), "-": ([Address, int],)}
 _CONVERTED: Mapping[tuple[str, ...], str] = {
     ("+", _SHARED, WINDOW): _GENERIC, ("+", WINDOW, _SHARED): _GENERIC,
     ("-", _GENERIC, WINDOW): _SHARED,
-    ("+", _COMPUTED, WINDOW): _COMPUTED, ("-", _COMPUTED, WINDOW): _COMPUTED,
 }  # fmt: skip
 _BITS = ("&", "|", "^")
-#: of what a place may be computed, besides distances and single bits
-_MOVES = ("+", "-", "<<", ">>", *_BITS)
 
 
 @rule("address", "of where memory lies, distances and the low bits of shared memory are known only")
-def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, is_near: OfAddress) -> int:
-    """What comes of operands of which some differ between launches or schedules."""
+def _from_bases(e: Expr, xs: Sequence[Any], number: int, bits: int, is_near: OfAddress) -> int:
+    """What comes of operands of which some differ between launches or schedules, in a type of so
+    many bits."""
     at = [x for x in xs if isinstance(x, Address)]
     of = [x.base for x in at]
     others = [x for x in xs if type(x) is int]
@@ -763,34 +796,48 @@ def _from_bases(e: Expr, xs: Sequence[Scalar], number: int, is_near: OfAddress) 
     match e:
         case Select() if not isinstance(xs[0], Drawn):
             picked = xs[1] if xs[0] else xs[2]
-            return cut(picked, number) if isinstance(picked, int) else number
+            return cut(picked, number, bits) if isinstance(picked, int) else number
         case Binary("+" | "-" as op) if [type(x) for x in xs] in _SHIFTS[op]:
-            return Address(number, of[0])
-        case Binary(op) if (op, *of) in _CONVERTED:
+            return at[0].moved(number, bits)
+        case Binary(op) if (op, *of) in _CONVERTED and _is_plain(at):
             return Address(number, _CONVERTED[op, *of])
-        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(of) and near:
+        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(at) and near:
             return number
         case Binary("==" | "!=") if others == [0] and near and at and _is_not_null(at[0]):
             return number
-        case Binary("%") if of in ([_SHARED], [_GENERIC]) and near and _divides_low_bits(xs[1]):
+        case Binary("%") if of in ([_SHARED], [_GENERIC]) and near and _divides(xs[1], at[0]):
             return number
         case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
-            return _other_bits(op, at[0], others[0], number, near=near)
-        case Binary(op) if len(of) == len(others) == 1 and op in _MOVES and of[0] in _PLACES:
-            return Address(number)
+            return _other_bits(op, at[0], others[0], number, bits)
+        case Binary("<<") if of == [_SHARED] and others == [*xs[1:]]:
+            return at[0].moved(number, bits, others[0])
+        case Binary(">>") if of == [_SHARED] and others == [*xs[1:]]:
+            whole = 0 <= others[0] <= _LOW + at[0].power and at[0].stays()
+            return at[0].moved(number, bits, -others[0]) if whole else Drawn(number)
         case Binary(op) if not of and others:
             return Drawn(number, _in_allocation(op, xs, others[0]))
     return Drawn(number)
 
 
-def _other_bits(op: str, x: Address, n: int, number: int, *, near: bool) -> int:
+def _other_bits(op: str, x: Address, n: int, number: int, bits: int) -> int:
     """What an address in shared memory is with other bits."""
-    if op == "&" and 0 <= n < _ALIGNED:
+    if op == "&" and 0 <= n < 1 << x.modulo < 1 << _WHOLE:
+        known = x.moved(x & ((1 << x.modulo) - 1), x.modulo)
+        x = known if isinstance(known, Address) else x
+    low, high = _LOW + x.power, _HIGH + x.power if x.base == _SHARED else _WHOLE
+    if op == "&" and 0 <= n < 1 << low:
         return number
-    within = OFFSET_MASK if x.base == _SHARED else _WHOLE
-    changes = ~n & within if op == "&" else n
-    base = x.base if 0 <= changes < _ALIGNED else _COMPUTED
-    return Address(number, base) if near else Drawn(number)
+    changes = (~n if op == "&" else n) & ((1 << bits) - 1)
+    if not changes >> low:
+        return x.moved(number, bits)
+    apart = not changes >> low & ((1 << high - low) - 1)
+    return x.moved(number, bits) if apart and x.stays() else Drawn(number)
+
+
+def _is_plain(at: Sequence[Address]) -> bool:
+    """Whether addresses count from where shared memory or its window begins, and have not
+    wrapped."""
+    return all(x.power == 0 and x.modulo == _WHOLE for x in at)
 
 
 def _in_allocation(op: str, xs: Sequence[Any], n: int) -> tuple[int, int] | None:
@@ -807,14 +854,14 @@ def _is_not_null(x: Address) -> bool:
     return x.base == _GENERIC or not local(x)
 
 
-def _divides_low_bits(n: Scalar) -> bool:
+def _divides(n: Scalar, x: Address) -> bool:
     """Whether a remainder by n is that of the low bits, which where shared memory begins leaves."""
-    return type(n) is int and n > 0 and _ALIGNED % n == 0
+    return type(n) is int and n > 0 and (1 << _LOW + x.power) % n == 0
 
 
-def _of_one(bases_: Sequence[str]) -> bool:
+def _of_one(at: Sequence[Address]) -> bool:
     """Whether these are two addresses that count from one place."""
-    return len(bases_) == 2 and bases_[0] == bases_[1] != _COMPUTED
+    return len(at) == 2 and (at[0].base, at[0].power) == (at[1].base, at[1].power)
 
 
 def local(x: object) -> bool:

@@ -201,7 +201,7 @@ def _grown(x: Scalar, n: Any, turns: Number) -> Scalar:
     if isinstance(x, Chosen) and isinstance(n, Chosen):
         return chosen(_grown(x.leader, n.leader, turns), _grown(x.rest, n.rest, turns))
     if isinstance(x, Address) and n:
-        return Address(x + turns * n, x.base) if isinstance(turns, int) else None
+        return Address(x + turns * n, x.base, x.power, x.modulo) if isinstance(turns, int) else None
     if type(x) is int or isinstance(x, Form):
         return None if n is None else plus(x, turns, n)
     return x
