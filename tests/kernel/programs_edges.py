@@ -966,6 +966,14 @@ def the_remainder_of_an_address_before_shared_memory(k: Builder, *, right: bool)
 
 
 @wrong("address", breaks="data", not_covered="an address decides")
+def the_rank_in_an_address_before_shared_memory(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    p = k.var("p", address_of(words(k, "x", 32)), u32)
+    with k.if_(((p + (64 if right else 0xFFFFFFC0)) >> 24).eq(0)):
+        k.sync_warp()
+
+
+@wrong("address", breaks="data", not_covered="an address decides")
 def an_address_that_wraps_into_the_next_cta(k: Builder, *, right: bool) -> None:
     """mapa keeps the low bits of an address. Another launch has those of one before shared memory
     in the middle of it."""

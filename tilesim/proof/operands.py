@@ -809,14 +809,20 @@ def _from_bases(e: Expr, xs: Sequence[Any], number: int, bits: int, is_near: OfA
             return number
         case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
             return _other_bits(op, at[0], others[0], number, bits)
-        case Binary("<<") if of == [_SHARED] and others == [*xs[1:]]:
-            return at[0].moved(number, bits, others[0])
-        case Binary(">>") if of == [_SHARED] and others == [*xs[1:]]:
-            whole = 0 <= others[0] <= _LOW + at[0].power and at[0].stays()
-            return at[0].moved(number, bits, -others[0]) if whole else Drawn(number)
+        case Binary("<<" | ">>" as op) if of == [_SHARED] and others == [*xs[1:]]:
+            return _shifted(op, at[0], others[0], number, bits)
         case Binary(op) if not of and others:
             return Drawn(number, _in_allocation(op, xs, others[0]))
     return Drawn(number)
+
+
+def _shifted(op: str, x: Address, n: int, number: int, bits: int) -> int:
+    """What an address in shared memory is, shifted: above it lies the rank of its CTA."""
+    if op == "<<":
+        return x.moved(number, bits, n)
+    if not x.stays() or _LOW + x.power < n < _HIGH + x.power:
+        return Drawn(number)
+    return x.moved(number, bits, -n) if n <= _LOW + x.power else number
 
 
 def _other_bits(op: str, x: Address, n: int, number: int, bits: int) -> int:
@@ -830,8 +836,10 @@ def _other_bits(op: str, x: Address, n: int, number: int, bits: int) -> int:
     changes = (~n if op == "&" else n) & ((1 << bits) - 1)
     if not changes >> low:
         return x.moved(number, bits)
-    apart = not changes >> low & ((1 << high - low) - 1)
-    return x.moved(number, bits) if apart and x.stays() else Drawn(number)
+    own = ((1 << high) - 1) >> low << low
+    if not x.stays() or (changes & own and (op != "&" or n & own)):
+        return Drawn(number)
+    return number if changes & own else x.moved(number, bits)
 
 
 def _is_plain(at: Sequence[Address]) -> bool:
