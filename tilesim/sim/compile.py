@@ -36,6 +36,7 @@ from tilesim.ir.splitting import issuers_of, meets_at, met_before, parts_of
 from tilesim.ir.waits import polled_flag
 from tilesim.ir.word_waits import word_waits
 from tilesim.sim import control
+from tilesim.sim.address_checks import checked
 from tilesim.sim.execute import execute, groups
 from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
 from tilesim.sim.execute.lanes import by_masks
@@ -57,7 +58,6 @@ from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped, spared
-from tilesim.sim.staying import staying
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
 from tilesim.sim.ways import region
@@ -236,20 +236,24 @@ class Compiler:
         if isinstance(what, Op):
             op = what
             step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
-            step = self._staying(step, number, instruction)
+            step = self._with_checked_addresses(step, number, instruction)
             cycles = 0 if instruction.counts else op.cycles + instruction.left_out
             return step, op.synchronises and not goes_on(op), cycles
         control_step = self._control(number, what)
-        return self._staying(control_step, number, instruction), False, instruction.left_out
+        return (
+            self._with_checked_addresses(control_step, number, instruction),
+            False,
+            instruction.left_out,
+        )
 
-    def _staying(self, step: Step, number: int, instruction: Instruction) -> Step:
-        """The step of an instruction, behind a look at what has to hold where it is executed."""
+    def _with_checked_addresses(self, step: Step, number: int, instruction: Instruction) -> Step:
+        """The step of an instruction, behind a check of what has to hold where it is executed."""
         what, guard = instruction.what, instruction.guard
         asked = self.code.stays.get(number)
         if asked is None or (isinstance(what, Op) and self._is_idle(what)):
             return step
         executes = None if guard is None else self.expr(guard)
-        return staying(step, self.expr(asked), executes, what)
+        return checked(step, self.expr(asked), executes, what)
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if self._is_idle(op):

@@ -1,4 +1,4 @@
-"""Looks at addresses of which something may decide that another base would change."""
+"""Steps that check their addresses: what decides must not change with where memory lies (J5)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown
 
 
-def staying(step: Step, stays: Evaluate, guard: Evaluate | None, what: Op | Control) -> Step:
-    """``step``, behind a look at what has to hold in the lanes that execute it.
+def checked(step: Step, stays: Evaluate, guard: Evaluate | None, what: Op | Control) -> Step:
+    """``step``, behind a check of what has to hold in the lanes that execute it.
 
     An address that is not known, or not set, decides nothing: that would end the run."""
 
-    def look(w: Warp) -> bool | None:
+    def check(w: Warp) -> bool | None:
         try:
             holds = plain(stays(w))
         except UnassignedVariable:
@@ -31,7 +31,7 @@ def staying(step: Step, stays: Evaluate, guard: Evaluate | None, what: Op | Cont
             w.machine.outcome.explorable = False
         return step(w)
 
-    return look
+    return check
 
 
 def _fails(w: Warp, holds: Any, guard: Evaluate | None) -> bool:
