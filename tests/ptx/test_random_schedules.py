@@ -20,7 +20,7 @@ if (x[g] > 0) __syncthreads();"""
 
 def test_lanes_that_exchange_without_meeting() -> None:
     """No schedule of the machine's moves shows in which order lanes go: some are run, not all."""
-    found = verdict(REDUCTION, threads=128)
+    found = verdict(REDUCTION, threads=128, schedules=64)
     assert found.verdict == "bounded"
     assert "unordered strong accesses of lanes of one warp to one location" in found.reasons[0]
     assert 4 < found.stats.schedules < 16
@@ -28,7 +28,7 @@ def test_lanes_that_exchange_without_meeting() -> None:
 
 def test_data_that_steers_after_some_turns() -> None:
     """A long run is not repeated as often as a short one; how often, its steps alone say."""
-    short, long = (verdict(STEERED.replace("TURNS", turns)) for turns in ("2", "300"))
+    short, long = (verdict(STEERED.replace("TURNS", turns), schedules=64) for turns in ("2", "300"))
     assert (short.verdict, long.verdict) == ("bounded", "bounded")
     assert "the contents of x" in short.reasons[0]
     assert (short.stats.schedules, long.stats.schedules) == (65, 5)

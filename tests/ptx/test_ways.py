@@ -19,13 +19,13 @@ int t = threadIdx.x, g = blockIdx.x * blockDim.x + t;
 """
 
 
-def verdict(body: str, *, threads: int = 64, grid: int = 2) -> Report:
+def verdict(body: str, *, threads: int = 64, grid: int = 2, schedules: int = 8) -> Report:
     params = (
         Pointer("x", 1 << 16), Pointer("y", 1 << 16), Pointer("z", 1 << 16), Scalar("n", "s32", 7),
     )  # fmt: skip
     module = read(compiled(f"{HEAD}{body}\n}}"), "k.ptx")
     launch = Launch("f", (grid, 1, 1), (threads, 1, 1), registers=64, params=params)
-    return check(lower(module, module.entries[0], launch), schedules=8)
+    return check(lower(module, module.entries[0], launch), schedules=schedules)
 
 
 HISTOGRAM = """__shared__ int h[64]; h[t] = 0; __syncthreads();

@@ -138,7 +138,7 @@ class Happenings(Watcher, Generic[E]):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False, alike: Hashable = None,
+        *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a barrier."""
         barrier = self.barrier(obj)

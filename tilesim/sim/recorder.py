@@ -114,7 +114,7 @@ class Recorder(Watcher):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False, alike: Hashable = None,
+        *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
         if self._full():

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -104,7 +103,7 @@ class Point:
     text: str
     loc: Loc
     named: Named | None = None
-    alike: Hashable = None
+    alike: tuple[bool, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Trace:
         text: str,
         *,
         loose: bool = False,
-        alike: Hashable = None,
+        alike: tuple[bool, int] | None = None,
     ) -> None:
         """Adds an event to the current move; ``alike``: what ``text`` says, but for numbers that
         depend on others."""
