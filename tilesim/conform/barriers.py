@@ -99,7 +99,7 @@ class _Changes(Ordered):
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False, alike: Hashable = None,
+        *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a barrier."""
         super().note(kind, obj, phase, warp, op, text, loose=loose, alike=alike)
