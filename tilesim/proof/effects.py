@@ -19,6 +19,7 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Rearranges
+from tilesim.ir.ops.address import Getctarank, Isspacep
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
@@ -461,9 +462,9 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
         case Expr():
             found = x.machine.operands.value(e.value, w)
             # in which window an address is, and of which CTA, is the same wherever these begin
-            if x.op.mnemonic not in ("isspacep", "getctarank"):
+            if not isinstance(x.op, Getctarank | Isspacep):
                 return found
-            at = x.machine.operands.value(x.op.address, w)  # type: ignore[attr-defined]
+            at = x.machine.operands.value(x.op.address, w)
             return [_without_base(x, lane_of(found, i), lane_of(at, i)) for i in range(LANES)]
         case effect:
             return x.answers.get(id(effect))
@@ -838,11 +839,8 @@ def _by_warp(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
             at = at[rows * (w.number % 4) : rows * (w.number % 4 + 1)]
         holders = _holders(x, e.held, len(at), write)
     elif write and len(group) == LANES:
-        record, fact = (
-            m.issue(x, group, place, at, True, "generic", as_one=True),
-            m.order.new_fact(),
-        )
-        record.ends_with(fact)
+        record = m.issue(x, group, place, at, True, "generic", as_one=True)
+        record.ends_with(fact := m.order.new_fact())
         m.order.learn_fact(x.all.tolist(), fact, (Row.GENERIC, Row.GENERIC_GLOBAL))
         return
     m.access(x, [(group, at)], place, write, strong=_strong(e), holders=holders)
