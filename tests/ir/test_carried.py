@@ -81,12 +81,6 @@ def closed_over(k: Builder) -> None:
         phase ^= 1  # here
 
 
-def on_one_line(k: Builder) -> None:
-    n, done = k.var("n", 0), 0
-    with k.loop(4): done += 1  # here  # fmt: skip  # noqa: E701
-    k.assign(n, done)
-
-
 def behind_many_loops(k: Builder) -> None:
     n, done = k.var("n", 0), 0
     for _ in range(70):
@@ -108,7 +102,7 @@ def barrier(k: Builder) -> ts.Mbarriers:
 
 WRONG = (
     toggled, assigned, counted, of_a_register, in_a_python_loop, entered_by_a_stack, closed_over,
-    on_one_line, behind_many_loops,
+    behind_many_loops,
 )  # fmt: skip
 
 
@@ -231,6 +225,14 @@ def written(tmp_path: Path, text: str) -> Callable[[Builder, ts.Mbarriers], None
     exec(compile(text, str(file), "exec"), names)
     function: Callable[[Builder, ts.Mbarriers], None] = names["body"]
     return function
+
+
+def test_a_loop_on_one_line(tmp_path: Path) -> None:
+    text = "def body(k, b):\n    n, done = k.var('n', 0), 0\n    with k.loop(4): done += 1\n"
+    body, k = written(tmp_path, text), Builder("wrong", warps=1)
+    with pytest.raises(InvalidProgram, match=r"done is 0 before .* and 1 after") as caught:
+        body(k, barrier(k))
+    assert caught.value.diagnostics[0].loc.line == 3
 
 
 @pytest.mark.parametrize("sets", SETS)
