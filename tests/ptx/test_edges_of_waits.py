@@ -440,7 +440,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_who_uses_how_often_it_looked_at_a_word_decides_by_that(name: str) -> None:
-    """Who has looked often waits for threads that do not come."""
+    """A thread that has looked often waits for threads that do not come."""
     counts, asks = COUNTS[name]
     loop = f"L: {LOOK}{counts}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\n{READ}"
     hangs = "bar.sync 1, 64;" if asks else ""

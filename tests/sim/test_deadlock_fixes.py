@@ -93,8 +93,7 @@ def closing(k: Builder, *, fixed: bool = False) -> None:
 def test_the_fix_is_not_about_the_barrier_at_which_the_others_wait() -> None:
     report = check(closing())
     assert deadlock(report) == (
-        "nobody arrives on empty[0] any more: let somebody arrive in phase 1, or do not wait for "
-        "that phase"
+        "empty[0] lacks an arrival for phase 1: add one, or do not wait for that phase"
     )
     actions = [p.action for p in report.findings[0].participants]
     assert actions[:2] == ["waits on empty[0] parity 1", "waits at named barrier 0"]

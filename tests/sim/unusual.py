@@ -53,8 +53,8 @@ def _warp(k: Builder, act: Act) -> None:
 
 
 def _none(k: Builder, act: Act) -> None:
-    nobody = k.var("nobody", 0)
-    with k.if_(k.thread_id < nobody):
+    none = k.var("none", 0)
+    with k.if_(k.thread_id < none):
         act()
 
 
@@ -96,7 +96,7 @@ def _two_in_one_cta(k: Builder, act: Act) -> None:
         act()
 
 
-#: who executes an instruction, and how often
+#: which lanes execute an instruction, and how often
 EXECUTIONS: dict[str, Execution] = {
     "one": _one, "two lanes": _two, "a warp": _warp, "none": _none, "survivor": _survivor,
     "survivors": _survivors, "twice": _twice, "two warps": _unordered, "late": _late,

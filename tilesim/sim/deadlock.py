@@ -194,10 +194,10 @@ def _advice(blocked: Sequence[Warp], graph: WaitFor) -> _Advice:
         if isinstance(on, Mbarrier) and not graph.suppliers(warp):
             if on.phase:
                 return _Advice(
-                    f"nobody arrives on {on.label} any more: let somebody arrive in phase "
-                    f"{on.phase}, or do not wait for that phase"
+                    f"{on.label} lacks an arrival for phase {on.phase}: add one, or do not wait "
+                    "for that phase"
                 )
-            return _Advice(f"let somebody arrive on {on.label}, or lower its init count")
+            return _Advice(f"add an arrival on {on.label}, or lower its init count")
     return _Advice(_loops(blocked))
 
 

@@ -23,7 +23,7 @@ def counters(mir: Mir, found: Mapping[int, WordWait]) -> frozenset[str]:
     """Integer tensors of which every access is a wait, an ``atom.add``, or a scalar store.
 
     Either no addition to a word uses what it finds there, or all of them do: they draw numbers.
-    Where nobody waits, ``atom.inc`` draws them as well.
+    Where no thread waits, ``atom.inc`` draws them as well.
     """
     kernel = mir.kernel
     drawing = drawn_tensors(mir)
@@ -84,7 +84,7 @@ def polls_memory(instruction: Instruction) -> bool:
     if access is None or access.result is None or access.view.space == "shared":
         return False
     if access.combine == "add" and access.value is not None and constant(access.value):
-        return False  # a turn of the loop changes the word: nobody else needs to
+        return False  # a turn of the loop changes the word: no other thread needs to
     return access.sem != "weak"
 
 

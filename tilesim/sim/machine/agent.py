@@ -491,7 +491,7 @@ class Agent(ABC):
         return self.called(self.role)
 
     def at(self, op: Op | None, cta: int | None = None) -> str:
-        """The same as who executes ``op``, by the role whose region that is in, if it has one role
+        """The same as what executes ``op``, by the role whose region that is in, if it has one role
         and not several; in a text that speaks of one ``cta``, without that."""
         alone = self.role != f"warp {self.number}"
         return self.called(self.machine.role_at(self, op) if alone else self.role, cta)

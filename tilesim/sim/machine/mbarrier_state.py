@@ -136,7 +136,7 @@ class MbarrierState:
         return together((state, self.current.facts))
 
     def contributions(self, cta: int | None = None) -> Iterator[str]:
-        """Who has contributed to the open phase, one line each; repetitions are counted. ``cta``:
+        """The contributions to the open phase, one line each; repetitions are counted. ``cta``:
         the one that the text speaks of."""
         return self.current.contributions(cta)
 

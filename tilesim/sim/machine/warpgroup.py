@@ -223,7 +223,7 @@ class Warpgroup:
         return self.state()
 
     def state(self, cta: int | None = None) -> str:
-        """Who has committed how many, in a text that speaks of one ``cta``, or of none."""
+        """How many groups each warp has committed; the text speaks of one ``cta``, or of none."""
         counts = ", ".join(
             f"{w.called(w.role, cta)}: {self._commits.get(w, 0)}" for w in self.warps
         )
