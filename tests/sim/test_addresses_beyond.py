@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kernel.programs import cta
+from tests.kernel.programs_edges import an_address_that_wraps_into_the_next_cta
 from tests.litmus.notation import global_words, words
 from tilesim import Builder, Program, address_of, check, s32, select, u32, u64, view_at
 from tilesim.ir.expr import Expr
@@ -86,16 +86,6 @@ def in_a_late_turn_only(k: Builder, *, right: bool) -> None:
         k.assign(q, q - 4)
 
 
-def mapped_to_a_peer_and_moved_back(k: Builder, *, right: bool) -> None:
-    k.launch(grid=2, cluster=2)
-    x, p, by = words(k, "x", 8), k.var("p", dtype=u32), 16 if right else -16
-    k.cluster.sync()
-    with cta(k, 1):
-        k.mem.mapa(p, address_of(x) + by, 0)
-        k.mem.store(view_at(k.var("q", p - by, u32), s32, space="shared::cluster"), 1)
-    k.cluster.sync()
-
-
 def a_generic_one_beyond_its_window(k: Builder, *, right: bool) -> None:
     g, x = global_words(k, "g", 4), words(k, "x", 4)
     p = k.var("p", dtype=u64)
@@ -124,7 +114,7 @@ DECIDES = (
     one_that_has_wrapped_in_a_sum, half_a_pointer_that_has_wrapped,
     two_that_are_compared, a_remainder, a_rank, bits_that_a_shift_has_lost,
     a_pointer_in_half_a_register, in_another_cluster_only, in_a_late_turn_only,
-    mapped_to_a_peer_and_moved_back, a_generic_one_beyond_its_window,
+    an_address_that_wraps_into_the_next_cta, a_generic_one_beyond_its_window,
 )  # fmt: skip
 
 
