@@ -19,7 +19,6 @@ from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Rearranges
-from tilesim.ir.ops.address import Getctarank, Isspacep
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
@@ -462,9 +461,10 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
         case Expr():
             found = x.machine.operands.value(e.value, w)
             # in which window an address is, and of which CTA, is the same wherever these begin
-            if not isinstance(x.op, Getctarank | Isspacep):
+            if x.op.mnemonic not in ("isspacep", "getctarank"):
                 return found
-            at = x.machine.operands.value(x.op.address, w)
+            (address,) = x.machine.operands.parts(x.op)
+            at = x.machine.operands.value(address, w)
             return [_without_base(x, lane_of(found, i), lane_of(at, i)) for i in range(LANES)]
         case effect:
             return x.answers.get(id(effect))
