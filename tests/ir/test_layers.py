@@ -22,7 +22,7 @@ LAYERS = (
     ),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.blame", "tilesim.certificate", "tilesim.checker", "tilesim.loader",
+        "tilesim.blame", "tilesim.certificate_file", "tilesim.checker", "tilesim.loader",
         "tilesim.repair", "tilesim.search",
         "tilesim.verdict", "tilesim.witness",
     ),
@@ -42,7 +42,7 @@ FACADE = "tilesim"
 LOCAL = {
     ("tilesim.checker", "tilesim.search.certificates"): "most checks make no certificate",
     ("tilesim.checker", "tilesim.search.every"): "most checks make no certificate",
-    ("tilesim.cli.check", "tilesim.certificate"): "most checks make no certificate",
+    ("tilesim.cli.check", "tilesim.certificate_file"): "most checks make no certificate",
     ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",

@@ -19,7 +19,7 @@ import tilesim as ts
 from tests.cli.test_ptx import files
 from tests.kernel.programs_edges import exchanges_addresses
 from tilesim import Builder
-from tilesim.certificate import VERSION, read, text_of
+from tilesim.certificate_file import VERSION, read, text_of
 from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import UsageError
@@ -241,7 +241,7 @@ def test_a_hostile_certificate_is_refused_in_one_line(text: str, tmp_path: Path)
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.certificate.MOST_TEXT", 100)
+    monkeypatch.setattr("tilesim.certificate_file.MOST_TEXT", 100)
     with pytest.raises(UsageError, match="at most 100 characters"):
         read(TEXT)
 

@@ -11,7 +11,7 @@ import pytest
 import tilesim as ts
 from tests.kernel.random_counters import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
-from tilesim.certificate import text_of
+from tilesim.certificate_file import text_of
 from tilesim.checker import check
 from tilesim.ir.lower import lower
 from tilesim.proof import counters

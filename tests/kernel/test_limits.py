@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
-from tilesim import certificate
+from tilesim import certificate_file
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import View
 from tilesim.proof import (
@@ -188,5 +188,5 @@ def test_the_page_has_the_limits() -> None:
         machine.MOST_LANES, machine.MOST_TOGETHER, check.MOST_CLASSES, machine.MOST_SHADOWS,
         machine.MOST_STEPS, effects.MOST_LOOKS, machine.MOST_COUNTED, counters.MOST_SUMS,
         effects.MOST_NAMED, moving.MOST_BOXES, memory.LARGEST, operands.MOST_BYTES,
-        certificate.MOST_CLUSTERS, certificate.MOST_VALUES,
+        certificate_file.MOST_CLUSTERS, certificate_file.MOST_VALUES,
     ]  # fmt: skip

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import tilesim as ts
 from tilesim import Builder, f32, minimum, s32, select
-from tilesim.certificate import read, text_of
+from tilesim.certificate_file import read, text_of
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Expr

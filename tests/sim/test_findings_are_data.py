@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tilesim
-from tests.sim.readers import searches
+from tests.sim.text_searches import searches
 
 ROOT = Path(tilesim.__file__).parent
 #: packages whose code gets findings

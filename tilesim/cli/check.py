@@ -224,7 +224,7 @@ def _certify(results: Sequence[Result], path: Path) -> None:
         raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
-            from tilesim.certificate import text_of
+            from tilesim.certificate_file import text_of
 
             write_file(path, text_of(result.report.certificate))
             return

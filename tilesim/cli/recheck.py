@@ -11,7 +11,7 @@ from shlex import quote
 
 import click
 
-from tilesim.certificate import MOST_TEXT, read
+from tilesim.certificate_file import MOST_TEXT, read
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, format_option, say, target_options, time_limit_option

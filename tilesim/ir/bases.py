@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
+from tilesim.ir.address_carries import in_window, stays
 from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import Typing
@@ -42,7 +43,6 @@ from tilesim.ir.base_forms import (
     union,
     within_bits,
 )
-from tilesim.ir.carries import in_window, stays
 from tilesim.ir.dataflow import (
     OPERANDS,
     acquires_map,
@@ -432,8 +432,8 @@ class _Bases:
 
     def _stays(self, value: Expr, forms: Forms, *, bits: int = 2 * _HALF) -> bool:
         """Whether a run can tell that a value has not wrapped, nor left what it counts from
-        (`tilesim.ir.carries`). That is asked of it, unless it is plain. ``bits``: no others of it
-        matter."""
+        (`tilesim.ir.address_carries`). That is asked of it, unless it is plain. ``bits``: no others
+        of it matter."""
         wide = bits > _HALF and self._typing.type_of(value) in ("s64", "u64")
         if forms is None or (wide and not self._widens(value)):
             return False

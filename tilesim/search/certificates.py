@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from tilesim.certificate import read
+from tilesim.certificate_file import read
 from tilesim.errors import InvalidProgram
 from tilesim.ir.dataflow import flow_of
 from tilesim.ir.flowgraph import graph_of
