@@ -22,9 +22,9 @@ def stays(value: Expr, form: Form, used: int) -> Expr | None:
     """What has to hold, with the bases that the simulator takes, for a value to be that much more
     in another launch as its bases are; None if nothing tells. ``used``: bytes of shared memory."""
     times = dict(form)
-    window, near = times.get(GENERIC), times.get(SHARED)
-    if form and set(times) <= {GENERIC, SHARED} and near is not None and window in (None, near):
-        return _in_shared(value, near, used)
+    window, shared = times.get(GENERIC), times.get(SHARED)
+    if form and set(times) <= {GENERIC, SHARED} and shared is not None and window in (None, shared):
+        return _in_shared(value, shared, used)
     if set(times) == {GENERIC}:
         return _beyond(value, GENERIC, times[GENERIC], 1 << 32)
     if len(times) == 1:

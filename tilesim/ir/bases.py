@@ -438,7 +438,7 @@ class _Bases:
         if forms is None or (wide and not self._widens(value)):
             return False
         asked = [stays(value, form, self._used) for form in forms if form]
-        if not self._is_near(value):
+        if not self._is_inside(value):
             self._ask([one for one in asked if one is not None])
         return None not in asked
 
@@ -464,7 +464,7 @@ class _Bases:
             told = self.stays.setdefault(self._looking, [])
             told += [one for one in asked if one not in told]
 
-    def _is_near(self, value: Expr) -> bool:
+    def _is_inside(self, value: Expr) -> bool:
         """Whether a value is the address of something declared, or of what lies close behind."""
         followed, low, high = set[str](), 0, 0
         while True:
@@ -491,7 +491,7 @@ class _Bases:
         """Whether a value is the address of a byte of what is declared in global memory."""
         forms = self.forms(expr)
         declared = forms is not None and all(fits(form, "global") for form in forms)
-        return declared and self._is_near(expr)
+        return declared and self._is_inside(expr)
 
     def _times(self, forms: Forms, factor: Expr) -> Forms:
         known = self._exactly(factor)

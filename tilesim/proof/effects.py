@@ -529,7 +529,7 @@ def _compute(x: Execution, w: Any, *, blank: bool = False) -> list[Value]:
 
 
 def _without_base(x: Execution, found: Scalar, at: Scalar) -> Scalar:
-    same = isinstance(at, Address) and x.machine.operands.near(at)
+    same = isinstance(at, Address) and x.machine.operands.is_inside(at)
     return int(found) if isinstance(found, Drawn) and same else found
 
 

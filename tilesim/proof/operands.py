@@ -402,7 +402,7 @@ class Operands:
             found = number(*xs)
             if found is None or not any(isinstance(x, Drawn) for x in xs):
                 return found
-            return _from_bases(e, xs, found, bits, self.near)
+            return _from_bases(e, xs, found, bits, self.is_inside)
 
         rows = [x if isinstance(x, list) else [x] for x in operands]
         numbers = all(type(x) is int for row in rows for x in row)
@@ -411,7 +411,7 @@ class Operands:
         rows = [row if len(row) == LANES else row * LANES for row in rows]
         return [*map(number if numbers else one, *rows)]
 
-    def near(self, x: Address) -> bool:
+    def is_inside(self, x: Address) -> bool:
         """Whether an address lies in what it counts from, shared memory of a CTA or a tensor, or
         not too far behind that: elsewhere it is as far from it, and not at the other end of all
         addresses."""
@@ -786,13 +786,13 @@ _BITS = ("&", "|", "^")
 
 
 @rule("address", "of where memory lies, distances and the low bits of shared memory are known only")
-def _from_bases(e: Expr, xs: Sequence[Any], number: int, bits: int, is_near: OfAddress) -> int:
+def _from_bases(e: Expr, xs: Sequence[Any], number: int, bits: int, is_inside: OfAddress) -> int:
     """What comes of operands of which some differ between launches or schedules, in a type of so
     many bits."""
     at = [x for x in xs if isinstance(x, Address)]
     of = [x.base for x in at]
     others = [x for x in xs if type(x) is int]
-    near = all(map(is_near, at))
+    all_inside = all(map(is_inside, at))
     match e:
         case Select() if not isinstance(xs[0], Drawn):
             picked = xs[1] if xs[0] else xs[2]
@@ -801,11 +801,11 @@ def _from_bases(e: Expr, xs: Sequence[Any], number: int, bits: int, is_near: OfA
             return at[0].moved(number, bits)
         case Binary(op) if (op, *of) in _CONVERTED and _is_plain(at):
             return Address(number, _CONVERTED[op, *of])
-        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(at) and near:
+        case Binary("-" | "==" | "!=" | "<" | "<=" | ">" | ">=") if _of_one(at) and all_inside:
             return number
-        case Binary("==" | "!=") if others == [0] and near and at and _is_not_null(at[0]):
+        case Binary("==" | "!=") if others == [0] and all_inside and at and _is_not_null(at[0]):
             return number
-        case Binary("%") if of in ([_SHARED], [_GENERIC]) and near and _divides(xs[1], at[0]):
+        case Binary("%") if of in ([_SHARED], [_GENERIC]) and all_inside and _divides(xs[1], at[0]):
             return number
         case Binary(op) if op in _BITS and of in ([_SHARED], [_GENERIC]) and others:
             return _other_bits(op, at[0], others[0], number, bits)
