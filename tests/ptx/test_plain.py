@@ -9,10 +9,12 @@ from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, SHARED, c
 from tests.ptx.test_check import ARRIVE, FIRST, INIT, SHARE, WAIT, program
 from tests.ptx.test_replicated import END
 from tests.ptx.test_replicated_products import ONCE, SCALED, body
+from tests.ptx.test_vectors import HALVES, PAIR, WHOLES
+from tests.ptx.test_wmma import SUM, TWO
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.proof.check import certify
-from tilesim.ptx.launch import Pointer
+from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 
@@ -92,6 +94,33 @@ def test_both_forms_are_certified_or_none(barrier: str) -> None:
     answers = [certify(program(text, warps=2, by=way)) for way in (plain, lower)]
     assert [a.verdict for a in answers] == ["certified" if barrier else "refuted"] * 2
     assert {a.rule for a in answers} == {"" if barrier else "uninitialised"}
+
+
+@pytest.mark.parametrize("other", [*HALVES, *WHOLES])
+def test_strong_accesses_of_128_bits_have_one_size(other: str) -> None:
+    """Halves of 128 bits are not certified as elements of 64."""
+    mir = program(
+        PAIR.replace("OTHER", other), warps=2, params=(".param .u64 x",), by=plain,
+        values=(Pointer("x", 16, contents=Contents("u64", (0, 0))),),
+    )  # fmt: skip
+    answer = certify(mir)
+    assert answer.verdict == ("certified" if other in WHOLES else "refuted")
+    assert answer.rule == ("" if other in WHOLES else "H6")
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_matrix_is_loaded_by_each_lane_and_stored_by_none_that_is_known(stores: bool) -> None:
+    """PTX does not say which lane stores which element: a store of `wmma` is not covered."""
+    turned = f"bar.warp.sync -1;\nwmma.store.d.{SUM.format(order='col')} [%r1], {TWO}, 8;"
+    mir = program(
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 4; add.u32 %r4, %r1, %r3;\n"
+        "mov.u64 %rd8, 0; mov.u64 %rd9, 0; st.shared.v2.u64 [%r4], {%rd8, %rd9};\n"
+        f"bar.warp.sync -1;\nwmma.load.c.{SUM.format(order='row')} {TWO}, [%r1], 8;\n"
+        f"{turned if stores else ''}", by=plain,
+    )  # fmt: skip
+    answer = certify(mir)
+    assert answer.verdict == ("not covered" if stores else "certified")
+    assert not stores or "any lane may store any element" in answer.what
 
 
 @pytest.mark.parametrize(("lane", "said"), [(3, "certified"), (20, "not covered")])

@@ -197,15 +197,17 @@ PAIR = (
 )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "st.relaxed.gpu.global.b64 [%rd1+8], %rd5;",
-        "ld.relaxed.gpu.global.b64 %rd6, [%rd1];",
-        "ld.acquire.gpu.global.v2.b64 {%rd6, %rd7}, [%rd1];",
-        "atom.relaxed.gpu.global.add.u64 %rd6, [%rd1+8], %rd5;",
-    ],
+#: what accesses a half of it, or both one by one; and what accesses all of it
+HALVES = (
+    "st.relaxed.gpu.global.b64 [%rd1+8], %rd5;",
+    "ld.relaxed.gpu.global.b64 %rd6, [%rd1];",
+    "ld.acquire.gpu.global.v2.b64 {%rd6, %rd7}, [%rd1];",
+    "atom.relaxed.gpu.global.add.u64 %rd6, [%rd1+8], %rd5;",
 )
+WHOLES = ("st.relaxed.gpu.global.b128 [%rd1], %q0;", "ld.acquire.gpu.global.b128 %q1, [%rd1];")
+
+
+@pytest.mark.parametrize("other", HALVES)
 def test_strong_halves_of_128_bits_are_no_elements_of_64(other: str) -> None:
     """128 bits are one access: one of 64 does not access the same bytes (H2)."""
     wrong = report(
@@ -216,9 +218,7 @@ def test_strong_halves_of_128_bits_are_no_elements_of_64(other: str) -> None:
     assert lines(wrong) == [5, 7]
 
 
-@pytest.mark.parametrize(
-    "other", ["st.relaxed.gpu.global.b128 [%rd1], %q0;", "ld.acquire.gpu.global.b128 %q1, [%rd1];"]
-)
+@pytest.mark.parametrize("other", WHOLES)
 def test_strong_accesses_of_128_bits_are_one_element(other: str) -> None:
     right = report(
         PAIR.replace("OTHER", other), warps=2, params=(".param .u64 x",),

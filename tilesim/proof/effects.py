@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
-from tilesim.ir.memory import Fragment, View
+from tilesim.ir.memory import Fragment, Unsaid, View
 from tilesim.ir.op import Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
@@ -655,7 +656,9 @@ def _elects(x: Execution, e: fx.Elects) -> None:
 
 def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
     if e.sem != "weak":
-        return e.view.dtype.bytes, e.scope
+        tensor = e.view.tensor
+        whole = isinstance(tensor, AddressedTensor) and tensor.undivided
+        return (tensor.multiple if whole else e.view.dtype.bytes), e.scope
     # a reduction by a copy is relaxed, at .gpu (B12)
     combines = isinstance(e, fx.Writes) and e.combine is not None
     return (e.view.dtype.bytes, "gpu") if combines else None
@@ -667,6 +670,8 @@ def _known_form(x: Execution, e: fx.Reads | fx.Writes) -> None:
         "memory of other devices": e.elsewhere,
         "the proxy of tensor maps": e.proxy == "tensormap",
         "bytes that hold nothing": isinstance(e, fx.Writes) and e.lost,
+        "a matrix of which any lane may store any element":
+            isinstance(e, fx.Writes) and isinstance(e.held, Unsaid),
         "bytes that are not read": isinstance(e, fx.Reads) and e.ignored is not None,
         "an access by a thread of its own":
             e.asynchronous and e.proxy == "generic" and x.effect(fx.Issues) is None,
