@@ -4,88 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import FIRST, WAIT, lines, report
+from tests.ptx.test_check import FIRST, lines, report
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.lowering import Unsupported
 
 START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
-#: one thread adds; it waits for ever if %r3 is not what it should be
-ALONE = (
-    f"{START}@%p1 ret; mov.b32 %r7, 0x40003C00; mov.b32 %r8, 0x3F803F80; mov.f32 %f3, 0f3F800000;\n"
-    "mov.f32 %f4, 0f40000000; {put}\n{add}\n{load}\nsetp.eq.b32 %p3, %r3, {sum};\n@%p3 ret;\n"
-    "mbarrier.init.shared.b64 [%r1], 1;\n" + WAIT
-)
-
-
-@pytest.mark.parametrize(
-    ("put", "add", "load", "total"),
-    [
-        (
-            "st.shared.f32 [%r1+64], 0f3FC00000;",
-            "red.shared.add.f32 [%r1+64], 0f40000000;",
-            "ld.shared.b32 %r3, [%r1+64];",
-            0x40600000,
-        ),
-        (
-            "st.shared.b32 [%r1+64], 0x3C004000;",
-            "red.relaxed.cta.shared::cta.add.noftz.f16x2 [%r1+64], %r7;",
-            "ld.shared.b32 %r3, [%r1+64];",
-            0x42004200,
-        ),
-        (
-            "st.shared.b32 [%r1+64], 0x3F80C000;",
-            "atom.shared.add.noftz.bf16x2 %r3, [%r1+64], %r8;",
-            "",
-            0x3F80C000,
-        ),
-        (
-            "st.shared.v2.b32 [%r1+64], {0, 0x3F800000};",
-            "red.shared.v2.f32.add [%r1+64], {%f3, %f4};",
-            "ld.shared.b32 %r3, [%r1+68];",
-            0x40400000,
-        ),
-        (
-            "st.shared.v2.b32 [%r1+64], {0, 0x3F800000};",
-            "atom.shared.L2::cache_hint.v2.f32.add {_, %r3}, [%r1+64], {%f3, %f4}, %rd1;",
-            "",
-            0x3F800000,
-        ),
-        (
-            "st.shared.u32 [%r1+64], 0x40003C00;",
-            "atom.shared.inc.u32 %r3, [%r1+64], %r7;",
-            "ld.shared.u32 %r3, [%r1+64];",
-            0,
-        ),
-        (
-            "st.shared.u32 [%r1+64], 0;",
-            "red.release.gpu.shared.dec.u32 [%r1+64], %r7;",
-            "ld.shared.u32 %r3, [%r1+64];",
-            0x40003C00,
-        ),
-    ],
-)
-def test_numbers_are_added_as_they_are_encoded(put: str, add: str, load: str, total: int) -> None:
-    policy = "mov.b64 %rd1, 0; "
-    body = ALONE.replace("{put}", policy + put).replace("{add}", add).replace("{load}", load)
-    # one thread has it: what an atom finds is the same in all schedules that are tried
-    assert report(body.replace("{sum}", str(total))).verdict in ("proved", "exhausted")
-    assert report(body.replace("{sum}", str(total + 1))).rules == {"deadlock"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "first", "more", "low"), [("u64", 5, -1, 4), ("s64", -(1 << 63), -1, -1)]
-)
-def test_sums_of_64_bits_wrap(kind: str, first: int, more: int, low: int) -> None:
-    """What cuda::latch counts down: the greatest number is added to a u64."""
-    add = (
-        f"mov.b64 %rd2, {first}; st.shared.b64 [%r1+64], %rd2; mov.b64 %rd3, {more};\n"
-        f"atom.shared.add.u64 %rd4, [%r1+64], %rd3; ld.shared.{kind} %rd5, [%r1+64]; "
-        "cvt.u32.u64 %r3, %rd5;"
-    )
-    body = ALONE.replace("{put}", "").replace("{add}", add).replace("{load}", "")
-    assert report(body.replace("{sum}", str(low & 0xFFFF_FFFF))).verdict in ("proved", "exhausted")
-    assert report(body.replace("{sum}", "77")).rules == {"deadlock"}
 
 
 def test_an_element_that_is_added_to_is_not_loaded_meanwhile() -> None:

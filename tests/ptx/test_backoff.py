@@ -244,20 +244,6 @@ SUMS = ("add.u32 %r6, %r6, %r7", "mov.u32 %r6, %r7")
 NEXT = ("add.u32 %r5, %r5, 4", "add.u32 %r8, %r8, 4")
 
 
-@pytest.mark.parametrize(("sum_", "wanted"), [(SUMS[0], 40), (SUMS[1], 1)])
-@pytest.mark.parametrize("next_", NEXT)
-def test_a_loop_that_adds_what_it_sees_or_goes_on_is_no_look(
-    sum_: str, wanted: int, next_: str
-) -> None:
-    """It does nothing but look, so often as it says: of fewer turns the sum is another."""
-    body = ADDS.replace("SUM", sum_).replace("NEXT", next_)
-    right = report(body.replace("WANTED", str(wanted)), warps=2)
-    assert right.verdict == "proved", right
-    for other in (2, 39):
-        wrong = report(body.replace("WANTED", str(other)), warps=2)
-        assert wrong.rules == {"deadlock"}, wrong
-
-
 def test_words_that_only_later_turns_look_at_are_looked_at() -> None:
     """Another warp stores, in no order, the thirtieth of forty words, or one behind them."""
     body = ADDS.partition("mov.u32 %r4, 0;")

@@ -183,30 +183,6 @@ def _found(mir: Mir, kind: type[_Copy]) -> list[_Copy]:
     return [step.what for step in mir.code if isinstance(step.what, kind)]
 
 
-@pytest.mark.parametrize(
-    ("text", "least", "known"),
-    [
-        ("max.f32 %r5, %r2, %r3, %r4;", 3.0, True),
-        ("max.f32 %r5, %r4, %r2, %r3;", 3.0, True),
-        ("mov.b32 %r5, %r3; max.f32 %r5, %r2, %r4, %r5;", 3.0, True),
-        ("mov.b32 %r5, %r3; min.f32 %r5, %r2, %r5, %r4;", 1.0, True),
-        ("redux.sync.max.f32 %r5, %r3, -1;", 3.0, False),
-    ],
-)
-def test_the_largest_of_three_and_of_a_warp(text: str, least: float, known: bool) -> None:
-    """Numbers of three are known; that of a warp is not computed, and what it steers is open."""
-    numbers = (
-        "mov.b32 %r2, 0f3F800000; mov.b32 %r3, 0f40400000; mov.b32 %r4, 0f40000000;\n"
-        f"{text}\nsetp.eq.f32 %p3, %r5, {{number}};\n@%p3 ret;\n{INIT}{WAIT}"
-    )
-    number = {1.0: "0f3F800000", 3.0: "0f40400000"}[least]
-    right = check(program(numbers.replace("{number}", number)))
-    wrong = check(program(numbers.replace("{number}", "0f40000000")))
-    assert (right.verdict, wrong.verdict) == (("proved", "failed") if known else ("bounded",) * 2)
-    unused = check(program(f"{numbers.partition('setp')[0]}bar.warp.sync -1;"))
-    assert unused.verdict == "proved"
-
-
 #: both CTAs of a pair load a tile of their own, of which CTA 0's mbarrier hears
 _PAIR = (
     f"{INIT}fence.mbarrier_init.release.cluster;\n"

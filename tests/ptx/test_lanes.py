@@ -4,29 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import INIT, WAIT, lines, report
+from tests.ptx.test_check import WAIT, lines, report
 from tilesim.ptx.launch import Pointer
-
-#: a kernel that ends if %r3 is what it should be, and waits for ever if not
-ENDS = f"setp.eq.u32 %p3, %r3, NUMBER;\n@%p3 ret;\n{INIT}{WAIT}"
-
-
-@pytest.mark.parametrize(
-    ("text", "number", "wrong"),
-    [
-        ("shfl.sync.down.b32 %r3, %r4, 4, 0x181f, -1; and.b32 %r3, %r3, 7;", 7, 6),
-        ("shfl.sync.idx.b32 %r3|%p4, %r2, 5, 0x181f, -1; and.b32 %r3, %r3, 7;", 5, 4),
-        ("shfl.sync.up.b32 %r5|%p4, %r2, 1, 0, -1; selp.b32 %r3, %r5, 40, %p4; "
-         "add.u32 %r3, %r3, 1; setp.eq.u32 %p5, %r2, 0; selp.b32 %r3, %r2, %r3, %p5; "
-         "sub.u32 %r3, %r3, %r2;", 0, 1),
-        ("shfl.sync.bfly.b32 %r5, %r2, %r6, 31, -1; xor.b32 %r3, %r5, %r2;", 16, 8),
-        ("mov.u32 %r3, %lanemask_gt; mov.u32 %r5, %lanemask_le; xor.b32 %r3, %r3, %r5;", -1, 0),
-    ],
-)  # fmt: skip
-def test_each_lane_gets_what_the_mode_says(text: str, number: int, wrong: int) -> None:
-    start = "mov.u32 %r2, %tid.x; mov.u32 %r6, 16; or.b32 %r4, %r2, 7;\n"
-    assert report(start + text + ENDS.replace("NUMBER", str(number))).verdict == "proved"
-    assert report(start + text + ENDS.replace("NUMBER", str(wrong))).rules == {"deadlock"}
 
 
 def test_lanes_shuffle_among_those_of_the_mask() -> None:
@@ -98,27 +77,6 @@ TILES = (
     "mov.u32 %r2, %tid.x; and.b32 %r5, %r2, 24; mov.u32 %r6, 255; shl.b32 %r7, %r6, %r5;\n"
     "and.b32 %r8, %r2, 7; shr.u32 %r9, %r2, 3; setp.eq.u32 %p4, %r8, 2;\n"
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "number", "wrong"),
-    [
-        ("shfl.sync.down.b32 %r10, %r2, 4, 0x181f, %r7; setp.lt.u32 %p5, %r8, 4; "
-         "sub.u32 %r11, %r10, %r2; selp.b32 %r3, %r11, 4, %p5;", 4, 5),
-        ("shfl.sync.idx.b32 %r10|%p5, %r2, 3, 0x181f, %r7; sub.u32 %r3, %r10, %r5;", 3, 4),
-        ("vote.sync.ballot.b32 %r10, %p4, %r7; shr.u32 %r3, %r10, %r5;", 4, 0x04040404),
-        ("vote.sync.any.pred %p5, %p4, %r7; selp.b32 %r3, 1, 0, %p5;", 1, 0),
-        ("redux.sync.add.u32 %r10, %r9, %r7; shl.b32 %r11, %r9, 3; sub.u32 %r3, %r10, %r11;",
-         0, 48),
-        ("match.any.sync.b32 %r10, %r8, %r7; popc.b32 %r3, %r10;", 1, 4),
-        ("match.all.sync.b32 %r10|%p5, %r9, %r7; popc.b32 %r3, %r10;", 8, 0),
-    ],
-)  # fmt: skip
-def test_lanes_that_name_different_ones_exchange_among_these(
-    text: str, number: int, wrong: int
-) -> None:
-    assert report(TILES + text + ENDS.replace("NUMBER", str(number))).verdict == "proved"
-    assert report(TILES + text + ENDS.replace("NUMBER", str(wrong))).rules == {"deadlock"}
 
 
 def test_a_lane_of_another_tile_is_none_to_exchange_with() -> None:

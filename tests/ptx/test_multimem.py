@@ -19,25 +19,6 @@ def run(body: str, *, warps: int = 1) -> Report:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("multimem.st.weak.global.f32 [%rd4], %f1;", 0x3FC00000),
-        ("multimem.st.relaxed.sys.global.v2.f32 [%rd4], {%f1, %f1};", 0x3FC00000),
-        ("st.global.f32 [%rd4], %f1; multimem.red.relaxed.sys.global.add.f32 [%rd4], %f1;",
-         0x40400000),
-        ("st.global.b32 [%rd4], 7; multimem.red.release.gpu.global.and.b32 [%rd4], 3;", 3),
-        ("st.global.b32 [%rd4], 0x3C003C00; mov.b32 %r4, 0x3C003C00;"
-         "multimem.red.relaxed.sys.global.add.f16x2 [%rd4], %r4;", 0x40004000),
-    ],
-)  # fmt: skip
-def test_memory_gets_what_is_stored(text: str, number: int) -> None:
-    body = f"{text}\nld.global.b32 %r3, [%rd4];\nsetp.eq.b32 %p3, %r3, {{n}};\n@%p3 ret;\n"
-    body = body.replace("{n}", "NUMBER") + INIT + WAIT
-    assert run(body.replace("NUMBER", str(number))).verdict == "proved"
-    assert run(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
-
-
 def test_what_other_devices_hold_leaves_the_verdict_open() -> None:
     body = (
         "multimem.st.weak.global.v2.f32 [%rd4], {%f1, %f1};\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT, lines, report
+from tests.ptx.test_check import FIRST, HEAD, lines, report
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import opcode
 from tilesim.ptx.forms import forms_of
@@ -123,37 +123,12 @@ def test_a_register_where_only_a_sink_is_promised_holds_what_nobody_knows() -> N
     assert "elect.sync" in found.reasons[0]
 
 
-@pytest.mark.parametrize(
-    ("value", "right", "wrong"),
-    [
-        ("redux.sync.add.u32 %r3, %r2, -1;", 496, 495),
-        ("redux.sync.max.s32 %r3, %r2, -1;", 31, 0),
-        ("match.any.sync.b32 %r3, 7, -1;", -1, 0),
-        ("match.all.sync.b32 %r3|%p3, %r2, -1;", 0, -1),
-    ],
-)
-def test_what_lanes_exchange_steers(value: str, right: int, wrong: int) -> None:
-    body = f"mov.u32 %r2, %tid.x; {value}\nsetp.eq.u32 %p2, %r3, {{n}};\n@%p2 ret;\n{INIT}{WAIT}"
-    assert report(body.format(n=right)).verdict == "proved"
-    hangs = report(body.format(n=wrong))
-    assert hangs.rules == {"deadlock"}
-
-
 def test_lanes_that_a_reduction_waits_for_have_to_be_there() -> None:
     body = "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8;\n{guard} redux.sync.or.b32 %r3, %r2, -1;"
     assert report(body.format(guard="")).verdict == "proved"
     found = report(body.format(guard="@%p1"))
     assert found.rules == {"participation"}
     assert lines(found) == [1]
-
-
-def test_a_generic_address_says_its_space() -> None:
-    body = (
-        "mov.u32 %r1, smem; cvt.u64.u32 %rd1, %r1; cvta.shared.u64 %rd2, %rd1;\n"
-        "isspacep.{space} %p2, %rd2;\n@%p2 ret;\n" + INIT + WAIT
-    )
-    assert report(body.format(space="shared::cta")).verdict == "proved"
-    assert report(body.format(space="global")).rules == {"deadlock"}
 
 
 @pytest.mark.parametrize(("threads", "verdict"), [("%r7", "proved"), ("%r8", "failed")])

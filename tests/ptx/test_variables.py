@@ -39,35 +39,12 @@ def run(
 START = FIRST + MODULE.count("\n")
 
 
-@pytest.mark.parametrize(
-    "load",
-    ["ld.const.u32 %r3, [table+4];", "mov.u64 %rd1, table; ld.const.b32 {%r3}, [%rd1+4];",
-     "ld.const.v2.u32 {_, %r3}, [table];", "mov.u64 %rd1, table; cvta.const.u64 %rd2, %rd1; "
-     "add.s64 %rd3, %rd2, 4; ld.u32 %r3, [%rd3];"],
-)  # fmt: skip
-def test_constants_are_what_their_initialiser_says(load: str) -> None:
-    body = f"{load}\nsetp.eq.u32 %p3, %r3, NUMBER;\n{ENDS}"
-    assert run(body.replace("NUMBER", str(7))).verdict == "proved"
-    assert run(body.replace("NUMBER", str(8))).rules == {"deadlock"}
-
-
 def test_constants_that_somebody_else_sets_are_not_known() -> None:
     found = run(f"ld.const.u32 %r3, [unset+4];\nsetp.eq.u32 %p3, %r3, 7;\n{ENDS}")
     assert found.verdict == "failed" or "unset" in found.reasons[0]
 
 
 READS = "ld.const.u32 %r3, [table+4];\nsetp.eq.u32 %p3, %r3, 7;\n"
-
-
-def test_what_the_host_puts_into_a_constant_is_what_the_launch_says() -> None:
-    """The initialiser says 7, with which the kernel ends."""
-    assert run(READS + ENDS).verdict == "proved"
-    eight = (("table", Contents("u32", (0, 8))),)
-    assert run(READS + ENDS, variables=eight).rules == {"deadlock"}
-    seven = (("table", Contents("u8", (0, 0, 0, 0, 7, 0, 0, 0))),)
-    assert run(READS + ENDS, variables=seven).verdict == "proved"
-    counter = READS.replace("ld.const.u32 %r3, [table+4]", "ld.global.u32 %r3, [counter]")
-    assert run(counter + ENDS, variables=(("counter", Contents("s32", (7,))),)).verdict == "proved"
 
 
 #: stores to one place of the variable NAME in the space SPACE, through a generic address, with what
@@ -124,21 +101,6 @@ def test_variables_that_are_not_there_or_too_small_are_errors() -> None:
             run(READS + ENDS, variables=((name, Contents("u32", (0,) * 9)),))
 
 
-@pytest.mark.parametrize("generic", [False, True])
-def test_local_memory_is_every_threads_own(generic: bool) -> None:
-    put = (
-        "cvta.local.u64 %rd2, %rd1; st.u32 [%rd2+4], %r2;"
-        if generic
-        else "st.local.u32 [%rd1+4], %r2;"
-    )
-    body = (
-        ".local .align 8 .b8 depot[8];\nmov.u64 %rd1, depot; mov.u32 %r2, %tid.x;\n"
-        f"{put}\nbar.sync 0;\nld.local.u32 %r3, [depot+4];\nsetp.eq.u32 %p3, %r3, NUMBER;\n{ENDS}"
-    )
-    assert run(body.replace("NUMBER", "%r2"), warps=2, grid=3).verdict == "proved"
-    assert run(body.replace("NUMBER", str(0))).rules == {"deadlock"}
-
-
 def test_a_global_variable_is_one_for_all() -> None:
     body = (
         "mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.eq.u32 %p1, %r2, 0;\n"
@@ -149,15 +111,6 @@ def test_a_global_variable_is_one_for_all() -> None:
     assert wrong.rules == {"race"}
     assert [n + FIRST - START for n in lines(wrong)] == [1, 4]
     assert run(body.format(barrier="bar.sync 0;"), warps=2).verdict == "proved"
-
-
-def test_functions_take_arguments_and_give_results() -> None:
-    body = (
-        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 21; call.uni (y), twice, (x);\n"
-        "ld.param.b32 %r3, [y]; }\nsetp.eq.u32 %p3, %r3, NUMBER;\n" + ENDS
-    )
-    assert run(body.replace("NUMBER", str(42))).verdict == "proved"
-    assert run(body.replace("NUMBER", str(21))).rules == {"deadlock"}
 
 
 def test_what_prints_does_nothing_and_says_nothing() -> None:

@@ -11,29 +11,10 @@ from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
-ENDS = f"setp.eq.u32 %p3, %r3, NUMBER;\n@%p3 ret;\n{INIT}{WAIT}"
 START = (
     "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r4, %r2, 3; add.s32 %r5, %r1, %r4;\n"
     "mov.b32 %r6, 0x04030201; mov.b32 %r7, 0x08070605; st.shared.v2.b32 [%r5], {%r6, %r7};\n"
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("ld.shared.v2.u16 {%r3, %r8}, [%r5+4];", 0x0605),
-        ("ld.shared.v4.u8 {_, %r8, _, %r3}, [%r5];", 4),
-        ("ld.relaxed.cta.shared.v2.u32 {%r8, %r3}, [%r5];", 0x08070605),
-        ("ld.volatile.shared.v2.b32 {%r5, %r3}, [%r5];", 0x08070605),
-        ("st.shared.v2.b16 [%r5+4], {%r2, 9}; ld.shared.u16 %r3, [%r5+6];", 9),
-        ("st.shared.v4.b8 [%r5+4], {1, 2, 3, 4}; ld.shared.u32 %r3, [%r5+4];", 0x04030201),
-    ],
-)
-def test_elements_are_loaded_and_stored(text: str, number: int) -> None:
-    body = f"{START}{text}\n{ENDS}"
-    right = report(body.replace("NUMBER", str(number)))
-    assert right.verdict in ("proved", "exhausted"), right.findings
-    assert report(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
 
 
 @pytest.mark.parametrize(
