@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import FIRST, lines, report
+from tests.ptx.test_check import FIRST, report
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.lowering import Unsupported
 
 START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
-
-
-def test_an_element_that_is_added_to_is_not_loaded_meanwhile() -> None:
-    body = (
-        f"{START}shr.u32 %r4, %r2, 5; setp.ne.u32 %p2, %r4, 0; mov.f32 %f1, 0f3F800000; "
-        "@!%p1 st.shared.v2.f32 [%r1+64], {{%f1, %f1}}; bar.sync 0;\n"
-        "@!%p1 red.shared.v2.f32.add [%r1+64], {{%f1, %f1}};\n{barrier}\n"
-        "@%p2 ld.shared.b32 %r5, [%r1+{place}];"
-    )
-    wrong = report(body.format(barrier="", place=68), warps=2)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [2, 4]
-    assert report(body.format(barrier="bar.sync 0;", place=68), warps=2).verdict == "proved"
 
 
 @pytest.mark.parametrize(

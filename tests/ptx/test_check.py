@@ -66,14 +66,6 @@ def lines(found: Report) -> list[int]:
     return sorted({p.loc.line - FIRST for p in found.findings[0].participants})
 
 
-def test_a_wait_that_nobody_ends_and_one_that_an_arrival_ends() -> None:
-    wrong = report(INIT + WAIT)
-    assert wrong.verdict == "failed"
-    assert wrong.rules == {"deadlock"}
-    assert lines(wrong) == [3]
-    assert report(INIT + ARRIVE + WAIT).verdict == "proved"
-
-
 @pytest.mark.parametrize(("parity", "odd"), [(2, False), (3, True), (0xFFFFFFFF, True)])
 def test_a_parity_counts_by_its_last_bit_in_practice(parity: int, odd: bool) -> None:
     """As an H100 has it: Triton's warp-specialised kernels wait for 0 and -1 (A21)."""
@@ -103,20 +95,6 @@ def test_a_loop_that_counts_its_turns_is_no_plain_wait() -> None:
     plain = rest.replace("%r7", "%r8")
     right = f"mov.u32 %r8, 0;{start}bar.sync 0;\n{other}{WAIT}{plain}"
     assert report(right, warps=2).verdict == "proved"
-
-
-SHARE = (
-    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.s32 %r4, %r1, %r3;\n"
-    "st.shared.u32 [%r4], %r2;\n{barrier}\nld.shared.u32 %r5, [%r1+128];\n"
-)
-
-
-def test_a_read_of_another_warps_word_needs_a_barrier() -> None:
-    wrong = report(SHARE.format(barrier=""), warps=2)
-    assert wrong.verdict == "failed"
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [1, 3]
-    assert report(SHARE.format(barrier="bar.sync 0;"), warps=2).verdict == "proved"
 
 
 @pytest.mark.parametrize("opcode", ["bfe.u32 %r6, %r5, 0, 8", "prmt.b32 %r6, %r5, 0, 0x4440",
@@ -206,20 +184,6 @@ def test_contents_of_buffers_that_steer_are_named() -> None:
     )
     assert found.verdict == "bounded"
     assert "contents of a" in found.reasons[0]
-
-
-def test_two_ctas_that_store_to_one_word_race() -> None:
-    body = (
-        "ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r5, %ctaid.x;\n"
-        "mul.wide.u32 %rd3, %r5, {step}; add.s64 %rd4, %rd2, %rd3;\n"
-        "elect.sync _|%p0, -1;\n@%p0 st.global.u32 [%rd4], %r5;"
-    )
-    params, values = (".param .u64 a",), (Pointer("a", 64),)
-    wrong = report(body.format(step=0), grid=2, params=params, values=values)
-    assert wrong.verdict == "failed"
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [3]
-    assert report(body.format(step=4), grid=2, params=params, values=values).verdict == "proved"
 
 
 def test_an_index_decides_where_lanes_go_on() -> None:
@@ -478,25 +442,6 @@ def test_a_loop_of_polls_in_any_form_is_a_wait(form: str) -> None:
     assert lines(wrong) == [5, 8 + form.count("\n")]
 
 
-DATA = (
-    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; cvt.rn.f32.u32 %f1, %r2; add.f32 %f2, %f1, %f1;\n"
-    "{more}\nst.shared.f32 [%r1+{at}], %f2;\n"
-)
-
-
-def test_what_only_data_depends_on_is_not_computed() -> None:
-    """One that decides something is, whatever its type."""
-    data = DATA.replace("%tid.x", "8")
-    store = (
-        "cvt.rzi.u32.f32 %r3, %f2; setp.gt.u32 %p1, %r3, {most};\n@%p1 st.shared.u32 [%r1+9999], 1;"
-    )
-    assert report(data.format(more="", at=0)).verdict == "proved"
-    assert report(data.format(more=store.format(most=16), at=0)).verdict == "proved"
-    wrong = report(data.format(more=store.format(most=15), at=0))
-    assert wrong.rules == {"out-of-bounds"}
-    assert lines(wrong) == [2]
-
-
 @pytest.mark.parametrize("opcode", ["trap", "brkpt"])
 def test_a_trap_that_no_lane_executes(opcode: str) -> None:
     body = f"mov.u32 %r2, %tid.x; setp.gt.u32 %p1, %r2, {{most}};\n@%p1 {opcode};\n"
@@ -546,39 +491,6 @@ def said(found: Report) -> tuple[str, set[str]]:
     return found.verdict, set(found.rules)
 
 
-LANE = (
-    "ld.param.u64 %rd1, [c]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 128;"
-    "add.u64 %rd3, %rd1, %rd2;\n"
-)
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-@pytest.mark.parametrize("space", [".global", ""])
-def test_what_is_discarded_is_not_read(space: str, strict: Strict) -> None:
-    """``discard.L2`` leaves unknown contents, in all 128 bytes (PTX 9.7.9.17)."""
-    gone, read = f"discard{space}.L2 [%rd3], 128;\n", "ld.global.u32 %r3, [%rd3+64];\n"
-    found = with_c(LANE + gone + read, strict=strict)
-    assert said(found) == ("failed", {"uninitialised-read"})
-    assert lines(found) == [1, 2]
-    for right in (read + gone, gone + "st.global.u32 [%rd3+64], 7;\n" + read):
-        assert with_c(LANE + right, strict=strict).verdict == "proved"
-
-
-TURNS = (
-    "ld.param.u64 %rd1, [c]; mov.u32 %r5, 0; elect.sync _|%p0, -1;\n"
-    "L: @%p0 discard.global.L2 [%rd1], 128;\n"
-    "setp.eq.u32 %p2, %r5, {turn}; and.pred %p3, %p2, %p0;\n"
-    "@%p3 ld.global.u32 %r3, [%rd1];\n"
-    "add.s32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 500; @%p1 bra L;\n"
-)
-
-
-def test_no_turn_is_left_out_that_reads_what_one_before_has_discarded() -> None:
-    found = with_c(TURNS.format(turn=400))
-    assert (*said(found), lines(found)) == ("failed", {"uninitialised-read"}, [1, 3])
-    assert with_c(TURNS.format(turn=600)).verdict == "proved"
-
-
 def test_of_clusters_that_were_not_run_nothing_is_said_of_what_they_discard() -> None:
     """Each discards a line of its own; in a small grid all are run."""
     own = (
@@ -592,30 +504,6 @@ def test_of_clusters_that_were_not_run_nothing_is_said_of_what_they_discard() ->
     assert many.verdict == "bounded"
     assert any("discarded" in reason for reason in many.reasons)
     assert report(own, params=params, values=values, grid=32).verdict == "proved"
-
-
-def test_a_discard_is_a_write() -> None:
-    store = "mov.u32 %r1, %tid.x; mad.wide.u32 %rd3, %r1, 4, %rd1; st.global.u32 [%rd3], 7;\n"
-    gone = "elect.sync _|%p1, -1;\n@%p1 discard.global.L2 [%rd1], 128;\n"
-    begin = "ld.param.u64 %rd1, [c];\n"
-    found = with_c(begin + store + gone)
-    assert (*said(found), lines(found)) == ("failed", {"race"}, [1, 3])
-    assert with_c(begin + store + "bar.warp.sync -1;\n" + gone).verdict == "proved"
-    found = with_c("ld.param.u64 %rd1, [c]; add.u64 %rd1, %rd1, 64;\n" + gone)
-    assert (*said(found), lines(found)) == ("failed", {"out-of-bounds"}, [2])
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_mmio_is_strong_and_orders_nothing(strict: Strict) -> None:
-    """``ld.mmio`` and ``st.mmio`` are relaxed accesses of system scope (PTX 8.2.3)."""
-    flag = "ld.param.u64 %rd1, [c]; mov.u32 %r1, %warpid; mov.u32 %r1, %tid.x;\n"
-    both = (
-        "st.mmio.relaxed.sys.global.u32 [%rd1], 1;\nld.mmio.relaxed.sys.global.u32 %r2, [%rd1];\n"
-    )
-    assert with_c(flag + both, warps=2, strict=strict).rules == frozenset()
-    weak = both.replace("ld.mmio.relaxed.sys", "ld")
-    found = with_c(flag + weak, warps=2, strict=strict)
-    assert (*said(found), lines(found)) == ("failed", {"race"}, [1, 2])
 
 
 def test_a_predicate_of_lop3_and_the_place_of_a_bit_decide() -> None:

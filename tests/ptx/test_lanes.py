@@ -4,41 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import WAIT, lines, report
+from tests.ptx.test_check import WAIT, report
 from tilesim.ptx.launch import Pointer
-
-
-def test_lanes_shuffle_among_those_of_the_mask() -> None:
-    body = (
-        "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 16;\n"
-        "@%p1 shfl.sync.idx.b32 %r3, %r2, LANE, 31, 0xffff;"
-    )
-    assert report(body.replace("LANE", "15")).verdict == "proved"
-    wrong = report(body.replace("LANE", "16"))
-    assert wrong.rules == {"participation"}
-    assert lines(wrong) == [1]
-    missing = report(body.replace("LANE", "15").replace("16;", "8;"))
-    assert missing.rules == {"participation"}
-
-
-@pytest.mark.parametrize(
-    ("form", "b", "more"),
-    [
-        ("mma.sync.aligned.m16n8k16", "%r2,%r2", ""),
-        ("mma.sp.sync.aligned.m16n8k32", "%r2,%r2,%r2,%r2", ", %r2, 0x0"),
-        ("mma.sp::ordered_metadata.sync.aligned.m16n8k32", "%r2,%r2,%r2,%r2", ", %r2, 0x1"),
-    ],
-)
-def test_a_product_of_a_warp_needs_all_its_lanes(form: str, b: str, more: str) -> None:
-    body = (
-        "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8; mov.f32 %f1, 0f00000000;\n"
-        f"GUARD {form}.row.col.f32.f16.f16.f32 {{%f2,%f3,%f4,%f5}}, {{%r2,%r2,%r2,%r2}}, "
-        f"{{{b}}}, {{%f1,%f1,%f1,%f1}}{more};"
-    )
-    assert report(body.replace("GUARD", "")).verdict == "proved"
-    wrong = report(body.replace("GUARD", "@%p1"))
-    assert wrong.rules == {"participation"}
-    assert lines(wrong) == [1]
 
 
 @pytest.mark.parametrize("name", ["smid", "warpid", "globaltimer_lo"])
@@ -70,42 +37,6 @@ def test_a_policy_may_be_moved() -> None:
     )
     found = report(body, params=(".param .u64 a",), values=(Pointer("a", 64),))
     assert found.verdict == "proved"
-
-
-#: each lane names the eight of its own tile, as cooperative groups do
-TILES = (
-    "mov.u32 %r2, %tid.x; and.b32 %r5, %r2, 24; mov.u32 %r6, 255; shl.b32 %r7, %r6, %r5;\n"
-    "and.b32 %r8, %r2, 7; shr.u32 %r9, %r2, 3; setp.eq.u32 %p4, %r8, 2;\n"
-)
-
-
-def test_a_lane_of_another_tile_is_none_to_exchange_with() -> None:
-    body = TILES + "shfl.sync.idx.b32 %r3, %r2, LANE, 0x181f, MASK;\n"
-    assert report(body.replace("LANE", "3").replace("MASK", "%r7")).verdict == "proved"
-    wide = body.replace("0x181f", "31").replace("MASK", "%r7")
-    wrong = report(wide.replace("LANE", "3"))
-    assert wrong.rules == {"participation"}
-    assert lines(wrong) == [2]
-    beside = "not.b32 %r10, %r7;\n" + body.replace("LANE", "3").replace("MASK", "%r10")
-    assert report(beside.replace("not.b32 %r10, %r7;\n", "").replace("%r10;", "0xff;")).rules == {
-        "participation"
-    }
-
-
-def test_lanes_of_a_tile_do_not_wait_for_those_of_another() -> None:
-    """A shuffle orders no memory: what lanes tell each other they need a barrier for."""
-    body = (
-        TILES + "mov.u32 %r1, smem; shl.b32 %r10, %r2, 2; add.u32 %r10, %r10, %r1;\n"
-        "st.shared.u32 [%r10+64], %r2;\n{meets}\nxor.b32 %r11, %r2, OTHER; shl.b32 %r11, %r11, 2; "
-        "add.u32 %r11, %r11, %r1;\nld.shared.u32 %r12, [%r11+64];"
-    )
-    right = body.format(meets="bar.warp.sync %r7;")
-    assert report(right.replace("OTHER", "4")).verdict == "proved"
-    other = report(right.replace("OTHER", "8"))
-    assert other.rules == {"race"}
-    assert lines(other) == [3, 6]
-    shuffles = body.format(meets="shfl.sync.idx.b32 %r13, %r2, 0, 0x181f, %r7;")
-    assert report(shuffles.replace("OTHER", "4")).rules == {"race"}
 
 
 @pytest.mark.parametrize(

@@ -29,18 +29,6 @@ def test_what_other_devices_hold_leaves_the_verdict_open() -> None:
     assert run(f"{body}@%p2 ret;\nmov.u32 %r1, 0;").verdict == "bounded"
 
 
-def test_it_races_like_any_access() -> None:
-    body = (
-        "setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32;\n"
-        "@%p1 multimem.red.relaxed.sys.global.add.u32 [%rd2], 1;\nBARRIER\n"
-        "@%p2 ld.global.u32 %r5, [%rd2];"
-    )
-    wrong = run(body.replace("BARRIER", ""), warps=2)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [3, 5]
-    assert run(body.replace("BARRIER", "bar.sync 0;"), warps=2).verdict == "proved"
-
-
 @pytest.mark.parametrize(
     ("copy", "number"),
     [("multimem.cp.async.bulk.global.shared::cta.bulk_group", 6),

@@ -25,22 +25,6 @@ def run(body: str, block: Triple = (THREADS, 1, 1), shared: int = 4 * THREADS) -
     return check(lower(module, module.entries[0], launch))
 
 
-def test_a_barrier_of_the_cta_counts_the_last_warp() -> None:
-    assert run(START + "bar.sync 0;\n" + LAST).verdict == "proved"
-    wrong = run(START + "\n" + LAST)
-    assert wrong.rules == {"race"}
-    assert {p.warp for p in wrong.findings[0].participants} == {0, 1}
-    assert lines(wrong) == [1, 4]
-
-
-def test_a_named_barrier_counts_the_last_warp_whole() -> None:
-    """Threads that a warp lacks count (E2): 40 come, as 64."""
-    assert run(START + "barrier.sync 1, 64;\n" + LAST).verdict == "proved"
-    wrong = run(START + "barrier.sync 1, 96;\n" + LAST)
-    assert wrong.rules == {"named-barrier"}
-    assert lines(wrong) == [2]
-
-
 def test_lanes_that_there_are_not_access_nothing() -> None:
     """All 40 words are there; the 41st is not."""
     assert run(START).verdict == "proved"

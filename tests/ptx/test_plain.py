@@ -6,7 +6,7 @@ import pytest
 
 from tests.ir.module_graph import modules
 from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, SHARED, closure, of_plain
-from tests.ptx.test_check import ARRIVE, FIRST, INIT, SHARE, WAIT, program
+from tests.ptx.test_check import ARRIVE, FIRST, INIT, WAIT, program
 from tests.ptx.test_replicated import END
 from tests.ptx.test_replicated_products import ONCE, SCALED, body
 from tests.ptx.test_vectors import HALVES, PAIR, WHOLES
@@ -18,6 +18,10 @@ from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 
+SHARE = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.s32 %r4, %r1, %r3;\n"
+    "st.shared.u32 [%r4], %r2;\n{barrier}\nld.shared.u32 %r5, [%r1+128];\n"
+)
 #: passes, and what they are made of
 PASSES = frozenset(
     f"tilesim.ptx.{name}"

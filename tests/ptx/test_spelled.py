@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import FIRST, HEAD, lines, report
+from tests.ptx.test_check import FIRST, HEAD, report
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import opcode
 from tilesim.ptx.forms import forms_of
@@ -121,14 +121,6 @@ def test_a_register_where_only_a_sink_is_promised_holds_what_nobody_knows() -> N
     found = report(body)
     assert found.verdict == "bounded"
     assert "elect.sync" in found.reasons[0]
-
-
-def test_lanes_that_a_reduction_waits_for_have_to_be_there() -> None:
-    body = "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8;\n{guard} redux.sync.or.b32 %r3, %r2, -1;"
-    assert report(body.format(guard="")).verdict == "proved"
-    found = report(body.format(guard="@%p1"))
-    assert found.rules == {"participation"}
-    assert lines(found) == [1]
 
 
 @pytest.mark.parametrize(("threads", "verdict"), [("%r7", "proved"), ("%r8", "failed")])

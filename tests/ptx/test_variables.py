@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT, lines
+from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Contents, Launch, Pointer
@@ -99,18 +99,6 @@ def test_variables_that_are_not_there_or_too_small_are_errors() -> None:
     for name, what in (("tabel", r"no such variable \(did you mean table"), ("table", "36 bytes")):
         with pytest.raises(LaunchError, match=rf"variables.{name}: .*{what}"):
             run(READS + ENDS, variables=((name, Contents("u32", (0,) * 9)),))
-
-
-def test_a_global_variable_is_one_for_all() -> None:
-    body = (
-        "mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.eq.u32 %p1, %r2, 0;\n"
-        "@%p1 st.global.u32 [counter], 1;\n{barrier}\nsetp.eq.u32 %p2, %r2, 32;\n"
-        "@%p2 ld.global.u32 %r4, [counter];"
-    )
-    wrong = run(body.format(barrier=""), warps=2)
-    assert wrong.rules == {"race"}
-    assert [n + FIRST - START for n in lines(wrong)] == [1, 4]
-    assert run(body.format(barrier="bar.sync 0;"), warps=2).verdict == "proved"
 
 
 def test_what_prints_does_nothing_and_says_nothing() -> None:

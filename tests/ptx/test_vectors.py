@@ -85,22 +85,6 @@ def test_no_element_that_acquires_or_releases_orders_another(
     assert races or found.verdict in ("bounded", "exhausted")
 
 
-def test_a_vector_of_narrow_elements_is_all_of_its_bytes() -> None:
-    body = (
-        f"{START}setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32; bar.sync 0;\n"
-        "@%p1 st.shared.v4.b8 [%r1+8], {1, 2, 3, 4};\nBARRIER\n"
-        "@%p2 ld.shared.u8 %r8, [%r1+PLACE];"
-    )
-    wrong = report(body.replace("BARRIER", "").replace("PLACE", "11"), warps=2)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [3, 5]
-    assert report(body.replace("BARRIER", "").replace("PLACE", "12"), warps=2).verdict == "proved"
-    assert (
-        report(body.replace("BARRIER", "bar.sync 0;").replace("PLACE", "11"), warps=2).verdict
-        == "proved"
-    )
-
-
 REMOTE = (
     "mov.u32 %r1, smem; mov.u32 %r2, 1; elect.sync _|%p0, -1; mov.u32 %r9, %cluster_ctarank;\n"
     "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;\n"

@@ -8,29 +8,6 @@ from tests.ptx.test_check import lines, report
 from tilesim.checker import Report
 from tilesim.ptx.launch import Pointer, Scalar
 
-#: each lane stores 4 of the 128 bytes of a matrix of 8 rows of 32 elements of 4 bits
-STORE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r4, %r1, %r3;
-st.shared.u32 [%r4], %r2;
-"""
-LOAD = "wmma.load.a.sync.aligned.row.m8n8k32.shared.s4 {%r10}, [%r1], 32;\n"
-MEET = "bar.warp.sync -1;\n"
-
-
-def test_the_lanes_of_a_warp_meet_before_it_loads_what_they_stored() -> None:
-    wrong = report(STORE + LOAD)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [1, 2]
-    assert report(STORE + MEET + LOAD).verdict == "proved"
-
-
-def test_they_meet_before_they_store_over_what_it_has_loaded() -> None:
-    again = "st.shared.u32 [%r4], %r3;\n"
-    wrong = report(STORE + MEET + LOAD + again)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [3, 4]
-    assert report(STORE + MEET + LOAD + MEET + again).verdict == "proved"
-
-
 #: a matrix of 8 rows of 8 numbers of 64 bits, of which each lane has two
 SUM = "sync.aligned.{order}.m8n8k4.shared.f64"
 TWO = "{%rd8, %rd9}"
@@ -59,19 +36,6 @@ def test_each_lane_stores_the_sums_that_it_has_loaded(apart: str) -> None:
     shifted = sums(plus="+64", apart=apart)
     assert shifted.rules == {"race"}
     assert 4 in lines(shifted)
-
-
-def test_warps_meet_before_one_loads_what_another_has_stored() -> None:
-    body = (
-        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 32; mov.u64 %rd8, 0;\n"
-        "mov.u64 %rd9, 0;\n@!%p1 bra L;\n"
-        f"wmma.store.d.{SUM.format(order='row')} [%r1], {TWO}, 8;\n"
-        f"L: SYNC\nwmma.load.c.{SUM.format(order='row')} {TWO}, [%r1], 8;"
-    )
-    wrong = report(body.replace("SYNC", "bar.warp.sync -1;"), warps=2)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [3, 5]
-    assert report(body.replace("SYNC", "bar.sync 0;"), warps=2).verdict == "proved"
 
 
 FORMS = [
@@ -112,22 +76,6 @@ def test_a_matrix_is_read_up_to_its_last_byte(
     assert right.verdict == "proved"
 
 
-def test_rows_follow_each_other_where_no_stride_is_given() -> None:
-    body = (
-        "ld.param.u64 %rd1, [a]; mov.u32 %r2, %tid.x; setp.eq.u32 %p1, %r2, 32;\n"
-        "mov.f32 %f1, 0f00000000; mov.u32 %r3, 7;\n"
-        "@%p1 st.global.u32 [%rd1+PLACE], %r3; setp.gt.u32 %p2, %r2, 31;\n@%p2 bra L;\n"
-        "wmma.store.d.sync.aligned.row.m16n16k16.f32 [%rd1], "
-        "{%f1,%f1,%f1,%f1,%f1,%f1,%f1,%f1};\nL:"
-    )
-    params, values = (".param .u64 a",), (Pointer("a", 2048),)
-    wrong = report(body.replace("PLACE", "1020"), warps=2, params=params, values=values)
-    assert wrong.rules == {"race"}
-    assert lines(wrong) == [2, 4]
-    right = report(body.replace("PLACE", "1024"), warps=2, params=params, values=values)
-    assert right.verdict == "proved"
-
-
 def test_what_was_known_of_memory_is_not_known_behind_a_store_of_a_matrix() -> None:
     body = (
         "mov.u32 %r1, smem; mov.u32 %r2, 7; mov.u64 %rd8, 0; mov.u64 %rd9, 0;\n"
@@ -139,14 +87,3 @@ def test_what_was_known_of_memory_is_not_known_behind_a_store_of_a_matrix() -> N
     assert found.verdict == "bounded"
     assert "where wmma.store puts what a lane has" in found.reasons[0]
     assert report(body.replace("MATRIX", "")).verdict == "proved"
-
-
-def test_all_lanes_of_the_warp_take_part() -> None:
-    into = "{%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}"
-    zero = "".join(f"mov.f32 %f{n}, 0f00000000;\n" for n in range(1, 9))
-    body = f"{STORE}setp.lt.u32 %p1, %r2, 8;\n{zero}"
-    product = f"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {into}, {into}, {into}, {into};"
-    assert report(body + product).verdict == "proved"
-    wrong = report(body + "@%p1 " + product)
-    assert wrong.rules == {"participation"}
-    assert lines(wrong) == [11]
