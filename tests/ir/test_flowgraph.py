@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tilesim import Builder
+from tilesim.analysis.ssa import reaching
 from tilesim.arith.types import s32
 from tilesim.ir.expr import Const, Special, Var
 from tilesim.ir.flowgraph import FlowGraph, known, representatives
@@ -77,17 +78,17 @@ def test_a_loop_without_an_end_has_post_dominators_all_the_same() -> None:
 
 
 def test_what_an_instruction_sees_is_what_some_way_to_it_has_set() -> None:
-    reaching = FlowGraph(IRREDUCIBLE).reaching
-    assert reaching.setters(2, "x") == (1, 3)
-    assert reaching.setters(4, "x") == (3,)
-    assert reaching.setters(7, "x") == (3,)
+    setters = reaching(FlowGraph(IRREDUCIBLE)).setters
+    assert setters(2, "x") == (1, 3)
+    assert setters(4, "x") == (3,)
+    assert setters(7, "x") == (3,)
 
 
 def test_an_instruction_with_a_guard_may_leave_what_was_there() -> None:
     mir = program(put(1), put(2), put(3))
     code = (mir.code[0], Instruction(put(2), COND), mir.code[2])
-    reaching = FlowGraph(Mir(mir.kernel, code, mir.roles, mir.typing)).reaching
-    assert reaching.setters(2, "x") == (0, 1)
+    setters = reaching(FlowGraph(Mir(mir.kernel, code, mir.roles, mir.typing))).setters
+    assert setters(2, "x") == (0, 1)
 
 
 def test_a_warp_takes_branches_that_its_number_decides() -> None:

@@ -15,7 +15,7 @@ from .module_graph import circle, graph, imports, modules
 LAYERS = (
     ("tilesim.files", "tilesim.heap", "tilesim.version", "tilesim.words"),
     ("tilesim.arith",),
-    ("tilesim.errors", "tilesim.ir", "tilesim.timer"),
+    ("tilesim.analysis", "tilesim.errors", "tilesim.ir", "tilesim.timer"),
     (
         "tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.proof",
         "tilesim.sim",

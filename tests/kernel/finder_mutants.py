@@ -37,7 +37,10 @@ from benchmarks.finder_mutants.mutate import Finder, Mutant, drawn, mutants
 from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, SHARED, of_plain
 
 #: what proposes certificates, which nothing trusts either
-PROPOSES = ("tilesim.search.certificates", "tilesim.ir.dataflow", "tilesim.ir.flowgraph")
+PROPOSES = (
+    "tilesim.search.certificates", "tilesim.ir.dataflow", "tilesim.ir.flowgraph",
+    "tilesim.analysis.solver", "tilesim.analysis.ssa",
+)  # fmt: skip
 #: seconds of a processor for a program, and bytes of memory for all of a mutant
 PATIENCE, MEMORY = 6.0, 6 << 30
 #: seconds that the kernel may take for a program

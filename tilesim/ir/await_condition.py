@@ -24,13 +24,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import eq, ge, gt, le, lt, ne
 
+from tilesim.analysis.liveness import carried, live_at
+from tilesim.analysis.solver import closure
+from tilesim.analysis.ssa import reaching
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of, known
 from tilesim.ir.kept import kept
-from tilesim.ir.live import carried, live_at
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
@@ -137,21 +139,21 @@ def _needed(
 ) -> set[int]:
     """What ``roots`` and code behind a loop need of it: what sets registers for that, what orders
     accesses, and the branches by which that is executed or not."""
-    mir, setters = graph.mir, graph.reaching.setters
+    mir, setters = graph.mir, reaching(graph).setters
     inside = {*_numbers(graph, blocks)}
-    decided = {
-        graph.blocks[b][-1]: _decided(graph, b) for b in blocks if len(graph.successors[b]) > 1
-    }
+    deciding: dict[int, list[int]] = {}
+    for block in (b for b in blocks if len(graph.successors[b]) > 1):
+        for number in _decided(graph, block):
+            deciding.setdefault(number, []).append(graph.blocks[block][-1])
     behind = graph.blocks[past].start
     new = {*roots, *(n for n in inside if mir.effects[n] and not sets(mir, n))}
     new.update(n for name in live_at(graph, behind) for n in setters(behind, name))
-    found = set[int]()
-    while new := (new & inside) - found:
-        found |= new
-        names = ((n, name) for n in new for name in reads(mir, n))
-        before = {setter for n, name in names for setter in setters(n, name)}
-        new = before | {b for b, over in decided.items() if not over.isdisjoint(new)}
-    return found
+
+    def before(number: int) -> set[int]:
+        made = {setter for name in reads(mir, number) for setter in setters(number, name)}
+        return inside & (made.union(deciding.get(number, ())))
+
+    return closure(new & inside, before)
 
 
 def _decided(graph: FlowGraph, block: int) -> set[int]:
@@ -525,11 +527,7 @@ def _made_of(mir: Mir, numbers: Collection[int]) -> dict[str, set[str]]:
 
 def _closure(made_of: Mapping[str, set[str]], names: Collection[str]) -> set[str]:
     """These registers, and those that they are made of."""
-    found, new = set[str](), {*names}
-    while new:
-        found |= new
-        new = {part for name in new for part in made_of.get(name, ())} - found
-    return found
+    return closure(names, lambda name: made_of.get(name, ()))
 
 
 def _with_few_attempts(mir: Mir) -> Mir:
@@ -554,7 +552,7 @@ def _shortened(
     graph: FlowGraph, numbers: Collection[int], name: str
 ) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
     """What asks how many turns a loop has made, which it counts in a register, asking for fewer."""
-    code, setters = graph.mir.code, graph.reaching.setters
+    code, setters = graph.mir.code, reaching(graph).setters
     for number in numbers:
         match code[number]:
             case Instruction(Assign(var=var, value=Binary("+", lhs, Const(int() as by))), None) if (
@@ -585,7 +583,7 @@ def _first(graph: FlowGraph, setter: int, copies: int = 4) -> int | None:
     """The number that an instruction sets its register to, maybe by way of others."""
     match graph.mir.code[setter]:
         case Instruction(Assign(value=Var(name)), None) if copies:
-            setters = graph.reaching.setters(setter, name)
+            setters = reaching(graph).setters(setter, name)
             found = {_first(graph, n, copies - 1) for n in setters}
             return found.pop() if len(found) == 1 else None
         case Instruction(Assign(value=value), None) if copies:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from tilesim.analysis.solver import Worklist
+from tilesim.analysis.ssa import given
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
 from tilesim.ir.address_carries import in_window, stays
@@ -75,7 +77,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 from tilesim.ir.ops.scalar import Load
 from tilesim.ir.ops.vector import LoadVector
-from tilesim.ir.set_once import given_once, readers_of
 from tilesim.ir.threads import Threads
 from tilesim.ir.told import Told
 
@@ -125,7 +126,7 @@ class _Bases:
         mir = graph.mir
         self._code, self._effects, self._mentions = mir.code, mir.effects, mentions(mir)
         #: blocks that may begin with more than when they were followed
-        self._todo = set(graph.order)
+        self._todo = Worklist(graph.order)
         self._typing: Typing = mir.typing
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
@@ -144,19 +145,11 @@ class _Bases:
         self._only: _Registers = {}
         self._registers: _Registers = {}
         #: by register of the first kind, the blocks that may read it before it is set there
-        self._readers = readers_of(mir, graph)
-        #: what is computed into registers of the first kind
-        self._values = {
-            effect.var.name: effect.value
-            for effects in mir.effects
-            for effect in effects
-            if isinstance(effect, fx.Defines) and effect.var.name in self._readers
-            and isinstance(effect.value, Expr)
-        }  # fmt: skip
+        self._readers = _readers(graph)
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
-        self._set_to = given_once(mir, self._readers, bits=_HALF)
-        self._told = Told(self._typing, given_once(mir, self._readers, bits=2 * _HALF))
+        self._given = given(mir)
+        self._told = Told(self._typing, self._given)
         self._graph, self._never, self._threads = graph, never(mir), Threads(mir)
         #: by number of a shuffle, the lanes that hold an address for all
         self.lanes: dict[int, int] = {}
@@ -174,11 +167,8 @@ class _Bases:
 
     def reasons(self) -> tuple[str, ...]:
         """What a base may decide, a sentence each."""
-        while self._todo:
-            for block in self._graph.order:
-                if block in self._todo:
-                    self._todo.discard(block)
-                    self._through(block)
+        for block in self._todo:
+            self._through(block)
         for block in self._graph.order:
             self._through(block, look=True)
         return tuple(self._reason)
@@ -221,14 +211,14 @@ class _Bases:
         joined = union(before, forms)
         if joined != before or name not in self._only:
             self._only[name] = joined
-            self._todo |= readers
+            self._todo.again(readers)
 
     def _enter(self, block: int) -> None:
         """A block may begin with what registers hold now, too."""
         known = self._known.get(block)
         if known is None:
             self._known[block] = dict(self._registers)
-            self._todo.add(block)
+            self._todo.again((block,))
             return
         for name, forms in self._registers.items():
             before = known.get(name, NOTHING)
@@ -236,7 +226,7 @@ class _Bases:
                 joined = union(before, forms)
                 if joined != before:
                     known[name] = joined
-                    self._todo.add(block)
+                    self._todo.again((block,))
 
     # ------------------------------------------------------------------ what values hold
 
@@ -272,7 +262,7 @@ class _Bases:
         joined = union(before, forms)
         if joined != before:
             self._contents[node] = joined
-            self._todo.update(self._graph.order)
+            self._todo.again(self._graph.order)
 
     def _inputs(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
@@ -367,7 +357,7 @@ class _Bases:
         forms = self.forms(value)
         if forms is None or KNOWN not in forms or len(forms) == 1:
             return None
-        return holders(value, self._values, self._threads, self.forms)
+        return holders(value, self._given, self._threads, self.forms)
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)
@@ -481,9 +471,11 @@ class _Bases:
                     if bounds is None:
                         return False
                     value, low, high = inner, low + bounds[0], high + bounds[1]
-                case Var(name) if name in self._set_to and name not in followed:
+                case Var(name, dtype) if name in self._given and name not in followed:
+                    if dtype.bits < _HALF:
+                        return False
                     followed.add(name)
-                    value = self._set_to[name]
+                    value = self._given[name]
                 case _:
                     return False
 
@@ -512,7 +504,7 @@ class _Bases:
             case "&" if known is not None and 0 <= known < 1 << low:
                 return NONE
             case "|" | "^":
-                sets = may_set(other, self._typing, self._values)
+                sets = may_set(other, self._typing, self._given)
                 if 0 <= sets < 1 << low:
                     return forms
                 found = each(forms, lambda form: form if misses(form, sets) else None)
@@ -592,3 +584,19 @@ def _in_register(forms: Forms, var: Var) -> Forms:
     if forms is None or is_known(forms) or var.dtype.kind == "float":
         return forms if is_known(forms) else None
     return each(forms, lambda form: cut(form, var.dtype.bits))
+
+
+def _readers(graph: FlowGraph) -> dict[str, frozenset[int]]:
+    """By register that one instruction sets, the blocks that have to be followed again when more
+    becomes known of it; not those that nothing leads to."""
+    mir = graph.mir
+    setters = {name: numbers[0] for name, numbers in mir.setters.items() if len(numbers) == 1}
+    found: dict[str, set[int]] = {name: set() for name in setters}
+    reached, named = frozenset(graph.order), mentions(mir)
+    for number, block in enumerate(graph.block_of[:-1]):
+        for name in (*named[number].tested, *named[number].used):
+            if name in found and block in reached:
+                setter = setters[name]
+                if graph.block_of[setter] != block or number <= setter:
+                    found[name].add(block)
+    return {name: frozenset(blocks) for name, blocks in found.items()}

@@ -7,6 +7,8 @@ from dataclasses import fields
 from functools import cached_property
 from typing import NamedTuple
 
+from tilesim.analysis.solver import closure
+from tilesim.analysis.ssa import reaching
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var
@@ -152,7 +154,7 @@ class Dataflow:
         was written; by default all that have bytes in common."""
         mir = graph.mir
         self._kernel, self._mir = mir.kernel, mir
-        self._reaching = graph.reaching
+        self._reaching = reaching(graph)
         self._changed = frozenset(
             name for effects in mir.effects for e in effects for name in written_by(e)
         )
@@ -234,12 +236,8 @@ class Dataflow:
     def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
         return tuple(t.name for t in self._kernel.tensors if t.name in nodes)
 
-    def _closure(self, new: set[str]) -> frozenset[str]:
-        found: set[str] = set()
-        while new:
-            found |= new
-            new = {source for node in new for source in self._origins.get(node, ())} - found
-        return frozenset(found)
+    def _closure(self, nodes: set[str]) -> frozenset[str]:
+        return frozenset(closure(nodes, lambda node: self._origins.get(node, ())))
 
     # ------------------------------------------------------------------ construction
 
@@ -385,17 +383,14 @@ def written_by(effect: fx.Effect) -> tuple[str, ...]:
 
 def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
     """``seeds`` and every tensor whose contents may be copied into them."""
-    flows = [*aliases(mir.kernel), *reached(mir)]
+    origins: dict[str, list[str]] = {}
+    for source, target in (*aliases(mir.kernel), *reached(mir)):
+        origins.setdefault(target, []).append(source)
     for effects in mir.effects:
         reads = [name for e in effects for name in tensors_read(e)]
-        writes = [name for e in effects for name in tensors_written(e)]
-        flows += [(source, target) for source in reads for target in writes]
-    found = set(seeds)
-    while True:
-        more = {source for source, target in flows if target in found} - found
-        if not more:
-            return frozenset(found)
-        found |= more
+        for target in (name for e in effects for name in tensors_written(e)):
+            origins.setdefault(target, []).extend(reads)
+    return frozenset(closure(seeds, lambda name: origins.get(name, ())))
 
 
 @kept

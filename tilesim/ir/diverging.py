@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tilesim.analysis.liveness import live_at
+from tilesim.analysis.ssa import reaching
 from tilesim.ir.dataflow import Mentions, mentioned, mentions
 from tilesim.ir.effects import Defines, Elects, Shuffles
 from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
-from tilesim.ir.live import live_at
 from tilesim.ir.mir import condition
 
 #: special registers that differ between the lanes of a warp, as no variable may be called
@@ -36,7 +37,7 @@ class Diverging:
 
     def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
         self._graph, self._mir = graph, graph.mir
-        self._warps = executing(graph.mir)
+        self._warps, self._setters = executing(graph.mir), reaching(graph).setters
         self._lanes, self._elections = lanes, elections
         #: by register and instruction that sets it
         self._levels: dict[tuple[str, int], int] = {}
@@ -104,7 +105,7 @@ class Diverging:
     def _found(self, name: str, number: int) -> int:
         """How much of a register differs as an instruction finds it."""
         warps, found = self._warps, SAME
-        for setter in self._graph.reaching.setters(number, name):
+        for setter in self._setters(number, name):
             level = self._levels.get((name, setter), SAME)
             # what other warps set their registers to does not matter
             if level > found and not set(warps[setter]).isdisjoint(warps[number]):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
+from tilesim.analysis.ssa import reaching
 from tilesim.arith.operators import BINARY, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
@@ -93,7 +94,7 @@ class Drawn:
         self._mir, self._graph, self._code = mir, graph, mir.code
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
-        self._setters = graph.reaching.setters
+        self._setters = reaching(graph).setters
         #: assignments of which it is being found out which number they leave
         self._asked: set[int] = set()
         self._specials = CTAS if ctas else ()

@@ -11,8 +11,10 @@ with at all. The same lane is chosen each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
+from tilesim.analysis.solver import states
 from tilesim.ir.dataflow import flow_of, mentions, sets_only, tensors_read, tensors_written
 from tilesim.ir.diverging import Diverging
 from tilesim.ir.effects import (
@@ -177,20 +179,14 @@ class _Elected:
     def _where(self, step: Callable[[int, bool], bool]) -> Iterator[tuple[int, bool]]:
         """By instruction, whether something may hold before it that none begins with; ``step`` says
         whether it does behind one."""
-        before = dict.fromkeys(self._graph.order, False)
-        grew = True
-        while grew:
-            grew = False
-            for block in self._graph.order:
-                holds = before[block]
-                for number in self._graph.blocks[block]:
-                    holds = step(number, holds)
-                for after in self._graph.successors[block]:
-                    if holds and not before[after]:
-                        before[after] = grew = True
-        for block in self._graph.order:
-            holds = before[block]
-            for number in self._graph.blocks[block]:
+        graph = self._graph
+
+        def through(block: int, holds: bool) -> bool:
+            return reduce(lambda holds, n: step(n, holds), graph.blocks[block], holds)
+
+        before = states(graph.order, graph.successors, through, or_, False)
+        for block, holds in before.items():
+            for number in graph.blocks[block]:
                 yield number, holds
                 holds = step(number, holds)
 

@@ -5,14 +5,14 @@ Any graph will do: nothing here asks that branches are nested or that loops have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 
+from tilesim.analysis.solver import closure
 from tilesim.arith.operators import BINARY, COMPARE, UNARY
-from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
 from tilesim.ir.kept import kept
@@ -109,7 +109,7 @@ class FlowGraph:
         order = reverse_postorder(_turned(after), end)
         found = dominators(order, after)
         endless = {*self.order} - {*order}
-        exiting = _reachable(_turned(after), [b for b in self.order if self._exits(b)]) & endless
+        exiting = closure(filter(self._exits, self.order), _turned(after).__getitem__) & endless
         endless -= exiting
         if exiting:
             # all their ways end by an exit: compilers put the one ``ret`` of a kernel anywhere
@@ -151,11 +151,6 @@ class FlowGraph:
                     at = self.post_dominators[at]
                 found[self.blocks[block][-1]] = end if at is None else joins[at]
         return found
-
-    @cached_property
-    def reaching(self) -> Reaching:
-        """Which instructions may have set the registers that another one uses."""
-        return Reaching(self.mir, self.blocks, self.order, self.predecessors)
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
@@ -200,15 +195,9 @@ class FlowGraph:
     def between(self, start: int, stop: int) -> set[int]:
         """The numbers of what may be executed from one instruction on, before another one that
         begins a block."""
-        found = {self.block_of[stop]}
-        new = [self.block_of[start]]
-        while new:
-            block = new.pop()
-            if block not in found:
-                found.add(block)
-                new += self.successors[block]
-        found.remove(self.block_of[stop])
-        return {number for block in found for number in self.blocks[block]}
+        end, first = self.block_of[stop], self.block_of[start]
+        found = closure([first], lambda b: () if b == end else self.successors[b])
+        return {number for block in found - {end} for number in self.blocks[block]}
 
     def reaches(self, start: int, number: int) -> bool:
         """Whether instruction ``number`` is executed at ``start`` or perhaps after it."""
@@ -239,13 +228,8 @@ class FlowGraph:
         return at == block
 
     def _loop(self, head: int, tail: int) -> Loop:
-        found, new = {head}, [tail]
-        while new:
-            block = new.pop()
-            if block not in found:
-                found.add(block)
-                new += self.predecessors[block]
-        return Loop(head, tail, frozenset(found))
+        blocks = closure([tail], lambda b: () if b == head else self.predecessors[b])
+        return Loop(head, tail, frozenset(blocks))
 
     def reached(self) -> Iterator[int]:
         """The numbers of the instructions that the warp may come to, block by block."""
@@ -393,17 +377,6 @@ def reverse_postorder(edges: Sequence[Sequence[int]], root: int) -> list[int]:
             done.append(node)
             stack.pop()
     return done[::-1]
-
-
-def _reachable(edges: Sequence[Sequence[int]], roots: Iterable[int]) -> set[int]:
-    found: set[int] = set()
-    new = [*roots]
-    while new:
-        node = new.pop()
-        if node not in found:
-            found.add(node)
-            new += edges[node]
-    return found
 
 
 def dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int | None]:

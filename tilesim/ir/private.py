@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tilesim.analysis.liveness import live_at
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.diverging import diverging, sides
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
-from tilesim.ir.live import live_at
 from tilesim.ir.ops.scalar import Assign
 
 

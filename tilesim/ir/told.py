@@ -17,7 +17,7 @@ from tilesim.ir.base_forms import NONE, NOTHING, Forms, base_of, union
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var
 from tilesim.ir.memory import GlobalTensor
 
-_NBYTES = 8
+_NBYTES, _BITS = 8, 64
 _DEEPEST = 64
 #: offsets are less than this, or they are taken modulo a power of two
 _FAR = 1 << 62
@@ -38,7 +38,7 @@ class _Places(NamedTuple):
 
 
 class Told:
-    """The addresses that tensors begin with; ``given`` are registers that are set once."""
+    """The addresses that tensors begin with; ``given``: what registers are set to, always."""
 
     def __init__(self, typing: Typing, given: Mapping[str, Expr]) -> None:
         self._typing = typing
@@ -82,7 +82,7 @@ class Told:
                 return _Places(0, 0, 0, 0)
             case Const(int() as value):
                 return _Places(0, value, value, value)
-            case Var(name) if name in self._given and depth < _DEEPEST:
+            case Var(name, dtype) if self._holds(name, dtype.bits) and depth < _DEEPEST:
                 return self._places(self._given[name], depth + 1)
             case Select(_, then, other) if depth < _DEEPEST:
                 return _either(self._places(then, depth + 1), self._places(other, depth + 1))
@@ -90,6 +90,10 @@ class Told:
                 return self._sum(expr, depth + 1)
             case _:
                 return self._any(expr)
+
+    def _holds(self, name: str, bits: int) -> bool:
+        """Whether a register holds all of what it is set to."""
+        return bits == _BITS and name in self._given
 
     def _sum(self, expr: Binary, depth: int) -> _Places:
         match expr.op, expr.rhs:

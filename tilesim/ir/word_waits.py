@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilesim.analysis.liveness import live_at
+from tilesim.analysis.ssa import reaching
 from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.await_condition import Await, awaits, is_alike, is_idle, reads, sets
 from tilesim.ir.dataflow import expressions_in, mentioned
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, representatives
-from tilesim.ir.live import live_at
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.preimage import NoPreimage, Preimage
 from tilesim.ir.scalars import WordAccess, word_access
@@ -311,7 +312,7 @@ def _used(graph: FlowGraph, waits: list[_Wait], polls: Iterable[int]) -> tuple[s
         for number in own.reached():
             if number in idle:
                 continue
-            setters = (own.reaching.setters(number, name) for name in reads(own.mir, number))
+            setters = (reaching(own).setters(number, name) for name in reads(own.mir, number))
             seen = {of[n] for found in setters for n in found if n in of}
             wait = tests.get(number)
             if number in of:

@@ -11,29 +11,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilesim.arith.types import DType
-from tilesim.ir.expr import Const, Expr, Var
-from tilesim.ir.mir import Branch, Control, Instruction, Mir
-from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
+from tilesim.analysis.ssa import given
+from tilesim.ir.expr import Const, constant
+from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.renumber import renumbered
 from tilesim.ptx.forwarding import evaluated
+
+_POINTER = 64
 
 
 def without_null_tests(mir: Mir) -> Mir:
     """``mir`` with jumps in place of branches that a null pointer decides."""
-    if not any(_is_null(instruction.what) for instruction in mir.code):
+    types = {var.name: var.dtype for var in mir.kernel.variables}
+    values = given(mir)
+    known = {n: v for n, v in values.items() if types[n].bits == _POINTER and constant(v) == 0}
+    if not known:
         return mir
-    given = _given(mir)
-    nulls: dict[str, Expr] = {name: Const(0) for name, assign in given.items() if _is_null(assign)}
-    if not nulls:
-        return mir
-    known = nulls | {
-        name: value
-        for name, assign in given.items()
-        if assign.var.dtype.kind == "pred"
-        and isinstance(value := evaluated(assign.value, nulls), Const)
-    }
+    nulls = dict(known)
+    for name, value in values.items():
+        if types[name].kind == "pred":
+            found = evaluated(value, nulls)
+            if isinstance(found, Const):
+                known[name] = found
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):
         branch = instruction.what
@@ -44,22 +43,3 @@ def without_null_tests(mir: Mir) -> Mir:
                 jump = replace(branch, cond=None, sense=True)
                 instead[number] = (replace(instruction, what=jump),) if taken else ()
     return renumbered(mir, instead)
-
-
-def _is_null(what: Op | Control) -> bool:
-    """Whether an instruction sets a register that may hold a pointer to zero."""
-    match what:
-        case Assign(var=Var(dtype=DType(bits=64)), value=Const(value)):
-            return not value
-        case _:
-            return False
-
-
-def _given(mir: Mir) -> dict[str, Assign]:
-    """By register that one instruction sets, always, the assignment that does."""
-    found: dict[str, Assign] = {}
-    for name, numbers in mir.setters.items():
-        instruction = mir.code[numbers[0]]
-        if len(numbers) == 1 and instruction.guard is None and isinstance(instruction.what, Assign):
-            found[name] = instruction.what
-    return found

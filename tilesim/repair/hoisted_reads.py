@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilesim.analysis.ssa import reaching
 from tilesim.errors import Diagnostic
 from tilesim.ir.edits import Instead, edited
 from tilesim.ir.expr import Var, walk
@@ -63,13 +64,12 @@ def _with(line: Loc, load: Loc) -> Loc:
 def _holds(mir: Mir, number: int, load: Load, use: int) -> bool:
     """Whether memory holds at an instruction what the register of the load does for its thread: the
     address is the same, and whatever else has set the register was stored there as well."""
-    reaching = graph_of(mir).reaching
+    setters = reaching(graph_of(mir)).setters
     for name in _address(load.src):
-        if reaching.setters(use, name) != reaching.setters(number, name):
+        if setters(use, name) != setters(number, name):
             return False
     return all(
-        setter == number or _stored(mir, setter, load)
-        for setter in reaching.setters(use, load.var.name)
+        setter == number or _stored(mir, setter, load) for setter in setters(use, load.var.name)
     )
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.ssa import reaching
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import mentions
@@ -291,10 +292,10 @@ def _line(mir: Mir, number: int, write: int | None = None) -> Loc:
 def uses_of(mir: Mir, number: int) -> list[int]:
     """The instructions that use what one has set."""
     names = {e.var.name for e in mir.effects[number] if isinstance(e, fx.Defines)}
-    reaching = graph_of(mir).reaching
+    setters = reaching(graph_of(mir)).setters
     return [
         n for n, said in enumerate(mentions(mir)) for name in names
-        if name in said.used | said.tested and number in reaching.setters(n, name)
+        if name in said.used | said.tested and number in setters(n, name)
     ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tilesim.analysis.solver import states
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import expressions_in, mentions_of
 from tilesim.ir.effects import Defines, Effect, UsesFragment, UsesTmem, WaitsGroup, Writes
@@ -96,17 +97,8 @@ class _Flow:
     @property
     def found(self) -> Drained:
         """Where nothing is left."""
-        before = {block: _Left(0, {}) for block in self._graph.order}
-        todo = dict.fromkeys(self._graph.order)
-        while todo:
-            block = next(iter(todo))
-            del todo[block]
-            after = self._through(block, before[block])
-            for successor in self._graph.successors[block]:
-                joined = before[successor].joined(after)
-                if joined != before[successor]:
-                    before[successor] = joined
-                    todo[successor] = None
+        graph = self._graph
+        before = states(graph.order, graph.successors, self._through, _Left.joined, _Left(0, {}))
         self._stored, self._given = set(), {}
         for block, left in before.items():
             self._through(block, left)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
 
+from tilesim.analysis.solver import closure
 from tilesim.ir.dataflow import expressions_in, operand_expressions, registers_set
 from tilesim.ir.effects import (
     Defines,
@@ -89,17 +90,14 @@ class _Naming:
 
     def follow(self, exprs: Iterable[Expr]) -> None:
         """Notes all instructions that these expressions come from."""
-        todo = [*_variables(exprs)]
-        seen: set[str] = set()
-        while todo:
-            name = todo.pop()
-            if name in seen:
-                continue
-            seen.add(name)
+
+        def sources(name: str) -> Iterator[str]:
             for number in (*self._setters.get(name, ()), *self._products.get(name, ())):
                 if number not in self.makings:
-                    self.makings[number], sources = self._making(number)
-                    todo += sources
+                    self.makings[number], names = self._making(number)
+                    yield from names
+
+        closure(_variables(exprs), sources)
 
     def operand(self, number: int, expr: Expr) -> Operand:
         """What tells what an expression is for this instruction."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.analysis.solver import closure
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
@@ -296,13 +297,7 @@ class _Walk:
         graph = self._plan.graph
         warp = _shadow(way.warp)
         warp.registers = [Unknown("what lies ahead")] * len(warp.registers)
-        todo, seen = [graph.block_of[way.pc]], set[int]()
-        while todo:
-            block = todo.pop()
-            if block in seen:
-                continue
-            seen.add(block)
-            todo += graph.successors[block]
+        for block in sorted(closure([graph.block_of[way.pc]], graph.successors.__getitem__)):
             for number in graph.blocks[block]:
                 op = self._code[number].what
                 if isinstance(op, Op) and warp.number in executing(graph.mir)[number]:

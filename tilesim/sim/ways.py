@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.analysis.solver import closure
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph, Loop
@@ -102,19 +103,19 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
 def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
     """What may be executed from ``targets`` on before ``meet``, nothing of which comes behind a
     trap."""
-    found: set[int] = set()
-    new = [graph.block_of[target] for target in targets]
-    seen = {graph.block_of[meet]}
-    while new:
-        block = new.pop()
-        if block in seen:
-            continue
-        seen.add(block)
+    end = graph.block_of[meet]
+
+    def made(block: int) -> range:
         numbers = graph.blocks[block]
-        trap = next((n for n in numbers if _traps(graph, n)), None)
-        found.update(n for n in numbers if trap is None or n <= trap)
-        new += graph.successors[block] if trap is None else ()
-    return found
+        trap = next((n for n in numbers if _traps(graph, n)), numbers.stop)
+        return range(numbers.start, min(trap + 1, numbers.stop))
+
+    def after(block: int) -> tuple[int, ...]:
+        ends = block == end or any(_traps(graph, n) for n in graph.blocks[block])
+        return () if ends else graph.successors[block]
+
+    blocks = closure((graph.block_of[target] for target in targets), after) - {end}
+    return {number for block in blocks for number in made(block)}
 
 
 def _traps(graph: FlowGraph, number: int) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.solver import closure
 from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
@@ -122,17 +123,16 @@ def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response
 def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[int]:
     """The instructions that may have brought what one finds in ``registers``, beside the
     assignments that moved it there."""
-    found: set[int] = set()
-    todo = [(number, registers)]
-    while todo:
-        at, values = todo.pop()
+
+    def before(at: int, *values: Expr) -> set[int]:
         names = {e.name for value in values for e in walk(value) if isinstance(e, Var)}
-        for setter in {n for name in names for n in c.flow.setters(at, name)} - found:
-            found.add(setter)
-            value = _assigns(c.mir.effects[setter])
-            if value is not None:
-                todo.append((setter, (value,)))
-    return frozenset(found)
+        return {setter for name in names for setter in c.flow.setters(at, name)}
+
+    def moved(setter: int) -> set[int]:
+        value = _assigns(c.mir.effects[setter])
+        return set() if value is None else before(setter, value)
+
+    return frozenset(closure(before(number, *registers), moved))
 
 
 def _assigns(effects: Effects) -> Expr | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeGuard
 
+from tilesim.analysis.solver import closure
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import OPERANDS, mentioned, operand_expressions, registers_set
 from tilesim.ir.expr import Expr
@@ -29,12 +30,7 @@ def varying_registers(mir: Mir) -> frozenset[str]:
             found.update(results)
         for name in named:
             of.setdefault(name, []).extend(results)
-    left = list(found)
-    while left:
-        more = set(of.get(left.pop(), ())) - found
-        found |= more
-        left += more
-    return frozenset(found)
+    return frozenset(closure(found, lambda name: of.get(name, ())))
 
 
 def varies(expr: Expr, registers: Collection[str]) -> bool:

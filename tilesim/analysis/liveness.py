@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilesim.analysis.solver import bits
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Defines
 from tilesim.ir.flowgraph import FlowGraph
@@ -30,28 +31,17 @@ def carried(graph: FlowGraph, head: int, blocks: Collection[int]) -> frozenset[s
 def _live(graph: FlowGraph) -> list[frozenset[str]]:
     """By block, what is used from its beginning on; special registers are among it."""
     mir, named = graph.mir, mentions(graph.mir)
-    uses: list[frozenset[str]] = []
-    kills: list[frozenset[str]] = []
-    setters: dict[int, list[str]] = {}
-    for name, numbers in mir.setters.items():
-        for number in numbers:
-            setters.setdefault(number, []).append(name)
-    for block in graph.blocks:
-        used, set_before = set[str](), set[str]()
-        for number in block:
-            one = named[number]
-            used |= (one.tested | one.used) - set_before
+    names: dict[str, int] = {}
+    used, left = [0] * len(graph.blocks), [-1] * len(graph.blocks)
+    for place, block in enumerate(graph.blocks):
+        for number in reversed(block):
             if mir.code[number].guard is None:
-                set_before.update(setters.get(number, ()))
-        uses.append(frozenset(used))
-        kills.append(frozenset(set_before))
-    live = [*uses]
-    grew = True
-    while grew:
-        grew = False
-        for place in reversed(graph.order):
-            after = frozenset[str]().union(*(live[b] for b in graph.successors[place]))
-            found = uses[place] | (after - kills[place])
-            if found != live[place]:
-                live[place], grew = found, True
-    return live
+                for effect in mir.effects[number]:
+                    if isinstance(effect, Defines):
+                        set_here = 1 << names.setdefault(effect.var.name, len(names))
+                        used[place], left[place] = used[place] & ~set_here, left[place] & ~set_here
+            for name in (*named[number].tested, *named[number].used):
+                used[place] |= 1 << names.setdefault(name, len(names))
+    ends = bits(graph.order[::-1], graph.successors, left, used)
+    live = [end & kept | own for end, kept, own in zip(ends, left, used, strict=True)]
+    return [frozenset(name for name, place in names.items() if one >> place & 1) for one in live]

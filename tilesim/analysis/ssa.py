@@ -1,4 +1,4 @@
-"""Reaching definitions: which instructions may have set the registers that another one uses.
+"""Which instructions set the registers that another one uses, and what to.
 
 A lane follows one way through the control-flow graph, and lanes that do not execute an instruction
 keep what they had. So what holds for every way holds for every lane.
@@ -6,9 +6,11 @@ keep what they had. So what holds for every way holds for every lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from tilesim.analysis.solver import bits
 from tilesim.ir.effects import Defines
+from tilesim.ir.expr import Expr
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir
 
 
@@ -16,43 +18,31 @@ class Reaching:
     """The definitions that reach each instruction of a program.
 
     A set of definitions is a number: bit ``n`` stands for the ``n``-th register set in the code.
-
-    Args:
-        blocks: the numbers of the instructions of each basic block.
-        order: the blocks that may be reached.
-        predecessors: by block, those that it may follow.
     """
 
-    def __init__(
-        self,
-        mir: Mir,
-        blocks: Sequence[range],
-        order: Sequence[int],
-        predecessors: Sequence[Sequence[int]],
-    ) -> None:
+    def __init__(self, graph: FlowGraph) -> None:
         #: by definition: the instruction
         self._numbers: list[int] = []
         #: by register: all of its definitions
         self._of: dict[str, int] = {}
         #: by instruction that sets registers: what it leaves of others' definitions, and adds
         self._changes: dict[int, tuple[int, int]] = {}
-        self._note_definitions(mir)
+        self._note_definitions(graph.mir)
         #: by instruction that may be reached: what reaches it
         self._before: dict[int, int] = {}
+        self._flow(graph)
         self._asked: dict[tuple[int, str], tuple[int, ...]] = {}
-        self._flow(blocks, order, predecessors)
 
     def setters(self, number: int, name: str) -> tuple[int, ...]:
         """The instructions that may have set a register for the instruction of this number."""
         known = self._asked.get((number, name))
         if known is not None:
             return known
-        bits = self._before.get(number, 0) & self._of.get(name, 0)
-        found = []
-        while bits:
-            low = bits & -bits
+        found, left = [], self._before.get(number, 0) & self._of.get(name, 0)
+        while left:
+            low = left & -left
             found.append(self._numbers[low.bit_length() - 1])
-            bits ^= low
+            left ^= low
         answer = self._asked[number, name] = tuple(found)
         return answer
 
@@ -76,32 +66,16 @@ class Reaching:
                     over |= self._of[name]
             self._changes[number] = ~over, bits
 
-    def _flow(
-        self,
-        blocks: Sequence[range],
-        order: Sequence[int],
-        predecessors: Sequence[Sequence[int]],
-    ) -> None:
-        passes = {block: self._through(blocks[block]) for block in order}
-        ends = dict.fromkeys(order, 0)
-        starts = dict.fromkeys(order, 0)
-        changed = True
-        while changed:
-            changed = False
-            for block in order:
-                state = 0
-                for source in predecessors[block]:
-                    state |= ends.get(source, 0)
-                starts[block] = state
-                kept, added = passes[block]
-                end = state & kept | added
-                if end != ends[block]:
-                    ends[block], changed = end, True
-        for block, state in starts.items():
-            for number in blocks[block]:
+    def _flow(self, graph: FlowGraph) -> None:
+        passes = [self._through(block) for block in graph.blocks]
+        left, added = [one for one, _ in passes], [new for _, new in passes]
+        starts = bits(graph.order, graph.predecessors, left, added)
+        for block in graph.order:
+            state = starts[block]
+            for number in graph.blocks[block]:
                 self._before[number] = state
-                left, new = self._changes.get(number, (-1, 0))
-                state = state & left | new
+                own, new = self._changes.get(number, (-1, 0))
+                state = state & own | new
 
     def _through(self, block: range) -> tuple[int, int]:
         """What a block leaves of the definitions that reach it, and what it adds."""
@@ -110,3 +84,32 @@ class Reaching:
             left, new = self._changes.get(number, (-1, 0))
             kept, added = kept & left, added & left | new
         return kept, added
+
+
+@kept
+def reaching(graph: FlowGraph) -> Reaching:
+    """Which instructions may have set the registers that another one uses."""
+    return Reaching(graph)
+
+
+@kept
+def once(mir: Mir) -> dict[str, int]:
+    """By register that one instruction sets, in all lanes that execute it: its number."""
+    return {
+        name: numbers[0]
+        for name, numbers in mir.setters.items()
+        if len(numbers) == 1 and mir.code[numbers[0]].guard is None
+    }
+
+
+@kept
+def given(mir: Mir) -> dict[str, Expr]:
+    """By register that one instruction sets so: what to, where an expression says it."""
+    found: dict[str, Expr] = {}
+    for name, number in once(mir).items():
+        match mir.effects[number]:
+            case (Defines(value=Expr() as value),):
+                found[name] = value
+            case _:
+                pass
+    return found
