@@ -37,7 +37,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sim/machine/forks.py", "sim/machine/exchange.py", "sim/machine/race_parts.py",
         "sim/machine/lane_groups.py", "sim/machine/interchange.py", "sim/execute/apart.py",
         "sim/execute/lanes.py", "sim/execute/lane_copies.py", "sim/execute/shuffles.py",
-        "sim/idle_lanes.py", "ir/lanes_apart.py", "ir/elected.py", "ir/agreed.py",
+        "sim/idle_lanes.py", "ir/lanes_apart.py", "ir/elected.py", "analysis/uniformity.py",
         "ir/splitting.py", "ir/joins.py", "search/lagging.py", "search/electing.py",
     ),
     "skipping": ("sim/steady/*.py",),

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 
 from tests.ir.strategies import instructions, program
 from tilesim import Builder, check, ds, u8, u32
+from tilesim.analysis.executing_warps import executing
 from tilesim.errors import InvalidProgram, ParseError
-from tilesim.ir.executing import executing
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import OPS, Op

@@ -8,8 +8,8 @@ import pytest
 from tests.ptx.test_check import WAIT, lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
+from tilesim.analysis.uniformity import diverging
 from tilesim.checker import Report, check
-from tilesim.ir.diverging import diverging
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 import tilesim as ts
 from tests.ptx.test_check import program as ptx
 from tilesim import Builder, Program, any_of, simulate
+from tilesim.analysis.executing_warps import executing
 from tilesim.arith.integers import COMPARE
 from tilesim.arith.types import WIDTH, DType
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Special, Unary, UnaryOp, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import Store

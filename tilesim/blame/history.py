@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.blame.arrays import array_name, number_of, slots_of
 from tilesim.ir import effects as fx
 from tilesim.ir.barrier_operands import can_name, may_name
 from tilesim.ir.effects import Effect
-from tilesim.ir.executing import executing
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch

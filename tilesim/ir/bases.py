@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from tilesim.analysis.executing_warps import never
 from tilesim.analysis.solver import Worklist
 from tilesim.analysis.ssa import given
+from tilesim.analysis.thread_values import Threads
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
 from tilesim.ir.address_carries import in_window, stays
@@ -72,12 +74,10 @@ from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.lane_addresses import Holders, holders
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
-from tilesim.ir.never import never
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 from tilesim.ir.ops.scalar import Load
 from tilesim.ir.ops.vector import LoadVector
-from tilesim.ir.threads import Threads
 from tilesim.ir.told import Told
 
 #: bits of an address in shared memory

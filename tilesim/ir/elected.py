@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, reduce
 from operator import or_
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.solver import states
+from tilesim.analysis.uniformity import Diverging
 from tilesim.ir.dataflow import flow_of, mentions, sets_only, tensors_read, tensors_written
-from tilesim.ir.diverging import Diverging
 from tilesim.ir.effects import (
     Arrives,
     Commits,
@@ -40,7 +41,6 @@ from tilesim.ir.effects import (
     WaitsGroup,
     Writes,
 )
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept

@@ -310,7 +310,7 @@ def known(
             return None if inner is None else UNARY[op](inner)
         case Binary(op, lhs, rhs):
             left, right = known(lhs, warp, values, lane), known(rhs, warp, values, lane)
-            if (left or right) and (op == "or" or (op == "|" and _is_truth(expr))):
+            if (left or right) and (op == "or" or (op == "|" and is_truth(expr))):
                 return True
             if op in ("and", "&") and 0 in (left, right):
                 return 0
@@ -326,11 +326,11 @@ def known(
             return None
 
 
-def _is_truth(expr: Expr) -> bool:
+def is_truth(expr: Expr) -> bool:
     """Whether an expression is true or false, and no other number."""
     match expr:
         case Binary("|" | "&" | "^", lhs, rhs):
-            return _is_truth(lhs) and _is_truth(rhs)
+            return is_truth(lhs) and is_truth(rhs)
         case Binary(op):
             return op in COMPARE
         case Unary(op):

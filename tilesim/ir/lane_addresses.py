@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilesim.analysis.thread_values import Threads
 from tilesim.ir.base_forms import KNOWN, Forms
 from tilesim.ir.expr import Expr, Select, Var
-from tilesim.ir.threads import Threads
 
 
 class Holders(NamedTuple):

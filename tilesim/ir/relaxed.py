@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.ir.effects import Arrives, Effect, JoinsCluster, Orders, Reads, Waits, Writes
-from tilesim.ir.executing import executing
 from tilesim.ir.mir import Mir
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.uniformity import diverging, sides
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
-from tilesim.ir.diverging import diverging, sides
 from tilesim.ir.effects import (
     Commits,
     Defines,
@@ -22,7 +23,6 @@ from tilesim.ir.effects import (
     JoinsCluster,
     UsesFragment,
 )
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.edits import statements, stretches
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import Binary, Const, Expr, Special, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor, View

@@ -15,11 +15,11 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.ssa import reaching
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import mentions
-from tilesim.ir.executing import executing
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower

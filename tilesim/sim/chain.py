@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.ir import effects as fx
 from tilesim.ir.barrier_operands import may_name
-from tilesim.ir.executing import executing
 from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.findings import NOTHING_STATED, Named, Stated

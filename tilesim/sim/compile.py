@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from typing import Any
 
+from tilesim.analysis.uniformity import private_registers
 from tilesim.arith.types import DType, u32, u64
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -31,7 +32,6 @@ from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.predicated import as_predicates
-from tilesim.ir.private import private_registers
 from tilesim.ir.splitting import issuers_of, meets_at, met_before, parts_of
 from tilesim.ir.waits import polled_flag
 from tilesim.ir.word_waits import word_waits

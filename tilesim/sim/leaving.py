@@ -1,7 +1,7 @@
 """Branches by which data makes all threads of a CTA end: ``if (blockIdx.x >= *n) return;``.
 
-All of them go one way (`tilesim.ir.agreed`), and nobody in another CTA learns of it. In the run
-they stay; that they end is a run of its own for each time that they come to such a branch
+All of them go one way (`tilesim.analysis.uniformity`), and nobody in another CTA learns of it. In
+the run they stay; that they end is a run of its own for each time that they come to such a branch
 (docs/soundness.md, "Branches on which a CTA agrees").
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.analysis.uniformity import agreed
 from tilesim.ir import effects as fx
-from tilesim.ir.agreed import agreed
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import communicates

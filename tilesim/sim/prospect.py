@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.solver import closure
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.dataflow import registers_set, sets_only
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Mir, Switch

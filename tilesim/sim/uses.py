@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.uniformity import diverging
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import Dataflow, aliases, mentions, reached
-from tilesim.ir.diverging import diverging
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, Mbarriers

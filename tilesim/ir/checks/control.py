@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.analysis.uniformity import diverging, sides
 from tilesim.errors import Diagnostic
-from tilesim.ir.diverging import diverging, sides
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op

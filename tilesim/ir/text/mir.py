@@ -16,9 +16,9 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.errors import ParseError
 from tilesim.ir.arithmetic import LIMITS, Interval
-from tilesim.ir.executing import executing
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap

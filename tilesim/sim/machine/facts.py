@@ -95,7 +95,7 @@ class Facts:
     #: numbers of instructions that set registers which decide nothing, where data is not computed
     idle: set[int] = field(default_factory=set)
     slots: dict[str, int] = field(default_factory=dict)
-    #: registers that an assignment sets in all lanes (`tilesim.ir.private`)
+    #: registers that an assignment sets in all lanes (`tilesim.analysis.uniformity`)
     private: frozenset[int] = frozenset()
     #: the addresses of declarations
     bases: dict[str, int] = field(default_factory=dict)

@@ -1,26 +1,30 @@
-"""What may differ between the lanes of a warp, and what cannot: read off MIR, before it runs.
+"""What may differ between the lanes of a warp, or the threads of a CTA, and what cannot: read off
+MIR, before it runs.
 
-What an instruction sets a register to is the same in all lanes, or it is the same but for its
+What an instruction sets a register to is the same in all of them, or it is the same but for its
 lowest five bits, as the number of a thread is (what is above them is the number of the warp), or it
-may be anything in each lane.
+may be anything in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.liveness import live_at
+from tilesim.analysis.solver import Worklist
 from tilesim.analysis.ssa import reaching
-from tilesim.ir.dataflow import Mentions, mentioned, mentions
-from tilesim.ir.effects import Defines, Elects, Shuffles
-from tilesim.ir.executing import executing
+from tilesim.ir.dataflow import Mentions, mentioned, mentions, tensors_written
+from tilesim.ir.effects import Defines, Effect, Elects, JoinsBarrier, Reads, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
-from tilesim.ir.mir import condition
+from tilesim.ir.memory import View
+from tilesim.ir.mir import Mir, condition
+from tilesim.ir.op import Computation
 
-#: special registers that differ between the lanes of a warp, as no variable may be called
-LANE = ("%lane_id", "%thread_id")
 #: how much of a value may differ between lanes: nothing, its lowest bits, everything
 SAME, LOW_BITS, ANYTHING = range(3)
 #: lanes of a warp
@@ -28,60 +32,58 @@ _LANES = 32
 
 
 class Diverging:
-    """The registers that may differ between lanes, and what splits these.
+    """The registers that may differ between lanes of a warp, and what splits these.
 
     Args:
         lanes: whether lanes differ by themselves; else only because one of them was elected.
         elections: whether ``elect.sync`` makes lanes differ; else it is as if it did not.
     """
 
+    #: how much of special registers differs
+    _OWN: Mapping[str, int] = {"lane_id": LOW_BITS, "thread_id": LOW_BITS}
+
     def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
         self._graph, self._mir = graph, graph.mir
         self._warps, self._setters = executing(graph.mir), reaching(graph).setters
         self._lanes, self._elections = lanes, elections
+        self._special = self._OWN if lanes else {}
         #: by register and instruction that sets it
         self._levels: dict[tuple[str, int], int] = {}
-        #: what more has been found to differ of lately
-        self._news: set[str] = set()
-        #: branches at which lanes of a warp may go different ways
+        #: branches at which some may go other ways than others
         self.splits: set[int] = set()
-        #: what not all lanes of a warp may execute
+        #: what not all of them may execute
         self.inside: set[int] = set()
         self._sets: dict[int, list[Defines]] = {}
         for number, effect in self._mir.all_of(Defines):
             self._sets.setdefault(number, []).append(effect)
         self._spread()
-        special = LANE if lanes else ()
         #: names of what may differ somewhere, special registers among them
-        self.names = frozenset((*special, *(name for name, _ in self._levels)))
+        own = (f"%{name}" for name in self._special)
+        self.names = frozenset((*own, *(name for name, _ in self._levels)))
 
     def differs(self, expr: Expr | None, number: int) -> bool:
-        """Whether an expression of an instruction may have different values in lanes."""
+        """Whether an expression of an instruction may have different values."""
         return expr is not None and self._level(expr, number) != SAME
 
     def any_differs(self, names: Iterable[str], number: int) -> bool:
-        """Whether one of these, as an instruction finds it, may differ between lanes."""
-        return any(
-            name in self.names and (name in LANE or self._found(name, number) != SAME)
-            for name in names
-        )
+        """Whether one of these, as an instruction finds it, may differ."""
+        special, found = self._special, self._found
+        return any(name[1:] in special if name[0] == "%" else found(name, number) for name in names)
 
     def _spread(self) -> None:
         code, named = self._mir.code, mentions(self._mir)
-        steps = []
+        steps: dict[int, tuple[Expr | None, list[Defines], frozenset[str]]] = {}
+        #: by what is mentioned, the instructions that do
+        self._readers: dict[str, list[int]] = {}
         for number, (cond, what) in enumerate(zip(map(condition, code), named, strict=True)):
             sets = self._sets.get(number, [])
             if cond is not None or sets:
-                steps.append((number, cond, sets, what.used, _sources(what, sets)))
-        first, news = True, set(LANE if self._lanes else ())
-        while first or news:
-            # an instruction is looked at again if more differs of what it is made of
-            before, self._news = news, set()
-            for number, cond, sets, used, sources in steps:
-                begins = first and any(isinstance(e.value, Elects) or e.divergent for e in sets)
-                if begins or not (sources.isdisjoint(before) and sources.isdisjoint(self._news)):
-                    self._look_at(number, cond, sets, used)
-            first, news = False, self._news
+                steps[number] = cond, sets, what.used
+                for name in _sources(what, sets):
+                    self._readers.setdefault(name, []).append(number)
+        self._work = Worklist([*steps])
+        for number in self._work:
+            self._look_at(number, *steps[number])
 
     def _look_at(
         self, number: int, cond: Expr | None, sets: Iterable[Defines], used: frozenset[str]
@@ -100,7 +102,7 @@ class Diverging:
     def _raise(self, name: str, setter: int, level: int) -> None:
         if level > self._levels.get((name, setter), SAME):
             self._levels[name, setter] = level
-            self._news.add(name)
+            self._work.again(self._readers.get(name, ()))
 
     def _found(self, name: str, number: int) -> int:
         """How much of a register differs as an instruction finds it."""
@@ -140,15 +142,14 @@ class Diverging:
         if isinstance(value, Expr):
             level = self._level(value, number)
             return ANYTHING if level and effect.var.dtype.kind == "pred" else level
-        own = self._lanes and not used.isdisjoint(LANE)
-        return ANYTHING if own or any(self._found(name, number) for name in used) else SAME
+        return ANYTHING if self.any_differs(used, number) else SAME
 
     def _level(self, expr: Expr, number: int) -> int:
         match expr:
             case Var(name):
                 return self._found(name, number)
             case Special(name):
-                return LOW_BITS if self._lanes and f"%{name}" in LANE else SAME
+                return self._special.get(name, SAME)
             case Binary(op, lhs, rhs):
                 return self._binary(op, lhs, rhs, number)
             case Unary(op, operand):
@@ -218,3 +219,99 @@ def sides(graph: FlowGraph, number: int) -> list[set[int]]:
     meet = graph.meetings[number]
     starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
     return [graph.between(start, meet) for start in starts]
+
+
+# ---------------------------------------------------------------------- threads of a CTA
+
+
+class _OfCta(Diverging):
+    """The same of the threads of a CTA.
+
+    What all of them have is computed of numbers that all have, loaded from one address of global
+    memory that nobody writes, or what a barrier of the whole CTA has counted (PTX ISA:
+    barrier.red).
+    """
+
+    _OWN = MappingProxyType({"warp_id": ANYTHING, "lane_id": LOW_BITS, "thread_id": ANYTHING})
+
+    def _set_to(self, effect: Defines, used: frozenset[str], number: int) -> int:
+        match effect.value:
+            case JoinsBarrier(id=barrier) as joins:
+                threads = self._mir.kernel.warps * _LANES
+                agree = joins.count(threads) == threads and not self.differs(barrier, number)
+                return SAME if agree else ANYTHING
+            case _:
+                effects = self._mir.effects[number]
+                one = isinstance(self._mir.code[number].what, Computation)
+                if not one and not all(map(self._has_one, effects)):
+                    return ANYTHING
+                return super()._set_to(effect, used, number)
+
+    def _has_one(self, effect: Effect) -> bool:
+        """Whether an effect gives a register the value of an expression, or what a load finds in
+        memory that nobody writes."""
+        match effect:
+            case Defines(value=Expr() | View(), chance="", unknown=""):
+                return not (effect.divergent or effect.elsewhere)
+            case Reads(proxy="generic", asynchronous=False, sem="weak", elsewhere=False, view=view):
+                return view.cta is None and view.tensor.name in read_only(self._mir)
+            case _:
+                return False
+
+
+@kept
+def agreed(graph: FlowGraph) -> frozenset[int]:
+    """The branches, and what a guard decides, at which all threads of a CTA that come there go the
+    same way, whatever that is: each comes there equally often, and decides by the same number."""
+    if any(tensor.dependent for tensor in graph.mir.kernel.tensors):
+        return frozenset()  # a grid before this one may still write
+    found = _OfCta(graph)
+    asks = ((n, cond) for n, i in enumerate(graph.mir.code) if (cond := condition(i)) is not None)
+    return frozenset(n for n, cond in asks if not found.differs(cond, n)) - found.inside
+
+
+@kept
+def read_only(mir: Mir) -> frozenset[str]:
+    """The tensors in global memory that the kernel does not write, and of which a thread has no
+    part of its own."""
+    written = {name for effects in mir.effects for e in effects for name in tensors_written(e)}
+    if not written.isdisjoint((".global", ".generic")):
+        return frozenset()
+    return frozenset(t.name for t in mir.kernel.tensors if not t.private) - written
+
+
+# ---------------------------------------------------------------------- registers of some lanes
+
+
+@kept
+def private_registers(graph: FlowGraph) -> frozenset[str]:
+    """Registers that only expressions set, without a guard, and these so that no lane that is
+    elsewhere by then uses what it had in it.
+
+    To the machine they are one number for all lanes, as is most of what the loop of an elected lane
+    computes. Lanes of a warp are elsewhere if a branch has split them, until they meet. Where that
+    branch may be, what one of its ways sets is mentioned on no other way, and not used from the
+    meeting on.
+    """
+    mir = graph.mir
+    assigned = {
+        name
+        for name, numbers in mir.setters.items()
+        if all(_assigns(mir.effects[n]) and mir.code[n].guard is None for n in numbers)
+    }
+    names = [
+        one.tested.union(one.used, (e.var.name for e in effects if isinstance(e, Defines)))
+        for one, effects in zip(mentions(mir), mir.effects, strict=True)
+    ]
+    shared: set[str] = set()
+    for number in diverging(graph).splits:
+        ways = [frozenset[str]().union(*(names[n] for n in way)) for way in sides(graph, number)]
+        several = Counter(name for way in ways for name in way)
+        shared.update(name for name, count in several.items() if count > 1)
+        shared.update(several.keys() & live_at(graph, graph.meetings[number]))
+    return mir.local | (assigned - shared)
+
+
+def _assigns(effects: Collection[Effect]) -> bool:
+    """Whether all that an instruction does is to set registers to expressions."""
+    return all(isinstance(e, Defines) and isinstance(e.value, Expr) for e in effects)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.thread_values import Threads
 from tilesim.ir.effects import Exits
 from tilesim.ir.expr import Expr
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
-from tilesim.ir.mir import Branch, Mir
+from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.op import Op
-from tilesim.ir.threads import Threads
 
 
 @kept
@@ -27,12 +27,24 @@ def executing(mir: Mir) -> tuple[tuple[int, ...], ...]:
     Where none comes it is those that would if the branch before it went the other way, or nobody
     ended before it: reports say which warps an instruction was meant for.
     """
-    ways = _Ways(mir)
-    ways.follow()
+    ways = _ways(mir)
     every = (1 << mir.kernel.warps) - 1
-    found = [mask or every for mask in ways.coming]
+    found = [mask or other or every for mask, other in zip(ways.coming, ways.meant, strict=True)]
     names = {mask: tuple(w for w in range(mir.kernel.warps) if mask >> w & 1) for mask in {*found}}
     return tuple([names[mask] for mask in found])
+
+
+@kept
+def never(mir: Mir) -> frozenset[int]:
+    """The numbers of instructions that no lane executes, whatever data and scalars are: behind a
+    comparison of a pointer to nothing with null, say."""
+    ways = _ways(mir)
+    return frozenset(n for n, i in enumerate(mir.code) if not ways.executes(n, i))
+
+
+@kept
+def _ways(mir: Mir) -> _Ways:
+    return _Ways(mir)
 
 
 class _Ways:
@@ -42,19 +54,24 @@ class _Ways:
         self._mir, self._graph = mir, graph_of(mir)
         self._threads = Threads(mir)
         self._every = (1 << mir.kernel.warps) - 1
-        #: by number, and by block
-        self.coming = [0] * len(mir.code)
+        #: by block, the warps that may come there, and by number; at first from the beginning
         self._at_start = [0] * len(self._graph.blocks)
+        self.coming = [0] * len(mir.code)
+        self._through([(0, self._every)], self.coming)
+        #: by number, those that would on ways that none of them goes
+        self.meant = [0] * len(mir.code)
+        blocks = range(len(self._at_start))
+        while todo := [way for b in blocks if self._at_start[b] for way in self._not_taken(b)]:
+            self._through(todo, self.meant)
 
-    def follow(self) -> None:
-        """Follows all warps from the beginning, and then on ways that none of them goes."""
-        todo, blocks = [(0, self._every)], range(len(self._at_start))
-        while todo:
-            self._through(todo)
-            todo = [way for b in blocks if self._at_start[b] for way in self._not_taken(b)]
+    def executes(self, number: int, instruction: Instruction) -> bool:
+        """Whether some lane may execute an instruction."""
+        guard = instruction.guard
+        return bool(self.coming[number]) and (guard is None or bool(self._decided(guard)[0]))
 
-    def _through(self, todo: list[tuple[int, int]]) -> None:
-        """Follows warps from blocks on, but not to where others have come before."""
+    def _through(self, todo: list[tuple[int, int]], found: list[int]) -> None:
+        """Follows warps from blocks on, but not to where others have come before; ``found``: by
+        number, those that come there."""
         known = [*self._at_start]
         while todo:
             block, coming = todo.pop()
@@ -65,7 +82,7 @@ class _Ways:
             for number in self._graph.blocks[block]:
                 if not coming:
                     break
-                self.coming[number] |= coming
+                found[number] |= coming
                 coming &= ~self._leaving(number)
             todo += self._after(block, coming)
 

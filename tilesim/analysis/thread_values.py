@@ -11,8 +11,8 @@ from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.arithmetic import LIMITS, integer_limits
 from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.effects import Defines, Shuffles
-from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, constant
-from tilesim.ir.flowgraph import LANES
+from tilesim.ir.expr import Binary, Const, Expr, Select, Special, Unary, Var, constant
+from tilesim.ir.flowgraph import LANES, is_truth
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Computation
 
@@ -24,6 +24,8 @@ _MOST = 1 << 61
 #: of what is within it products have that, and what is shifted by less than 32
 _SMALL = 1 << 30
 _MOST_BITS = 32
+#: operators of which one operand may decide the result
+_ABSORBING = ("and", "or", "&", "|")
 
 
 class Threads:
@@ -55,19 +57,38 @@ class Threads:
             case Unary(op, operand):
                 a = self.value(operand)
                 return None if a is None else self._within(expr, ARRAY_UNARY[op](np.asarray(a)))
-            case Binary(_, lhs, rhs):
+            case Binary(op, lhs, rhs):
                 a = self.value(lhs)
-                b = None if a is None else self.value(rhs)
-                return None if a is None or b is None else self._binary(expr, a, b)
+                b = None if a is None and op not in _ABSORBING else self.value(rhs)
+                if a is not None and b is not None:
+                    return self._binary(expr, a, b)
+                return self._absorbed(expr, a if b is None else b)
+            case Select(cond, then, other):
+                chosen, a, b = self.value(cond), self.value(then), self.value(other)
+                if isinstance(chosen, int):
+                    a = b = a if chosen else b
+                if chosen is None or a is None or b is None:
+                    return None
+                return self._within(expr, np.where(np.asarray(chosen) != 0, a, b))
             case _:
                 return None
 
     def _held(self, var: Var) -> Value:
-        """What a register holds that one instruction sets, always to the same."""
+        """What a register holds that one instruction sets, always to the same, or several to one
+        number."""
         setters = self._mir.setters.get(var.name, [])
-        if len(setters) != 1 or self._mir.code[setters[0]].guard is not None:
+        if any(self._mir.code[number].guard is not None for number in setters):
             return None
-        match self._mir.code[setters[0]].what, self._mir.effects[setters[0]]:
+        first, *others = [self._set_to(number, var) for number in setters] or [None]
+        if all(
+            isinstance(first, int) and isinstance(other, int) and other == first for other in others
+        ):
+            return first
+        return None
+
+    def _set_to(self, number: int, var: Var) -> Value:
+        """What an instruction sets a register to, in the lanes in which it is executed."""
+        match self._mir.code[number].what, self._mir.effects[number]:
             case Computation() as op, _:
                 found = self._computed(op, var)
             case _, (Defines(value=Expr() as value, chance="", unknown=""),):
@@ -108,6 +129,16 @@ class Threads:
         if op in ("*", "<<") and not (_lies(a, -_SMALL, _SMALL) and _lies(b, -_SMALL, _SMALL)):
             return None
         return self._within(expr, ARRAY_BINARY[op](left, right))
+
+    def _absorbed(self, expr: Binary, known: Value) -> Value:
+        """What an operator gives if one operand decides that in all threads."""
+        if known is None:
+            return None
+        holds = np.asarray(known) != 0
+        if expr.op in ("and", "&") and not holds.any():
+            return 0
+        decides = expr.op == "or" or (expr.op == "|" and is_truth(expr))
+        return 1 if decides and holds.all() else None
 
     def _within(self, expr: Expr, result: NDArray[Any]) -> Value:
         """A result that its type can hold."""
