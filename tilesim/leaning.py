@@ -49,6 +49,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "contents": "the contents of tensors that steer the kernel are those given",
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",
+    "cluster-spread": "no two CTAs of a cluster share the tensor memory of one SM",
     "device-size": "the GPU holds all CTAs of a cooperative launch at once",
     "dependents": "grids that start before this one has completed read nothing that it writes",
     "aliases": "memory with two addresses, one of multimem, has fence.proxy.alias between accesses",

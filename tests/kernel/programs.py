@@ -2439,6 +2439,17 @@ def columns_that_a_cluster_holds_while_its_other_cta_asks(k: Builder, *, right: 
         k.tcgen05.dealloc(address, 128 if right else 256)
 
 
+@wrong("G6", not_covered="cluster-spread is not assumed")
+def columns_that_both_ctas_of_a_cluster_ask_for(k: Builder, *, right: bool) -> None:
+    """On one SM, the second one waits for the first one's columns, which wait for it."""
+    k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    k.tcgen05.alloc(slot, 256 if right else 512)
+    k.mem.load(address, slot[0])
+    k.cluster.sync()
+    k.tcgen05.dealloc(address, 256 if right else 512)
+
+
 @wrong("G7")
 def an_allocation_behind_the_end_of_the_permit(k: Builder, *, right: bool) -> None:
     address, slot = allocates(k, 64), k.shared("next", u32, (1,))

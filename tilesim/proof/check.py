@@ -225,18 +225,22 @@ def _nothing_under_way(m: Machine, rank: int) -> None:
 @rule("G6", "no allocation waits for a cluster on the same SM that may wait for this one, too")
 def _no_cluster_in_the_way(m: Machine) -> None:
     """Clusters on an SM share its columns. That of a CTA which allocates once waits for nothing
-    while it has them; otherwise all that there can be find columns, wherever others lie.
+    while it has them; otherwise all that there can be find columns, wherever others lie. So do CTAs
+    of a cluster, the two of a pair apart, if it is not assumed that they lie on different SMs.
 
     Raises: NotCovered: one may not."""
     p, (nbytes, reserved, warps) = m.program, _OF_SM
-    clusters = min(
-        p.ctas // p.cluster_size, nbytes // (p.smem_requested + reserved), warps // p.warps
-    )
+    of_sm = min(nbytes // (p.smem_requested + reserved), warps // p.warps)
+    clusters = min(p.ctas // p.cluster_size, of_sm)
     times = max((len(pool.every) for pool in m.pools), default=0)
     most = max((e.columns for _, e in m.mir.all_of(fx.AllocatesTmem)), default=0)
     waits = p.cluster_size * times > 1 or m.whole
     if waits and clusters > 1 and clusters * times * most > COLUMNS:
         raise NotCovered("allocations of tensor memory that may wait for other clusters")
+    pairs = all(e.pair for _, e in m.mir.all_of(fx.AllocatesTmem))
+    ctas = min(p.cluster_size // (1 + pairs), of_sm)
+    if ctas > 1 and ctas * times * most > COLUMNS and "cluster-spread" not in m.operands.assumed:
+        raise NotCovered("tensor memory that a cluster may wait for: cluster-spread is not assumed")
 
 
 @rule("G9-exit", "both CTAs of a pair give up the permit to allocate, or none does")

@@ -656,9 +656,8 @@ def _elects(x: Execution, e: fx.Elects) -> None:
 
 def _strong(e: fx.Reads | fx.Writes) -> Strong | None:
     if e.sem != "weak":
-        tensor = e.view.tensor
-        whole = isinstance(tensor, AddressedTensor) and tensor.undivided
-        return (tensor.multiple if whole else e.view.dtype.bytes), e.scope
+        t, size = e.view.tensor, e.view.dtype.bytes
+        return (t.multiple if isinstance(t, AddressedTensor) and t.undivided else size), e.scope
     # a reduction by a copy is relaxed, at .gpu (B12)
     combines = isinstance(e, fx.Writes) and e.combine is not None
     return (e.view.dtype.bytes, "gpu") if combines else None

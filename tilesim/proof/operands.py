@@ -299,9 +299,10 @@ def _behind(value: Value, w: Warp) -> Value:
 
 class Operands:
     """Evaluates the operands of one launch at a level; ``inputs``: the bytes that tensors hold;
-    ``assumed``: what the proof leans on, of which four count: `in-bounds`, that what data names in
+    ``assumed``: what the proof leans on, of which five count: `in-bounds`, that what data names in
     tensors is inside of them, `zero-state`, that tensors begin with 0 if nothing says more,
-    `loops-end` and `no-trap`, that loops end, and no lane traps, where data decides that."""
+    `loops-end` and `no-trap`, that loops end, and no lane traps, where data decides that, and
+    `cluster-spread`, that CTAs of a cluster lie on different SMs."""
 
     def __init__(
         self, mir: Mir, strict: Strict = "practice", inputs: Mapping[str, bytes] | None = None,

@@ -119,6 +119,10 @@ def assumptions(
     traps = dict.fromkeys(loc for o in run.outcomes for loc in o.data_traps)
     if traps:
         yield assumed("no-trap", "if the kernel does not trap where data decides that", traps)
+    spread = dict.fromkeys(loc for o in run.outcomes for loc in o.spread)
+    if spread:
+        text = "if no two CTAs of a cluster share the tensor memory of one SM (G6)"
+        yield assumed("cluster-spread", text, spread)
     if mir.gives_up:
         yield assumed("no-timeout", "if no wait takes so long that the kernel traps", mir.gives_up)
     ends = dict.fromkeys(mir.code[n].loc for o in run.outcomes for n, _ in o.leaves.values())

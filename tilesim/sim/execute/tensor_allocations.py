@@ -8,7 +8,7 @@ from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.tensor_memory import issuer_of, tmem_of
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.cta import Cta, clusters_of_sm
+from tilesim.sim.machine.cta import Cta, ctas_of_sm
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -76,6 +76,8 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     if any(_may_wait_for_others(w.machine, t) for t in places):
         what = "whether CTAs of other clusters on its SM leave columns for a tcgen05.alloc (G6)"
         w.machine.nondeterministic(what, op, explorable=False)
+    if any(_may_share(w.machine, t, pair=effect.pair) for t in places):
+        w.machine.outcome.spread[op.loc] = None
     if not all(t.pool.always_fits(columns) for t in places):
         what = "whether the columns that are free hold those of a tcgen05.alloc in a row"
         w.machine.nondeterministic(what, op, explorable=False)
@@ -101,12 +103,24 @@ def _may_wait_for_others(machine: Machine, tmem: Tmem) -> bool:
     while it asks again, or while another of its CTAs does. Where all clusters are run together,
     the pool that they share shows it."""
     program = machine.program
-    clusters = min(program.ctas // program.cluster_size, clusters_of_sm(program))
+    clusters = min(program.ctas // program.cluster_size, ctas_of_sm(program))
     if clusters == 1 or len(machine.clusters) == program.ctas // program.cluster_size:
         return False
     times = len(tmem.live) + 1
-    most = max(e.columns for _, e in machine.loaded.mir.all_of(fx.AllocatesTmem))
-    return program.cluster_size * times > 1 and clusters * times * most > COLUMNS
+    return program.cluster_size * times > 1 and clusters * times * _most_columns(machine) > COLUMNS
+
+
+def _may_share(machine: Machine, tmem: Tmem, *, pair: bool) -> bool:
+    """Whether CTAs of one cluster, of which the CTAs of a pair are on two SMs, fill the columns of
+    an SM if it has as many of them as fit: then one may wait for what another holds."""
+    program = machine.program
+    ctas = min(program.cluster_size // (1 + pair), ctas_of_sm(program))
+    times = len(tmem.live) + len(tmem.dead) + 1
+    return ctas > 1 and ctas * times * _most_columns(machine) > COLUMNS
+
+
+def _most_columns(machine: Machine) -> int:
+    return max(e.columns for _, e in machine.loaded.mir.all_of(fx.AllocatesTmem))
 
 
 def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:

@@ -121,8 +121,8 @@ class Cta:
         return all(w.exited for w in self.warps)
 
 
-def clusters_of_sm(program: Program) -> int:
-    """Of how many clusters an SM may hold CTAs, as far as shared memory and warps allow."""
+def ctas_of_sm(program: Program) -> int:
+    """How many CTAs an SM may hold, as far as shared memory and warps allow."""
     smem = program.smem_requested + _RESERVED_SMEM
     return max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
 
@@ -133,7 +133,7 @@ def place_tmem(program: Program, clusters: list[Cluster]) -> None:
     CTAs of different clusters are put on one SM as far as shared memory and warps allow; that is
     the placement in which an allocation can have to wait for another CTA.
     """
-    resident = clusters_of_sm(program)
+    resident = ctas_of_sm(program)
     pools: dict[tuple[int, int], TmemPool] = {}
     for index, cluster in enumerate(clusters):
         for cta in cluster.ctas:

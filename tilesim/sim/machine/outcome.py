@@ -40,6 +40,8 @@ class Outcome:
     data_loops: dict[Loc, None] = field(default_factory=dict)
     #: where data decides whether the kernel traps
     data_traps: dict[Loc, None] = field(default_factory=dict)
+    #: allocations of tensor memory that may wait for a CTA of their cluster on the same SM
+    spread: dict[Loc, None] = field(default_factory=dict)
     #: by turn, the branch by which all threads of the CTA may end, and what decides that
     leaves: dict[int, tuple[int, Unknown]] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
