@@ -16,12 +16,12 @@ from typing import Any, Literal, cast, get_args
 import simpy
 from numpy.typing import NDArray
 
-from tilesim.blame.explain import explained
 from tilesim.errors import UsageError
 from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
+from tilesim.mistakes.diagnose import explained
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Answers, Asker, Order

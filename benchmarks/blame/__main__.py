@@ -16,10 +16,10 @@ import click
 
 from benchmarks.blame.known import Known, collection, mutants
 from benchmarks.mutation_score.tables import Rows, markdown, text
-from tilesim.blame import explain
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.loc import Loc
+from tilesim.mistakes import diagnose as explain
 
 #: locations of a report that are looked at
 _FIRST = 3

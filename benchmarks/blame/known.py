@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.blame.culprits import culprits
-from tilesim.fuzz.faults import FAULTS
 from tilesim.fuzz.judge import Base, base_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.registry import Case, cases
 from tilesim.loader import Target
+from tilesim.mistakes.table import FAULTS
 
 #: what mutants are made of: small kernels of every family, at parameters that use stages often
 GALLERY: tuple[tuple[str, Mapping[str, Any]], ...] = (

@@ -28,10 +28,10 @@ from tests.sim.generate import MIXTURE, sample
 from tests.sim.small import translate
 from tilesim.checker import check
 from tilesim.errors import TilesimError
-from tilesim.fuzz.faults import mutants
 from tilesim.gpu.emit import emit
 from tilesim.ir.program import Program
 from tilesim.kernels.registry import Case, cases
+from tilesim.mistakes.table import mutants
 
 #: seconds of a processor for one program
 PATIENCE = 8.0

@@ -23,11 +23,9 @@ from tilesim.cli.campaign import jobs_option
 from tilesim.cli.group import Command
 from tilesim.cli.options import Progress, deliver, format_option, output_option, write_file
 from tilesim.errors import TilesimError
-from tilesim.fuzz.campaign import opener, run
+from tilesim.fuzz.campaign import Site, opener, outcome_json, render, run, sites
 from tilesim.fuzz.cases import Outcome
-from tilesim.fuzz.document import outcome_json, render
 from tilesim.fuzz.judge import judge, kind
-from tilesim.fuzz.sites import Site, sites
 from tilesim.report.result import FINDINGS, INTERRUPTED, OK, USAGE
 from tilesim.words import count
 

@@ -7,9 +7,9 @@ from random import Random
 
 from tilesim.errors import UsageError
 from tilesim.fuzz.cases import Case, Params, Settings, Value
-from tilesim.fuzz.faults import FAULTS
 from tilesim.fuzz.judge import base_of
 from tilesim.kernels import registry
+from tilesim.mistakes.table import FAULTS
 
 _PACKAGE = "tilesim.kernels."
 _CORRECT = ("proved", "exhausted")

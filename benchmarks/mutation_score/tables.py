@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilesim.errors import UsageError
-from tilesim.fuzz.faults import FAULTS
+from tilesim.fuzz.campaign import Site
 from tilesim.fuzz.judge import Kind
-from tilesim.fuzz.sites import Site
+from tilesim.mistakes.table import FAULTS
 
 _COLUMNS: tuple[Kind, ...] = (
     "found", "refused", "wrong result", "equivalent", "silent", "open",

@@ -18,7 +18,7 @@ from tilesim.cli.examine import Examination
 from tilesim.cli.options import Progress
 from tilesim.cli.session import Done, Task, check_one
 from tilesim.fuzz.cases import Case, Outcome
-from tilesim.fuzz.every import Every, Said
+from tilesim.fuzz.sweep import Every, Said
 from tilesim.loader import Given, load
 from tilesim.repair import Repair
 from tilesim.report.result import Checked

@@ -24,7 +24,7 @@ import tilesim
 from tilesim.cli import main, options
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings, generate, kernel_of, run_case, space
-from tilesim.fuzz.faults import mutants
+from tilesim.mistakes.table import mutants
 from tilesim.sim import simulate
 from tilesim.sim.execution import run as run_machine
 from tilesim.sim.machine.machine import Machine

@@ -23,9 +23,9 @@ from tilesim.cli import main as command
 from tilesim.errors import UsageError
 from tilesim.fuzz import FAULTS
 from tilesim.fuzz import judge as judging
+from tilesim.fuzz.campaign import Site, sites
 from tilesim.fuzz.cases import Case, Outcome, Settings
 from tilesim.fuzz.judge import Kind, base_of, judge, kind
-from tilesim.fuzz.sites import Site, sites
 from tilesim.kernels.hopper import matmul_v1
 
 #: small kernels that have between them most of the instructions that faults are about

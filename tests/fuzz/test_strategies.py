@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tilesim import UsageError, bf16, f32
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
-from tilesim.fuzz.code import builder_code
 from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.verify import diagnose

@@ -22,9 +22,9 @@ from tilesim import (
 )
 from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
-from tilesim.fuzz.code import builder_code
 from tilesim.ir.bases import located
 from tilesim.ir.dataflow import at_addresses
+from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.expr import Expr
 from tilesim.ir.lower import lower
 from tilesim.ir.passes import inject_proxy_fence

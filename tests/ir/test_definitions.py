@@ -16,11 +16,10 @@ import pytest
 from docs.generate import page
 from tilesim import Builder, Program, check, s32, u32
 from tilesim.export import to_promela
-from tilesim.fuzz.code import builder_code
-from tilesim.fuzz.faults import mutants
 from tilesim.gpu.emit import emit
 from tilesim.ir.dsl import stub
 from tilesim.ir.dsl.methods import base
+from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.effects import Defines, Effect, Gathers, Orders
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.mir import Mir
@@ -28,6 +27,7 @@ from tilesim.ir.op import OPS, Inputs, Op
 from tilesim.ir.program import instructions
 from tilesim.ir.spelling import opcode
 from tilesim.ir.text import parse, to_text
+from tilesim.mistakes.table import mutants
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.program import lower

@@ -18,22 +18,20 @@ PACKAGE = Path(tilesim.__file__).parent
 #: modules that name instructions, and why that is no meaning which their definitions should have;
 #: none may be added
 NAMING = {
-    "fuzz/catalogue/arrivals.py": "faults that put one arrival in the place of another",
-    "fuzz/code.py": "`with k.elected()` is how elect.sync and its branch are written",
     "gpu/emit/trace.py": "what a recorder puts beside waits, polls and products is CUDA of its own",
+    "mistakes/arrivals.py": "edits that put in arrivals; faults that put one in another's place",
+    "mistakes/barriers.py": "edits that put in barriers and fences of their life",
+    "mistakes/control.py": "edits that put in elect.sync",
+    "mistakes/exchanges.py": "edits that put one instruction in the place of another",
+    "mistakes/fences.py": "edits that put in fences, commits and waits for groups",
+    "mistakes/peer_arrivals.py": "edits that put in arrivals on barriers of other CTAs",
     "predict/replay.py": "measured cycles of releases to a cluster and of tile operations",
-    "repair/catalogue/barriers.py": "edits that put in barriers and fences of their life",
-    "repair/catalogue/control.py": "edits that put in elect.sync",
-    "repair/catalogue/exchanges.py": "edits that put one instruction in the place of another",
-    "repair/catalogue/fences.py": "edits that put in fences, commits and waits for groups",
-    "repair/catalogue/missing.py": "edits that put in arrivals and what they count",
-    "repair/catalogue/peers.py": "edits that put in arrivals on barriers of other CTAs",
     "repair/cuda.py": "how CUDA writes barriers, waits and fences",
     "repair/hoisted_reads.py": "reads that a compiler has moved up are put back before the stores",
     "repair/search.py": "registers that an edit sets are those of its `mov`",
-    "repair/source.py": "`k.sync_threads()` is how barrier 0 is written",
+    "repair/python_patch.py": "`k.sync_threads()` is how barrier 0 is written",
     "repair/source_edits.py": "`__syncthreads()` is how barrier 0 is written",
-    "repair/work.py": "edits that change bytes that are expected, or set a register",
+    "repair/preservation.py": "edits that change bytes that are expected, or set a register",
     "sim/grid/plan.py": "registers of all clusters as arrays: a second evaluation of scalars",
 }
 #: what makes instructions rather than looking at them: their definitions, the DSL and lowering; the

@@ -22,7 +22,7 @@ LAYERS = (
     ),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.blame", "tilesim.certificate_file", "tilesim.checker", "tilesim.loader",
+        "tilesim.certificate_file", "tilesim.checker", "tilesim.loader", "tilesim.mistakes",
         "tilesim.repair", "tilesim.search",
         "tilesim.verdict", "tilesim.witness",
     ),

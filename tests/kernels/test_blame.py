@@ -7,9 +7,9 @@ import pytest
 from benchmarks.blame.__main__ import Blamed, blamed, table
 from benchmarks.blame.culprits import culprits
 from benchmarks.blame.known import collection, mutants
-from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.kernels.bugs.arrival_count import contiguous_load, split_load
+from tilesim.mistakes import diagnose as explain
 
 from .evidence import at
 

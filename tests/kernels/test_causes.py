@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.blame.known import Known, mutants
-from tilesim.blame import explain
 from tilesim.checker import check
+from tilesim.mistakes import diagnose as explain
 from tilesim.witness import replay
 
 #: by fault and a part of the mutant's name: what the cause says

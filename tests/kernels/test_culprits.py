@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import tilesim as ts
-from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import Kernel
 from tilesim.lib.tensor_memory import multiply_tile
+from tilesim.mistakes import diagnose as explain
 
 STAGES, TURNS, TILES = 3, 7, 3
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.ir.kernel import Kernel
 from tilesim.kernels.bugs.cluster_arrivals import uneven_pair
 from tilesim.kernels.bugs.role_agreement import release_behind_work
+from tilesim.mistakes import diagnose as explain
 
 from . import more_blackwell as blackwell
 from . import more_hopper as hopper

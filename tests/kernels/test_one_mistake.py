@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import tilesim as ts
-from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import Kernel
 from tilesim.lib.opening import open_cluster, open_cta
+from tilesim.mistakes import diagnose as explain
 from tilesim.report.fold import fold
 
 STAGES, ROWS, WARPS, TURNS = 2, 64, 4, 5

@@ -7,9 +7,9 @@ import pytest
 
 from tests.kernels.evidence import at
 from tilesim import Builder, kernel, s32, u32
-from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.ir.kernel import Kernel
+from tilesim.mistakes import diagnose as explain
 
 
 @pytest.fixture(autouse=True)

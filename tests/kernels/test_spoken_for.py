@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tilesim as ts
-from tilesim.blame import explain
+from tilesim.mistakes import diagnose as explain
 
 WORDS, TURNS = 128, 4
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from tilesim import check
-from tilesim.blame import explain
 from tilesim.ir.kernel import Kernel
+from tilesim.mistakes import diagnose as explain
 from tilesim.report.fold import fold
 
 from . import variants, variants_blackwell

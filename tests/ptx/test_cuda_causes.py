@@ -7,7 +7,7 @@ import pytest
 
 from tests.gpu import needs
 from tests.ptx.test_cuda import HEAD, SOURCES, run
-from tilesim.blame import explain
+from tilesim.mistakes import diagnose as explain
 
 #: by name: what is written in the pipeline for what, the diagnosis, its first line, and the fix
 MISTAKES = {

@@ -10,8 +10,8 @@ import pytest
 
 from tests.gpu import needs
 from tests.ptx.test_cuda import SOURCES, compiled
-from tilesim.blame import explain
 from tilesim.checker import Report, check
+from tilesim.mistakes import diagnose as explain
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read

@@ -7,8 +7,6 @@ from datetime import timedelta
 import pytest
 
 import tilesim as ts
-from tilesim.blame.case import DIAGNOSES
-from tilesim.blame.explain import MODULES
 from tilesim.ir.program import Program
 from tilesim.kernels.bugs.empty_tiles import block_sparse
 from tilesim.kernels.bugs.launch_control import tile_ids
@@ -16,9 +14,9 @@ from tilesim.kernels.bugs.reuse_guards import staging_guard
 from tilesim.kernels.bugs.tensor_memory import released_between_reads
 from tilesim.kernels.bugs.transaction_bytes import multicast, plain_arrive
 from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
-from tilesim.repair.facts import Facts
-from tilesim.repair.focus import Focus
-from tilesim.repair.order import MENDED, candidates
+from tilesim.mistakes.context import Facts, Focus
+from tilesim.mistakes.table import FAMILIES, FAULTS, MISTAKES, TABLE
+from tilesim.repair.search import SUGGESTED, candidates
 
 #: a wrong program, the diagnosis of its finding, an edit that mends it, and its place in the order
 WRONG = (
@@ -47,10 +45,12 @@ def test_the_inverse_of_the_mistake_is_tried_early(
     assert any(text.startswith(what) for text in tried[:most]), tried[:most]
 
 
-def test_every_diagnosis_says_what_mends_it() -> None:
-    assert MODULES
-    known = {function.__name__ for functions in DIAGNOSES.values() for function in functions}
-    assert known == MENDED.keys()
+def test_every_mistake_says_what_mends_it_and_what_injects_it() -> None:
+    assert len(MISTAKES) == len(TABLE)
+    assert all(mistake.mend for mistake in TABLE)
+    assert {name for mistake in TABLE for name in mistake.mend} <= FAMILIES.keys()
+    assert {name for mistake in TABLE for name in mistake.inject} <= FAULTS.keys()
+    assert {name for names in SUGGESTED.values() for name in names} <= FAMILIES.keys()
 
 
 @ts.kernel(warps=1)

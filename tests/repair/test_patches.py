@@ -16,8 +16,8 @@ from tilesim.kernels.bugs.arrival_count import contiguous_load
 from tilesim.kernels.bugs.cluster_arrivals import local_arrive
 from tilesim.kernels.bugs.cluster_lifetime import last_arrive
 from tilesim.kernels.bugs.copy_destination import refilled_by_first_warp, zeroed_first
+from tilesim.mistakes.edits import Patch
 from tilesim.repair import Repair
-from tilesim.repair.source import Patch
 
 #: wrong kernels whose repairs are lines beside a region, at another CTA's barrier, or of a barrier
 #: that the function has no name for

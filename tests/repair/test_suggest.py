@@ -16,7 +16,7 @@ from tilesim.ir.ops.mbarrier import MbarrierInit
 from tilesim.ir.program import Role
 from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
-from tilesim.repair.work import Work, without_waits
+from tilesim.repair.preservation import Work, without_waits
 from tilesim.sim.record import record
 
 #: enough for all of these many times over: the first repair does not depend on it

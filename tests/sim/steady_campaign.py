@@ -25,12 +25,12 @@ from tests.ptx.campaign import back
 from tests.sim.guarded_programs import GuardedProgram
 from tests.sim.steady_programs import ring
 from tests.sim.steady_stores import stores
-from tilesim.fuzz.faults import mutants
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.mistakes.table import mutants
 from tilesim.search import first
 from tilesim.sim import certificate
 from tilesim.sim.simulate import Run, Simulation

@@ -11,7 +11,7 @@ from tests.sim.text_searches import searches
 
 ROOT = Path(tilesim.__file__).parent
 #: packages whose code gets findings
-PACKAGES = ("blame", "repair", "search", "report", "fuzz")
+PACKAGES = ("mistakes", "repair", "search", "report", "fuzz")
 #: functions that print a text: they escape it, or link the rules whose numbers it gives
 PRINTS = frozenset({
     "report/github.py:_data", "report/github.py:_fence", "report/junit.py:_clean",

@@ -34,7 +34,7 @@ from tilesim.cli.options import (
     style_for,
 )
 from tilesim.errors import InvalidProgram, UsageError
-from tilesim.fuzz.campaign import Campaign, run
+from tilesim.fuzz.campaign import Campaign, outcome_json, render, run
 from tilesim.fuzz.cases import (
     Case,
     Outcome,
@@ -49,8 +49,7 @@ from tilesim.fuzz.cases import (
     shrink,
     space,
 )
-from tilesim.fuzz.code import builder_code
-from tilesim.fuzz.document import outcome_json, render
+from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, is_ptx, load_one
 from tilesim.report.json import result_json

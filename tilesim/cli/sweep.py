@@ -29,11 +29,21 @@ from tilesim.cli.options import (
     strict_option,
 )
 from tilesim.errors import UsageError
-from tilesim.fuzz.campaign import run
-from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, scalars_of, space
-from tilesim.fuzz.counts import USUAL, counting, counts
-from tilesim.fuzz.document import outcome_json, render
-from tilesim.fuzz.every import Said, asked, prove_all
+from tilesim.fuzz.campaign import outcome_json, render, run
+from tilesim.fuzz.cases import (
+    USUAL,
+    Case,
+    Outcome,
+    Params,
+    Settings,
+    Value,
+    counting,
+    counts,
+    kernel_of,
+    scalars_of,
+    space,
+)
+from tilesim.fuzz.sweep import Said, asked, prove_all
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.parallel import Opener, WorkersLost

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.cases import Case, Outcome, Params, check_whole, kernel_of
-from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir import effects as fx
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program, instructions
 from tilesim.loader import Target
+from tilesim.mistakes.table import Mutant, mutants
 from tilesim.report.compare import compare
 from tilesim.sim.simulate import Policy, simulate
 

@@ -1,6 +1,6 @@
 """Edits of a program: some of its statements replaced by others, in a tree or in machine code.
 
-Faults (`tilesim.fuzz`) and repairs (`tilesim.repair`) are functions of one statement that say what
+Faults and repairs (`tilesim.mistakes`) are functions of one statement that say what
 stands there instead; where statements are, and how a program is put together again, is said here
 for both forms of a program.
 """

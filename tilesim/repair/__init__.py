@@ -1,5 +1,6 @@
 """Repairs of a failing program: single edits and pairs, each of them checked."""
 
+from tilesim.mistakes.edits import Patch
 from tilesim.repair.mend import (
     DEFAULT_TIME,
     Change,
@@ -10,7 +11,6 @@ from tilesim.repair.mend import (
     suggest,
 )
 from tilesim.repair.search import Trial
-from tilesim.repair.source import Patch
 
 __all__ = [
     "DEFAULT_TIME", "Change", "Mendable", "Patch", "Repair", "Repairs", "Trial", "Wanted",

@@ -10,7 +10,6 @@ from time import monotonic
 
 from simpy import Environment
 
-from tilesim.blame.explain import explained
 from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
@@ -18,13 +17,14 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
 from tilesim.ir.text.statement import statement_lines, statement_text
-from tilesim.repair.edit import Edit
+from tilesim.mistakes.diagnose import explained
+from tilesim.mistakes.edits import Edit, Patch
 from tilesim.repair.hoisted_reads import with_reads_at_uses
-from tilesim.repair.ptx import Lines
+from tilesim.repair.preservation import Arrays, Work
+from tilesim.repair.ptx_patch import Lines
+from tilesim.repair.python_patch import counters_of, patched
 from tilesim.repair.search import CERTAIN, Found, Search, Trial
-from tilesim.repair.source import Patch, counters_of, patched
 from tilesim.repair.source_order import SourceOrder
-from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 from tilesim.sim.schedule import TimedEnvironment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,14 +12,14 @@ from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Expr, Var, walk
-from tilesim.ir.mir import Mir
+from tilesim.ir.mir import Control, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program
-from tilesim.repair.edit import Edit
-from tilesim.repair.facts import Facts, names
-from tilesim.repair.focus import Focus
-from tilesim.repair.order import MENDED, candidates
+from tilesim.mistakes.barrier_use import COUNTED_FAMILIES, counted
+from tilesim.mistakes.context import Facts, Focus, has, names
+from tilesim.mistakes.edits import Edit
+from tilesim.mistakes.table import FAMILIES, mends
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.sim.findings import Finding
 
@@ -226,7 +227,7 @@ class Search:
         """How much smaller a repair counts: by its two instructions, if it begins with what mends
         the cause that is named."""
         diagnosis = getattr(self._findings[0], "diagnosis", "") if self._findings else ""
-        return 2 * (found.edits[0].family in MENDED.get(diagnosis, ())[:1])
+        return 2 * (found.edits[0].family in mends(diagnosis)[:1])
 
     def _is_idle(self, edit: Edit, program: Program | Mir, mended: Program | Mir) -> bool:
         """Whether an edit of waits is as good as to take them out: the program would be right
@@ -257,7 +258,7 @@ class Search:
 
 
 def _waits(what: object) -> bool:
-    return isinstance(what, Op) and any(isinstance(e, fx.Waits) for e in what.effects())
+    return isinstance(what, Op) and has(what, fx.Waits)
 
 
 def _waits_for(op: Op, names: Collection[str]) -> bool:
@@ -282,3 +283,105 @@ def _head(trial: Trial) -> object:
     if not first or isinstance(first[0], Diagnostic):
         return first, trial.instructions
     return first[0].rule, first[0].locations, first[0].message
+
+
+_ARRIVALS = (
+    "repeated", "count", "bytes", "phase", "arrival", "slot", "rank", "arrivals", "mask", "threads",
+    "id",
+    "arrival too many", "meeting too many", "missing step", "step too many", "number", "one lane",
+    "trips", "condition", "participants",
+)  # fmt: skip
+_HAND_OVER = (
+    "phase", "count", "bytes", "arrival", "pending", "read", "group", "threads", "slot", "number",
+    "names", "wgmma", "side", "move", "missing wait", "meeting", "lanes", "missing step",
+    "data slot",
+)  # fmt: skip
+
+#: by rule, the families of edits that its break suggests; the others come after them
+SUGGESTED: dict[str, tuple[str, ...]] = {
+    "deadlock": (*_ARRIVALS, "missing arrival", "move", "peer arrival"),
+    "over-arrival": (*_ARRIVALS, "move"),
+    "tx-mismatch": (*_ARRIVALS, "move", "missing arrival"),
+    "phase-alias": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
+    "phase-ambiguity": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
+    "race": ("grid wait", *_HAND_OVER, "rank", "mask", "one lane", "hand-over", "proxy fence",
+             "peer arrival"),
+    "proxy-fence": ("proxy fence", "map fence", "memory fence", "move", "names", "side"),
+    "tcgen05-order": ("tcgen05 fence", "side", "arrival", "phase", "count", "rank", "move",
+                      "missing wait", "slot", "hand-over"),
+    "uninitialised-barrier": ("missing init", "slot", "init fence", "cluster barrier", "meeting",
+                              "move", "rank"),
+    "init-visibility": ("init fence", "cluster barrier", "meeting", "names", "move"),
+    "barrier-lifetime": ("invalidate", "meeting", "move", "end too many", "cluster barrier"),
+    "peer-start": ("cluster barrier", "meeting", "move", "names"),
+    "peer-exit": ("cluster barrier", "names", "move", "phase", "bytes", "count"),
+    "tmem-lifetime": ("columns", "allocation", "cluster barrier", "meeting", "move", "hand-over",
+                      "tcgen05 fence"),
+    "participation": ("one lane", "threads", "id", "names", "participants", "condition",
+                      "meeting too many"),
+    "named-barrier": ("threads", "id", "meeting too many", "participants", "move", "meeting"),
+    "bulk-group": ("pending", "group", "read", "move"),
+    "wgmma-order": ("wgmma", "pending", "move"),
+    "out-of-bounds": ("edge", "rows", "slot", "data slot", "mask", "rank", "trips", "condition",
+                      "number"),
+    "uninitialised-read": (*_HAND_OVER, "trips", "condition"),
+    "async-at-exit": ("pending", "read", "group", "phase", "bytes", "count", "missing wait",
+                      "trips", "wgmma", "move", "number"),
+    "register-pool": ("registers", "side", "allocation", "participants", "end too many"),
+    "launch-control": ("request too many", "answer", "phase", "move", "arrival too many", "count",
+                       "bytes"),
+}  # fmt: skip
+
+#: what makes an edit less likely: each further one at the same lines, a kind that only a further
+#: finding suggests, one that none does
+_VARIANT, _OF_FURTHER, _OTHER = 0.25, 1, 3
+#: what makes it likelier: a kind that mends the cause (less for each one before it), the line that
+#: the cause names first
+_MENDS, _LATER, _CULPRIT = 3, 0.25, 0.5
+
+
+def _fits(facts: Facts, edit: Edit) -> bool:
+    """Whether a program can have what an edit puts in: machine code has no regions, and nothing
+    is put behind its end, where nobody comes."""
+    return isinstance(facts.program, Program) or not any(
+        not isinstance(what, Op | Control) or _ends(new[:place])
+        for new in edit.instead.values() for place, what in enumerate(new)
+    )  # fmt: skip
+
+
+def _ends(before: tuple[object, ...]) -> bool:
+    return any(
+        isinstance(e, fx.Exits) for what in before if isinstance(what, Op) for e in what.effects()
+    )  # fmt: skip
+
+
+def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
+    its rule suggests, and not the tenth of its kind at the same place."""
+    suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
+    inverse = {f: _MENDS - _LATER * n for n, f in enumerate(mends(focus.diagnosis))}
+    further = {f for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
+    ranked: list[tuple[float, int, Edit, bool]] = []
+    for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
+        unlikely = 0 if name in suggested else _OF_FURTHER if name in further else _OTHER
+        variants: Counter[object] = Counter()
+        for edit in FAMILIES[name](facts, focus):
+            if not _fits(facts, edit):
+                continue
+            cost: float = 2 * edit.size + focus.of_edit(edit.numbers)
+            cost -= inverse.get(name, -unlikely)
+            cost -= _CULPRIT * (focus.culprit in edit.lines)
+            cost += _VARIANT * variants[edit.lines]
+            ranked.append((cost, len(ranked), edit, False))
+            if name in inverse and name in COUNTED_FAMILIES:  # of another line, the init's
+                ranked.append((cost + 2, len(ranked), edit, True))
+            variants[edit.lines] += 1
+    seen: set[object] = set()
+    for _, _, single, together in sorted(ranked, key=lambda r: r[:2]):
+        chosen = counted(facts, single) if together else single
+        if chosen is None:
+            continue
+        key = tuple(sorted((n, repr(new)) for n, new in chosen.instead.items()))
+        if key not in seen:
+            seen.add(key)
+            yield chosen

@@ -26,10 +26,9 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targ
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
+from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
+from tilesim.mistakes.edits import Edit, Patch
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
-from tilesim.repair.edit import Edit
-from tilesim.repair.facts import DATA, SYNC, is_own_address
-from tilesim.repair.source import Patch
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn
 _PER_TURN = 4
@@ -566,7 +565,7 @@ def is_anchor(what: Stmt | Control) -> bool:
 def _loads(what: Stmt | Control) -> bool:
     return (
         isinstance(what, Op) and not is_anchor(what)
-        and any(isinstance(e, fx.Reads) for e in what.effects())
+        and has(what, fx.Reads)
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.simulate import Simulation
 
 if TYPE_CHECKING:
-    from tilesim.repair.work import Arrays
+    from tilesim.repair.preservation import Arrays
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.machine import Step, Warp

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 
 from tilesim.files import source_lines
+from tilesim.mistakes.edits import Patch
 from tilesim.repair import Repair
-from tilesim.repair.source import Patch
 from tilesim.report.result import Checked, Rejected, Result
 from tilesim.words import count, printable
 

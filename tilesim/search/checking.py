@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tilesim.blame.explain import explained
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
+from tilesim.mistakes.diagnose import explained
 from tilesim.parallel import NotData
 from tilesim.search import extent, leaving
 from tilesim.search.aliases import aliases

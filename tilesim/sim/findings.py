@@ -203,7 +203,7 @@ class Finding:
     ``message`` says what happened in one sentence; ``participants`` are both sides (all waiters of
     a deadlock), the one to change first; ``notes`` are further lines (barrier states, the wait-for
     chain and cycle); ``fix`` says what to change. ``cause``: what it comes from, if a diagnosis of
-    the failing run says so (`tilesim.blame`), and ``culprits`` who did that, the line to change
+    the failing run says so (`tilesim.mistakes`), and ``culprits`` who did that, the line to change
     first; ``diagnosis`` is the name of the diagnosis that says so. What the texts say is data
     besides: ``kind`` and ``facts`` that of the message, ``noted`` that of the notes and the fix,
     ``because`` that of the cause.

@@ -9,12 +9,12 @@ from typing import Any
 import hypothesis.strategies as st
 
 from tilesim.errors import UsageError
-from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.kernels.blackwell import matmul_v4 as blackwell
 from tilesim.kernels.cluster import split_k
 from tilesim.kernels.hopper import matmul_v3, matmul_v4, matmul_v6
+from tilesim.mistakes.table import Mutant, mutants
 from tilesim.strategies.clusters import Multicast, Stealing
 from tilesim.strategies.example import Example
 from tilesim.strategies.rings import Ring

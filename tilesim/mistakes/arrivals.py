@@ -1,0 +1,992 @@
+"""Arrivals on mbarriers: their count, missing ones, ones too many, too early or too late."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from tilesim.arith.types import pred
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Const, Expr, Var, binary, constant, walk
+from tilesim.ir.memory import Mbar, Mbarriers
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarSync, ElectSync
+from tilesim.ir.ops.mbarrier import (
+    MbarrierArrive,
+    MbarrierArriveExpectTx,
+    MbarrierExpectTx,
+    MbarrierInit,
+    MbarrierWait,
+    Scope,
+)
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.ops.tcgen05 import Tcgen05Commit
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma
+from tilesim.ir.program import If, Stmt
+from tilesim.ir.program import walk as all_in
+from tilesim.ir.sites import sites
+from tilesim.mistakes.barrier_use import (
+    Maker,
+    about,
+    elsewhere,
+    executed,
+    helpful,
+    helps,
+    one_each,
+    shares,
+)
+from tilesim.mistakes.context import (
+    FAR,
+    Facts,
+    Focus,
+    Place,
+    array_of,
+    branch_past,
+    effect_of,
+    flipped,
+    has,
+    is_election,
+    loop_range,
+    matched,
+    mbars,
+    numbers,
+    numerator,
+    parities,
+    replaced,
+    shared,
+)
+from tilesim.mistakes.edits import (
+    Block,
+    Edit,
+    Spoiled,
+    after,
+    before,
+    block_fault,
+    changed,
+    family,
+    of_places,
+    statement_fault,
+)
+from tilesim.mistakes.fences import brief
+from tilesim.mistakes.history import Stuck, Touch
+from tilesim.mistakes.mistake import Case, Cause
+from tilesim.mistakes.operands import copied, in_scope
+from tilesim.sim.findings import Participant, Stated
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
+
+_LANES = 32
+
+
+def arrivals(number: int) -> str:
+    """``1 arrival is made``."""
+    return f"{count(number, 'arrival')} {'is' if number == 1 else 'are'} made"
+
+
+def _arrivers(case: Case, on: Mbarrier) -> list[Participant]:
+    """One participant per place at which arrivals are made, with how many these are."""
+    places: dict[int, list[Touch]] = defaultdict(list)
+    for credit in case.history.credits(on):
+        if credit.arrivals > 0:
+            places[credit.op.number].append(credit)
+    found = []
+    for credits in places.values():
+        each = shares(credits)
+        own = each.get((credits[0].warp, credits[0].op.number), 0)
+        others = f", as {len(each)} warps do: {sum(each.values())} in all" if len(each) > 1 else ""
+        what = f"makes {count(own, 'arrival')} on {on.label} each time{others}"
+        found.append(case.of(credits[0], what))
+    return found
+
+
+def _by_all_lanes(
+    case: Case, on: Mbarrier, each: dict[Maker, int], credits: list[Touch]
+) -> Cause | None:
+    """Arrivals that all lanes of a warp make, where the count is that of one of each."""
+    total = sum(each.values())
+    if any(made % _LANES for made in each.values()):
+        return None
+    if total != _LANES * on.expected and not (
+        case.finding.rule == "over-arrival" and on.expected % _LANES
+    ):
+        return None
+    if credits:
+        op, side = credits[0].op, case.of(credits[0], f"is executed by all {_LANES} lanes")
+    else:
+        op = case.sides[0].op
+        side = case.who(case.sides[0].warp, op, f"is executed by all {_LANES} lanes")
+    init = case.inits(on)
+    if init and has(op, fx.Arrives, asynchronous=True):
+        return Cause(
+            f"each lane's {op.mnemonic} on {on.label}, which counts {on.expected}, stands for the "
+            "copies of that lane",
+            (*init, side),
+            f"count all lanes that execute {op.mnemonic} on {on.label}",
+        )
+    return Cause(
+        f"all {_LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
+        "elect one",
+        (side, *init),
+        f"let one lane of each warp arrive on {on.label}, or count all of them",
+        facts=Stated(lanes=_LANES),
+    )
+
+
+def again_without_a_wait(case: Case) -> Cause | None:
+    """A warp that arrives again and has not waited for anything since it did so before."""
+    history = case.history
+    for side in case.sides[:1]:
+        for on in about(case):
+            # a loop that is unrolled has copies of one line
+            made = [c for c in history.credits(on, side.warp) if c.op.loc == side.op.loc]
+            if not made or on.pending or on.expected != made[-1].arrivals:
+                continue
+            if any(made[-1].issued < p.at for p in history.passes(side.warp)):
+                continue
+            waited: set[object] = {t.on for t in history.touches if t.kind == "pass"}
+            waited |= {s.on for s in history.stuck}
+            arrays = {array_of(o) for o in waited}
+            lost = next(
+                (
+                    t for t in history.touches
+                    if t.kind == "credit" and t.arrivals > 0 and isinstance(t.on, Mbarrier)
+                    and array_of(t.on) not in arrays
+                ),
+                None,
+            )  # fmt: skip
+            sides = [] if lost is None else [case.of(lost, f"arrives on {lost.on.label}")]
+            told = "" if lost is None else f", and nobody waits for {lost.on.label}"
+            what = f"arrives on {on.label} again, without a wait before it"
+            return Cause(
+                f"{side.warp} arrives on {on.label} again and has not waited since its last "
+                f"arrival{told}",
+                (case.who(side.warp, side.op, what, on), *sides),
+                f"wait before the next arrival on {on.label} until its phase is over and what it "
+                "guards is used",
+            )
+    return None
+
+
+def count_of_arrivals(case: Case) -> Cause | None:
+    """The init count is not the number of arrivals of one use."""
+    for on in about(case):
+        credits = [c for c in case.history.credits(on) if c.arrivals > 0]
+        each = shares(credits)
+        more = _one_more(case, on, credits)
+        if case.finding.rule == "over-arrival" and case.sides and _is_about(case, on):
+            each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
+        total = sum(each.values())
+        init, by_turn = case.inits(on), _by_turn(case, credits)
+        per_turn = sum(by_turn.values()) + more
+        right = (total, _of_one_loop(case, each), per_turn)
+        if not total or not init or on.expected in right:
+            continue
+        lanes = _by_all_lanes(case, on, each, credits)
+        if lanes is not None:
+            return lanes
+        total = per_turn if per_turn != on.expected else total
+        if total < on.expected and (case.finding.rule != "deadlock" or _to_come(case, on, each)):
+            continue
+        twice = _twice(credits, on.expected, each)
+        own = _by_waiters(case, on, credits, each) if total > on.expected else None
+        absent = _absent(case, on, credits) if total < on.expected else None
+        early = None if total >= on.expected else _left_early(case, on, credits, each)
+        sides = [*init, *_arrivers(case, on), *_newcomer(case, on, credits)]
+        if twice is not None:
+            sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
+        if own is not None:
+            sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
+        if len(sides) > 1 and _of_more_warps(on, each, total):
+            where = branch_past(case.mir, credits[0].op)
+            if where is not None:
+                warps = len({warp for warp, _ in each})
+                sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
+        some = _some_lanes(case, credits, each) if total < on.expected else None
+        if absent is not None:
+            sides.insert(0, absent)
+        elif early is not None:
+            sides.insert(1, early)  # which of the two is wrong is unknown
+        elif some is not None:
+            sides.insert(0, some)
+        elif total < on.expected and _leaves_out(case, on, credits):
+            sides = [*sides[1:], *init]
+        elif total * case.history.machine.program.cluster_size == on.expected != total:
+            # the count is that of all CTAs, who arrives is of one
+            sides = [*sides[1:], *init]
+        return Cause(
+            f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use",
+            tuple(sides),
+            f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
+            f"of {total}, or initialise it with {total}",
+            facts=Stated(arrivals=(total,)),
+        )
+    return None
+
+
+def adds_its_own(case: Case) -> Cause | None:
+    """cp.async.mbarrier.arrive without .noinc makes the phase expect the arrivals that it makes:
+    what the barrier was initialised with stays to come."""
+    for on in about(case):
+        made: dict[int, int] = defaultdict(int)
+        credits = case.history.credits(on)
+        for credit in credits:
+            made[credit.op.number] += credit.arrivals
+        for credit in credits:
+            arrives = effect_of(credit, fx.Arrives)
+            if arrives is None or not arrives.lent or made[credit.op.number] or not on.pending:
+                continue
+            return Cause(
+                f"{credit.op.mnemonic} without .noinc makes {on.label} expect the arrivals that it "
+                f"makes: the {count(on.expected, 'arrival')} that it counts stay to come",
+                (case.of(credit, "arrives without .noinc"), *case.inits(on)),
+                f"use .noinc, or let others make the arrivals that {on.label} counts",
+                facts=Stated(arrivals=(on.expected,)),
+            )
+    return None
+
+
+def _to_come(case: Case, on: Mbarrier, each: dict[Maker, int]) -> bool:
+    """Whether a warp that has not arrived yet would, once what it waits for itself has come: how
+    many arrivals there are says nothing of the count then."""
+    graph, made = case.history.waits_for, {warp for warp, _ in each}
+    waiters = [s.warp for s in case.history.stuck if s.on is on]
+    return graph is not None and any(
+        warp not in made for waiter in waiters for warp, _ in graph.suppliers(waiter)
+    )
+
+
+def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
+    """Whether the count is that of all lanes of fewer warps than arrive."""
+    warps = {warp for warp, _ in each}
+    return (
+        len(warps) > 1 and total == _LANES * len(warps) > on.expected > _LANES
+        and not on.expected % _LANES
+    )  # fmt: skip
+
+
+def _by_waiters(
+    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
+) -> Touch | None:
+    """An arrival by warps that wait for the barrier themselves, without which the count fits."""
+    waiting = {t.warp for t in case.history.touches if t.kind == "pass" and t.on is on}
+    waiting |= {s.warp for s in case.history.stuck if s.on is on}
+    mine = [c for c in credits if c.warp in waiting]
+    others = sum(n for (warp, _), n in each.items() if warp not in waiting)
+    return mine[0] if mine and others == on.expected else None
+
+
+def _too_many(case: Case) -> int:
+    """How many arrivals an over-arrival says are made at once."""
+    return next(iter(case.finding.facts.arrivals), 1)
+
+
+def _is_about(case: Case, on: Mbarrier) -> bool:
+    """Whether the finding names a barrier."""
+    return on.named in case.finding.facts.named
+
+
+def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
+    """1 if the arrival that is too many is one of a turn in which its warp has arrived; in the
+    first phase all those of one who has not arrived before."""
+    if case.finding.rule != "over-arrival" or not case.sides:
+        return 0
+    if _newcomer(case, on, credits):
+        return _too_many(case)
+    warp = case.sides[0].warp
+    own = [c.issued for c in credits if c.warp is warp]
+    passed = [p.at for p in case.history.passes(warp)]
+    return int(bool(own) and (not passed or passed[-1] < own[-1]))
+
+
+def _newcomer(case: Case, on: Mbarrier, credits: list[Touch]) -> list[Participant]:
+    """Who arrives on a barrier for the first time, in its first phase, and is too many."""
+    if case.finding.rule != "over-arrival" or on.phase or not _is_about(case, on):
+        return []
+    return [
+        case.who(side.warp, side.op, f"makes {count(_too_many(case), 'arrival')} more")
+        for side in case.sides[:1] if all(c.warp is not side.warp for c in credits)
+    ]  # fmt: skip
+
+
+def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
+    """By warp: the arrivals that it usually makes between two waits that it passes."""
+    found: dict[Agent, int] = {}
+    for warp in dict.fromkeys(c.warp for c in credits):
+        passed = [p.at for p in case.history.passes(warp)]
+        turns: Counter[int] = Counter()
+        for credit in credits:
+            if credit.warp is warp:
+                turns[bisect_left(passed, credit.issued)] += credit.arrivals
+        usual = Counter(turns.values())
+        found[warp] = max(usual, key=lambda value: (usual[value], value))
+    return found
+
+
+def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
+    """The arrivals per use if those of different loops belong to different uses."""
+    mir = case.mir
+    loops = {number: loop_range(mir, mir.code[number].what) for _, number in each}
+    found: dict[tuple[Agent, object], int] = defaultdict(int)
+    for (warp, number), arrivals in each.items():
+        found[warp, loops[number]] += arrivals
+    by_warp: dict[Agent, int] = {}
+    for (warp, _), arrivals in found.items():
+        by_warp[warp] = max(arrivals, by_warp.get(warp, 0))
+    return sum(by_warp.values())
+
+
+def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
+    """The condition that keeps an instruction from being executed which would arrive as well."""
+    made = {c.op.number for c in credits}
+    for warp in case.history.machine.warps:
+        for op in helpful(case, warp, on):
+            if op.number in made or not helps(case, warp, op, on) or executed(case, warp, op, on):
+                continue
+            where = case.history.condition_past(warp, op)
+            if where is not None and has(op, fx.Arrives):
+                return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+    return None
+
+
+def _left_early(
+    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
+) -> Participant | None:
+    """The condition by which a warp ends without the arrival that others make, if it is the one
+    that is missing."""
+    history = case.history
+    for (maker, number), made in each.items():
+        op = next(c.op for c in credits if c.op.number == number)
+        if sum(each.values()) + made != on.expected:
+            continue
+        for warp in history.machine.warps:
+            if warp.cta is not maker.cta or not warp.exited or history.executions(warp, number):
+                continue
+            where = history.condition_past(warp, op)
+            mine = history.between(warp, 0, 1 << 62)
+            through = any(d.op.number > op.number and not has(d, fx.Exits) for d in mine)
+            if where is not None and not through:
+                return case.who(warp, where, f"ends by this condition, without the {op.mnemonic}")
+    return None
+
+
+def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Participant | None:
+    """Where lanes of a warp end, or part from those that arrive, of which there are others."""
+    for (warp, number), made in each.items():
+        if not 1 < made < _LANES:
+            continue
+        first = next(c for c in credits if c.warp is warp and c.op.number == number)
+        for done in case.history.between(warp, 0, first.issued):
+            if has(done, fx.Exits):
+                return case.who(warp, done, "ends lanes that do not arrive")
+        where = branch_past(case.mir, first.op)
+        if where is not None:
+            return case.who(warp, where, f"lets {made} lanes of it arrive")
+    return None
+
+
+def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:
+    """Whether warps that arrive on the barrier elsewhere do not do so here."""
+    made = {c.warp for c in credits}
+    waiting = {s.warp for s in case.history.stuck if s.on is on}
+    return any(
+        case.history.supplies(warp, on) and case.history.passes(warp)
+        for warp in case.history.machine.warps if warp not in made | waiting
+    )  # fmt: skip
+
+
+def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
+    """The second of two arrivals that the same warps make, without which the count is right; best
+    one that does the same as another one."""
+    numbers = sorted({number for _, number in each})
+    found = []
+    for number in reversed(numbers):
+        rest = sum(n for (_, other), n in each.items() if other != number)
+        warps = {w for w, other in each if other == number}
+        made = next((c for c in credits if c.op.number == number), None)
+        if made and rest == expected and warps <= {w for w, other in each if other != number}:
+            found.append(made)
+    same = [
+        c for c in found
+        if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
+               for o in credits)
+    ]  # fmt: skip
+    again = (
+        b for a, b in pairwise(credits)
+        if a.warp is b.warp and a.op.loc == b.op.loc and a.op.number < b.op.number
+        and a.phase != b.phase
+    )  # fmt: skip
+    return next(iter((*same, *found, *again)), None)
+
+
+#: waits of a warp that show what it does after each
+_TURNS = 3
+
+
+def not_every_time(case: Case) -> Cause | None:
+    """A warp that has arrived in the turns before, and has gone through one without it: the last
+    arrivals of a phase do not come."""
+    history = case.history
+    for on in about(case):
+        if not 0 < on.pending < on.expected:
+            continue
+        now = {c.warp for c in history.credits(on) if c.arrivals > 0 and c.phase == on.phase}
+        for stuck in history.stuck:
+            warp = stuck.warp
+            lost = None if warp in now else _turn_without(case, stuck, history.supplies(warp, on))
+            if lost is None:
+                continue
+            wait, arrival = lost
+            where = branch_past(case.mir, arrival)
+            sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait", on)]
+            if where is not None:
+                sides.insert(
+                    0, case.who(warp, where, f"skips the {arrival.mnemonic} by this condition")
+                )
+            return Cause(
+                f"{warp} has not arrived on {on.label} after one of its waits, as it does after "
+                f"others: {count(on.expected - on.pending, 'arrival')} of {on.expected} came",
+                (*sides, case.of(wait, "is the wait after which it does not")),
+                f"let {warp} arrive on {on.label} in every turn",
+                facts=Stated(arrivals=(on.expected - on.pending,)),
+            )
+    return None
+
+
+def _turn_without(case: Case, stuck: Stuck, arrivals: list[Op]) -> tuple[Touch, Op] | None:
+    """The wait after which a warp has not arrived by any of some instructions, as it has between
+    most of its waits; and the instruction by which it has."""
+    mine = [t for t in case.history.touches if t.warp is stuck.warp and t.op in arrivals]
+    made = [t for t in mine if t.kind == "credit" and t.arrivals > 0]
+    # lanes that have parted pass one after another at one time
+    passed = [*{p.at: p for p in case.history.passes(stuck.warp)}.values()]
+    if not made or len(passed) < _TURNS or stuck.blocked.op not in {p.op for p in passed}:
+        return None
+    times = [*(p.at for p in passed), case.history.now]
+    turns = [any(a < t.issued < b for t in made) for a, b in pairwise(times)]
+    odd = [wait for wait, has in zip(passed, turns, strict=True) if not has]
+    return (odd[0], made[-1].op) if len(odd) == 1 else None
+
+
+def nobody_arrives(case: Case) -> Cause | None:
+    """A barrier on which no arrival has ever been made: it is expected of somebody, and where."""
+    history = case.history
+    for on in about(case):
+        credits = history.credits(on)
+        if not on.live or any(c.arrivals > 0 for c in credits) or not on.pending:
+            continue
+        others = [c for c in elsewhere(case, on) if _is_surplus(case, c)]
+        if others:
+            return Cause(
+                f"no arrival comes on {on.label}: the one meant for it names another barrier",
+                (*(case.of(c, f"arrives on {c.on.label}") for c in others), *case.inits(on)),
+                f"let an arrival name {on.label}",
+            )
+        waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
+        if history.waits_for is None or any(map(history.waits_for.suppliers, waiters)):
+            continue
+        bare = one_each(c for c in credits if c.tx > 0)
+        if bare:
+            return Cause(
+                f"nobody arrives on {on.label}: its bytes are expected without an arrival",
+                (*(case.of(c, f"expects {c.tx} bytes and does not arrive") for c in bare),
+                 *case.inits(on)),
+                f"arrive on {on.label} as well: arrive.expect_tx",
+            )  # fmt: skip
+        starts = _starts_over(case, on)
+        if starts is not None:
+            return Cause(
+                f"nobody arrives on {on.label}: the slot of who would starts over before it",
+                (*starts, *case.inits(on)),
+                "let the slot go through all that there are",
+            )
+        apart = _from_some_ctas(case, on)
+        if apart is not None:
+            return apart
+        where = _last_use(case, on)
+        if where is not None:
+            return Cause(
+                f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
+                (where, *case.inits(on)),
+                f"arrive on {on.label} after this, in every turn",
+                facts=Stated(arrivals=(on.expected,)),
+            )
+        if waiters and not any(history.supplies(warp, on) for warp in history.machine.warps):
+            return Cause(
+                f"no instruction arrives on {on.label}, which counts "
+                f"{count(on.expected, 'arrival')}",
+                (*(case.who(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}", on)
+                   for s in history.stuck if s.on is on), *case.inits(on)),
+                f"arrive on {on.label} before this wait",
+                facts=Stated(arrivals=(on.expected,)),
+            )  # fmt: skip
+    return None
+
+
+def _is_surplus(case: Case, arrival: Touch) -> bool:
+    """Whether a barrier has got more arrivals than the waits on it need: one of them may be
+    meant for another barrier."""
+    on = arrival.on
+    assert isinstance(on, Mbarrier)
+    passed = [t.phase for t in case.history.touches if t.kind == "pass" and t.on is on]
+    stuck = [s.phase for s in case.history.stuck if s.on is on]
+    uses = max((*passed, *stuck), default=-1) + 1
+    made = sum(c.arrivals for c in case.history.credits(on))
+    return made > on.expected * uses
+
+
+def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
+    """A warp that does not execute what the same warp of another CTA does, by which it would arrive
+    on the barrier."""
+    history = case.history
+    for told in elsewhere(case, on):
+        for warp in history.machine.warps:
+            if warp.number != told.warp.number or warp.cta is told.warp.cta:
+                continue
+            if history.executions(warp, told.op.number):
+                continue
+            if not history.names(warp, told.op, on, (fx.Arrives,)):
+                continue
+            where = history.condition_past(warp, told.op)
+            if where is None:
+                continue
+            return Cause(
+                f"no arrival comes on {on.label}: {warp} does not execute the "
+                f"{told.op.mnemonic} by which {told.warp} arrives on {told.on.label}",
+                (case.who(warp, where, f"skips that {told.op.mnemonic} by this condition"),
+                 case.of(told, f"arrives on {told.on.label}"), *case.inits(on)),
+                f"let {warp} arrive on {on.label}",
+            )  # fmt: skip
+    return None
+
+
+def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
+    """Where a register with the slot is set of arrivals on a barrier's array that have gone back to
+    the first slot without a use of this one."""
+    history, mir = case.history, case.mir
+    for warp in history.machine.warps:
+        for op in history.supplies(warp, on):
+            made = [case.history.number_of(t.on) or 0 for t in history.touches if t.kind == "credit"
+                    and t.warp is warp and t.op is op and t.arrivals > 0]  # fmt: skip
+            back = any(b < a < (case.history.number_of(on) or 0) for a, b in pairwise(made))
+            indices = [e.mbar.index for e in op.effects() if isinstance(e, fx.Arrives)]
+            names = {p.name for index in indices for p in walk(index) if isinstance(p, Var)}
+            loop = loop_range(mir, op)
+            steps = [
+                mir.code[n] for name in names for n in mir.setters.get(name, ())
+                if loop is not None and loop[0] <= n <= loop[1] and not mir.code[n].counts
+            ]  # fmt: skip
+            if back and steps and isinstance(steps[-1].what, Op):
+                last = steps[-1].what
+                where = branch_past(mir, last)
+                return tuple(
+                    case.who(warp, loc, "lets its slot start over")
+                    for loc in (where, last.loc) if loc is not None
+                )  # fmt: skip
+    return None
+
+
+def _last_use(case: Case, on: Mbarrier) -> Participant | None:
+    """The last thing that a warp does which those who wait for ``on`` have let go on: it should
+    arrive."""
+    history = case.history
+    waiters = {s.warp for s in history.stuck if s.on is on}
+    for stuck in history.stuck:
+        if stuck.warp in waiters:
+            continue
+        passes = [
+            p for p in history.passes(stuck.warp)
+            if isinstance(p.on, Mbarrier) and any(history.supplies(w, p.on) for w in waiters)
+        ]  # fmt: skip
+        done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
+        begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
+        turn = [d for d in done if begun is not None and d.turns == begun.turns]
+        arrivals = [d for d in turn if has(d, fx.Arrives)]
+        done = arrivals or turn or done
+        if done:
+            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards", on)
+    return None
+
+
+#: slots that are tried at one place
+_SLOTS = 4
+
+
+def wanted_arrays(facts: Facts, focus: Focus) -> list[Mbarriers]:
+    """The arrays that the findings name, those of the first one first; all, if they name none."""
+    arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
+    near = [a for a in arrays if a.name in focus.names]
+    return near or [a for a in arrays if focus.distance_of({a.name}) < FAR] or arrays
+
+
+def slots_of(facts: Facts, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
+    """The slots of an array that may be meant at a place, the likeliest first."""
+    if array.count == 1:
+        return (Const(0),)
+    found: dict[Expr, None] = {}
+    for other in facts.block_of.get(place.number, ()):
+        if isinstance(other.what, Op):
+            found.update(dict.fromkeys(
+                m.index for m in mbars(other.what)
+                if isinstance(m.array, Mbarriers) and m.array.count == array.count
+            ))  # fmt: skip
+            found.update(dict.fromkeys(
+                v.offsets[0] for _, v in shared(other.what)
+                if len(v.offsets) > 1 and v.tensor.shape[0] == array.count
+            ))  # fmt: skip
+    for other in facts.arrays.get(array.name, ()):
+        if len(other.loops) <= len(place.loops):
+            pairs = matched(other.loops, place.loops)
+            found.update(dict.fromkeys(replaced(m.index, pairs) for m in mbars(other.op)))
+    found.update(dict.fromkeys(binary("%", n, array.count) for n in numbers(place.loops)))
+    if not place.loops:
+        found.update(dict.fromkeys(Const(n) for n in range(array.count)))
+    return tuple(e for e in found if in_scope(facts, e, place))[:_SLOTS]
+
+
+def spots_of(facts: Facts, focus: Focus) -> Iterator[tuple[Place, bool]]:
+    """Where an arrival may be missing: the ends of blocks, then behind and before what
+    synchronises or takes part; and whether it comes after the statement there."""
+    ends = [(b[-1], True) for b in facts.blocks if b]
+    inner = sorted(ends, key=lambda e: (-len(e[0].loops), not e[0].one))
+    yield from inner
+    for place in facts.ops:
+        if has(place, fx.Waits, fx.Arrives, fx.Completes, fx.WaitsGroup, fx.JoinsBarrier):
+            yield place, True
+        elif focus.distance(place) <= 1:
+            yield place, True
+            yield place, False
+
+
+@family("missing arrival")
+def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival on a barrier that a finding names, by a lane or by all."""
+    remote = facts.kernel.cluster_size > 1
+    for array in wanted_arrays(facts, focus):
+        waiters = {p.role for p in facts.using(array.name, fx.Waits)}
+        for place, late in spots_of(facts, focus):
+            if place.role in waiters and len({p.role for p in facts.ops}) > 1:
+                continue
+            if not facts.blocks or has(place, fx.InitsMbarrier):
+                continue
+            for slot in slots_of(facts, array, place):
+                mbar = Mbar(array, slot)
+                targets: list[tuple[Mbar, Scope]] = [(mbar, "cta")]
+                if remote:
+                    targets += [(replace(mbar, cta=Const(0)), "cluster")]
+                for barrier, scope in targets:
+                    yield from _arrivals_at(facts, place, late, barrier, scope)
+
+
+def _arrivals_at(
+    facts: Facts, place: Place, late: bool, mbar: Mbar, scope: Scope
+) -> Iterator[Edit]:
+    arrive = MbarrierArrive(mbar=mbar, scope=scope, loc=place.loc)
+    options: list[tuple[Op, ...]] = [(arrive,)]
+    options += [
+        (MbarrierArriveExpectTx(mbar=mbar, bytes=Const(n), scope=scope, loc=place.loc),)
+        for n in list(copied(facts, replace(place, what=arrive)))[:2]
+    ]
+    if scope == "cta" and any(has(p, fx.Issues, group="tcgen05") for p in facts.ops):
+        options.append((Tcgen05Commit(mbar=mbar, loc=place.loc),))
+    side = "after" if late else "before"
+    for (op,) in options:
+        what = f"{op.mnemonic} on {facts.shown(mbar)} {side} {brief(place)}"
+        new = after(place, op) if late else before(place, op)
+        yield of_places("missing arrival", what, [(place, new)], 2)
+    yield from by_one_lane(facts, "missing arrival", place, late, (arrive,))
+
+
+def said(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
+    """Arrivals in words."""
+    return " and ".join(f"{op.mnemonic} on {facts.shown(op.mbar)}" for op in arrivals)
+
+
+def by_one_lane(
+    facts: Facts, family: str, place: Place, late: bool, arrivals: tuple[MbarrierArrive, ...]
+) -> Iterator[Edit]:
+    """Arrivals of the elected lane next to a statement that all lanes execute."""
+    if place.one or isinstance(facts.program, Mir):
+        return
+    elected = Var(facts.fresh("elected"), pred)
+    elect = ElectSync(result=elected, loc=place.loc)
+    region = If(cond=elected, then=arrivals, loc=place.loc)
+    new = after(place, elect, region) if late else before(place, elect, region)
+    what = f"{said(facts, arrivals)} by one lane {'after' if late else 'before'} {brief(place)}"
+    yield replace(of_places(family, what, [(place, new)], 2), variables=(elected,))
+
+
+@family("other arm")
+def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival where a condition does not hold, if there is one where it does."""
+    wanted = {array.name for array in wanted_arrays(facts, focus)}
+    for place in facts.places:
+        region = place.what
+        if not isinstance(region, If) or region.orelse or is_election(facts, region.cond):
+            continue
+        inside = [p.op for p in facts.ops if place.number in p.within]
+        found = [e for op in inside for e in op.effects() if isinstance(e, fx.Arrives)]
+        for effect in {e.mbar: e for e in found if e.mbar.array.name in wanted}.values():
+            arrive = MbarrierArrive(mbar=effect.mbar, loc=place.loc)
+            what = (
+                f"{arrive.mnemonic} on {facts.shown(effect.mbar)} also where "
+                f"{facts.shown(region.cond)} does not hold"
+            )
+            new = replace(region, orelse=(arrive,))
+            yield of_places("other arm", what, [(place, (new,))], 1)
+
+
+@family("missing wait")
+def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A wait before an instruction that takes part, on any barrier."""
+    arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
+    unwaited = [a for a in arrays if not any(facts.using(a.name, fx.Waits))]
+    arrays.sort(key=lambda a: (a not in unwaited, focus.distance_of({a.name})))
+    for place in facts.ops:
+        first = facts.block_of.get(place.number, (place,))[0].number == place.number
+        if focus.distance(place) > (1 if not first else 4) or has(place, fx.InitsMbarrier):
+            continue
+        for array in arrays:
+            for slot in slots_of(facts, array, place)[:2]:
+                for phase in _parities(facts, slot, array, place):
+                    for wait, said in waiting(facts, Mbar(array, slot), phase, place):
+                        what = f"{said} before {brief(place)}"
+                        yield of_places("missing wait", what, [(place, before(place, *wait))], 2)
+
+
+def waiting(
+    facts: Facts, mbar: Mbar, phase: Expr, place: Place
+) -> Iterator[tuple[tuple[Op, ...], str]]:
+    """A wait, and in words what it is: with the step of the register that its parity is made of,
+    if there is one, then without."""
+    wait = MbarrierWait(mbar=mbar, phase=phase, loc=place.loc)
+    what = f"{wait.mnemonic} on {facts.shown(mbar)} parity {facts.shown(phase)}"
+    for var in _registers(facts, phase):
+        step = Assign(var=var, value=binary("^", var, 1), loc=place.loc)
+        yield (wait, step), f"{what} and {var.name} ^= 1"
+    yield (wait,), what
+
+
+def _parities(facts: Facts, slot: Expr, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
+    found: dict[Expr, None] = {}
+    here = [p for p in facts.using(array.name, fx.Waits) if p.role == place.role]
+    number = numerator(slot)
+    if number is not None:
+        found.update(dict.fromkeys(parities(number, array.count)))
+    for other in (*here, *facts.ops):
+        if other.role == place.role or array.name in {m.array.name for m in mbars(other.op)}:
+            for site in sites(other.op):
+                if site.kind == "phase" and getattr(other.op, "parity", True):
+                    theirs = replaced(site.value, matched(other.loops, place.loops))
+                    found.update(dict.fromkeys((theirs, flipped(theirs))))
+    if place.loops:
+        for turn in numbers(place.loops):
+            found.update(dict.fromkeys(parities(turn, array.count)))
+    else:
+        found.update(dict.fromkeys((Const(0), Const(1))))
+    return tuple(e for e in found if in_scope(facts, e, place))[:6]
+
+
+@family("wait, not arrival")
+def _wait_instead(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A wait where a role arrives on a barrier for which it waits elsewhere."""
+    for place in facts.ops:
+        if not has(place, fx.Arrives) or has(place, fx.Issues, fx.Completes):
+            continue
+        for mbar in mbars(place.op):
+            array = mbar.array
+            if not isinstance(array, Mbarriers) or mbar.remote:
+                continue
+            if not any(p.role == place.role for p in facts.using(array.name, fx.Waits)):
+                continue
+            for phase in _parities(facts, mbar.index, array, place):
+                for wait, said in waiting(facts, mbar, phase, place):
+                    what = f"{said} instead of {brief(place)}"
+                    yield of_places("wait, not arrival", what, [(place, wait)], 2)
+
+
+@family("missing step")
+def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A register with a parity that is not turned behind the wait that it is for."""
+    for place in facts.ops:
+        for site in sites(place.op):
+            if site.kind != "phase":
+                continue
+            for var in _registers(facts, site.value):
+                turned = Assign(var=var, value=binary("^", var, 1), loc=place.loc)
+                block = facts.block_of.get(place.number, (place,))
+                for spot in dict.fromkeys((place.number, block[-1].number)):
+                    target = facts.places[spot]
+                    what = f"{var.name} ^= 1 after {brief(target)}"
+                    yield of_places("missing step", what, [(target, after(target, turned))], 2)
+    for place in facts.ops:
+        op = place.op
+        if isinstance(op, Assign) and isinstance(op.value, Expr):
+            for value in (flipped(op.value), flipped(op.var)):
+                if value != op.value:
+                    what = (
+                        f"{op.var.name} = {facts.shown(value)} instead of {facts.shown(op.value)}"
+                    )
+                    new = (replace(op, value=value),)
+                    yield of_places("missing step", what, [(place, new)], 1)
+
+
+def _registers(facts: Facts, phase: Expr) -> Iterator[Var]:
+    loops = {loop.var.name for p in facts.places for loop in p.loops}
+    for expr in walk(phase):
+        if isinstance(expr, Var) and expr.name not in loops:
+            yield expr
+
+
+@statement_fault("arrive dropped", "an arrival or commit that a phase needs is missing", Op)
+def _drop(op: Op) -> Iterator[tuple[str, Block]]:
+    if isinstance(op, MbarrierArriveExpectTx):
+        yield (
+            f"only expect_tx is left of {op.mnemonic}",
+            (MbarrierExpectTx(mbar=op.mbar, bytes=op.bytes, loc=op.loc),),
+        )
+    elif has(op, fx.Arrives):
+        yield f"{op.mnemonic} removed", ()
+
+
+@statement_fault("arrive duplicated", "an arrival is made twice", Op)
+def _duplicate(op: Op) -> Iterator[tuple[str, Block]]:
+    if has(op, fx.Arrives):
+        yield f"{op.mnemonic} repeated", (op, op)
+
+
+@block_fault("arrive too early", "a stage is released, or a phase armed, before the work is done")
+def _early(block: Block) -> Iterator[Spoiled]:
+    units = list(_units(block))
+    for place, arrive in _arriving(units):
+        waits = [i for i in range(place) if _waits(units[i])]
+        for target in sorted({waits[-1], waits[-1] + 1}) if waits else [0]:
+            where = "before" if waits and target == waits[-1] else "right after"
+            what = f"{arrive.mnemonic} moved {where} the wait that precedes it"
+            yield from _moved(units, place, target, arrive, what)
+
+
+@block_fault(
+    "arrive before the group wait", "a stage is released while an operation still reads it"
+)
+def _before_group_wait(block: Block) -> Iterator[Spoiled]:
+    units = list(_units(block))
+    for place, arrive in _arriving(units):
+        waits = [i for i in range(place) if any(has(s, fx.WaitsGroup) for s in units[i])]
+        if waits:
+            wait = units[waits[-1]][0]
+            name = wait.mnemonic if isinstance(wait, Op) else "the wait"
+            what = f"{arrive.mnemonic} moved before {name}"
+            yield from _moved(units, place, waits[-1], arrive, what)
+
+
+@block_fault("arrive too late", "an arrival is made only after the next wait")
+def _late(block: Block) -> Iterator[Spoiled]:
+    units = list(_units(block))
+    for place, arrive in _arriving(units):
+        after = next((i for i in range(place + 1, len(units)) if _waits(units[i])), None)
+        if after is not None:
+            passed, rest = units[place + 1 : after + 1], units[after + 1 :]
+            order = [*units[:place], *passed, units[place], *rest]
+            what = f"{arrive.mnemonic} moved after the wait that follows it"
+            yield Spoiled(arrive.loc, what, tuple(s for u in order for s in u))
+
+
+def _arriving(units: list[Block]) -> Iterator[tuple[int, Op]]:
+    """The units that do nothing but arrive, with their arrival."""
+    for place, unit in enumerate(units):
+        arrive = next((s for s in all_in(unit) if isinstance(s, MbarrierArrive)), None)
+        if arrive is not None and _only_arrives(unit):
+            yield place, arrive
+
+
+def _moved(units: list[Block], place: int, target: int, arrive: Op, what: str) -> Iterator[Spoiled]:
+    """A unit moved up to ``target``, if it passes anything but arrivals."""
+    if not all(map(_only_arrives, units[target:place])):
+        moved = [*units[:target], units[place], *units[target:place], *units[place + 1 :]]
+        yield Spoiled(arrive.loc, what, tuple(s for u in moved for s in u))
+
+
+def _units(block: Block) -> Iterator[Block]:
+    """The statements of a block; an election stays with the region it guards."""
+    place = 0
+    while place < len(block):
+        pair = (
+            isinstance(block[place], ElectSync)
+            and place + 1 < len(block)
+            and isinstance(block[place + 1], If)
+        )
+        yield block[place : place + 1 + pair]
+        place += 1 + pair
+
+
+def _only_arrives(unit: Block) -> bool:
+    return all(isinstance(s, MbarrierArrive | ElectSync | If) for s in all_in(unit))
+
+
+def _waits(unit: Block) -> bool:
+    return any(isinstance(s, MbarrierWait | BarSync) for s in unit)
+
+
+@statement_fault("commit without the operations", "an arrival does not wait for the tensor core",
+                 Tcgen05Commit)  # fmt: skip
+def _plain_arrive(op: Tcgen05Commit) -> Iterator[tuple[str, Block]]:
+    if op.multicast is None:
+        arrive = MbarrierArrive(mbar=op.mbar, scope="cluster", loc=op.loc)
+        yield f"mbarrier.arrive instead of {op.mnemonic}", (arrive,)
+
+
+@block_fault("commit too early", "a commit is made before the operations it should cover")
+def _early_commit(block: Block) -> Iterator[Spoiled]:
+    for place, stmt in enumerate(block):
+        if not _commits(stmt):
+            continue
+        start = place
+        while start and not _blocks(block[start - 1]):
+            start -= 1
+        if any(isinstance(s, Tcgen05Mma) for s in all_in(block[start:place])):
+            moved = (*block[:start], stmt, *block[start:place], *block[place + 1 :])
+            yield Spoiled(stmt.loc, "the commit is moved before the operations", moved)
+
+
+def _commits(stmt: Stmt) -> bool:
+    return isinstance(stmt, Tcgen05Commit)
+
+
+def _blocks(stmt: Stmt) -> bool:
+    return has(stmt, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster) or _commits(stmt)
+
+
+@statement_fault("wrong arrival count", "mbarrier.init with one arrival too few or too many",
+                 MbarrierInit)  # fmt: skip
+def _count(op: MbarrierInit) -> Iterator[tuple[str, Block]]:
+    known = constant(op.count)
+    for delta, text in ((-1, "one too few"), (1, "one too many")):
+        if known is None or known + delta >= 1:
+            count = binary("+", op.count, delta)
+            shown = text if known is None else f"{known + delta} instead of {known}"
+            yield f"count {shown}", (replace(op, count=count),)
+
+
+@statement_fault("wrong bytes", "too few or too many bytes are expected",
+                 MbarrierArriveExpectTx, MbarrierExpectTx)  # fmt: skip
+def _bytes(op: Any) -> Iterator[tuple[str, Block]]:
+    for delta in (-16, 16):
+        text = f"{abs(delta)} bytes too {'few' if delta < 0 else 'many'}"
+        if (constant(op.bytes) or 0) + delta >= 0:
+            yield text, (changed(op, bytes=binary("+", op.bytes, delta)),)
+
+
+@statement_fault("bytes not expected", "an arrival forgets the bytes of its copies",
+                 MbarrierArriveExpectTx, MbarrierExpectTx)  # fmt: skip
+def _no_bytes(op: Any) -> Iterator[tuple[str, Block]]:
+    if isinstance(op, MbarrierExpectTx):
+        yield f"{op.mnemonic} removed", ()
+        return
+    arrive = MbarrierArrive(mbar=op.mbar, sem=op.sem, scope=op.scope, token=op.token, loc=op.loc)
+    yield f"{arrive.mnemonic} instead of {op.mnemonic}", (arrive,)

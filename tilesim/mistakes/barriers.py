@@ -1,0 +1,527 @@
+"""Barriers of threads, of the CTA and of the cluster; where lives begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const, Expr, constant
+from tilesim.ir.memory import Mbar, Mbarriers
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
+from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInval
+from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
+from tilesim.mistakes.context import Facts, Focus, Place, effect_of, has, loop_of, mbars, shared
+from tilesim.mistakes.edits import Edit, after, before, changed, family, of_places
+from tilesim.mistakes.fences import inserted, near
+from tilesim.mistakes.history import Done, Stuck
+from tilesim.mistakes.mistake import Case, Cause
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.words import count
+
+_LANES = 32
+
+
+def too_few_threads(case: Case) -> Cause | None:
+    """A named barrier between the two sides that lets go on before the first one has come: its
+    count is smaller than those who join it."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp is second.warp or first.warp.cta is not second.warp.cta:
+            continue
+        before = [d for d in history.between(second.warp, 0, second.at) if joined(d.op)]
+        if not before or joined(before[-1].op) is None:
+            continue
+        last = before[-1]
+        effect = joined(last.op)
+        assert effect is not None
+        threads = _said(effect)
+        users = [
+            w for w in history.machine.warps
+            if w.cta is second.warp.cta and _comes_to(case, w, effect)
+        ]  # fmt: skip
+        if threads is None or first.warp not in users:
+            continue
+        if _LANES * len(users) > threads:
+            own = case.who(second.warp, last, f"goes on with {threads} threads")
+            stray = _rarest(case, users, effect)
+            return Cause(
+                f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
+                (own,) if stray is None else (stray, own),
+                f"let the barrier count all {_LANES * len(users)} threads that come to it, or keep "
+                "the others away",
+            )
+    return None
+
+
+def _comes_to(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> bool:
+    """Whether a warp has joined a named barrier, or waits at it."""
+    here = None if warp.blocked is None else warp.blocked.op
+    return any(
+        (own := joined(op)) is not None and own.id == effect.id
+        and (op is here or bool(case.history.executions(warp, op.number)))
+        for _, op, _ in case.history.code_of(warp)
+    )  # fmt: skip
+
+
+def _said(effect: fx.JoinsBarrier) -> int | None:
+    """The number of threads that an instruction says; None: all of the CTA, or the run says it."""
+    return None if effect.threads is None else constant(effect.threads)
+
+
+def joined(op: Op) -> fx.JoinsBarrier | None:
+    """The named barrier that an instruction joins."""
+    return effect_of(op, fx.JoinsBarrier)
+
+
+def _rarest(case: Case, users: Sequence[Agent], effect: fx.JoinsBarrier) -> Participant | None:
+    """Of the warps that come to a named barrier, one that does so less often than others."""
+    times = {w: [*_joins(case, w, effect)] for w in users}
+    least, most = min(map(len, times.values())), max(map(len, times.values()))
+    if not least or least == most:
+        return None
+    warp, joins = next((w, joins) for w, joins in times.items() if len(joins) == least)
+    return case.who(warp, joins[0], f"joins {count(least, 'time')}, others {most}")
+
+
+def _joins(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> Iterator[Done]:
+    for _, op, _ in case.history.code_of(warp):
+        own = joined(op)
+        if own is not None and own.id == effect.id:
+            yield from case.history.executions(warp, op.number)
+
+
+def unequal_counts(case: Case) -> Cause | None:
+    """Two that join a round with different counts: one of them is that of all who come."""
+    if len(case.sides) < 2:
+        return None
+    found = [(side, effect) for side in case.sides if (effect := joined(side.op)) is not None]
+    counts = {_said(effect) for _, effect in found}
+    if len(counts) < 2 or None in counts:
+        return None
+    ident = found[0][1].id
+    machine = case.history.machine
+    users = [
+        w for w in machine.warps if w.cta is found[0][0].warp.cta
+        and any(j.id == ident for _, op, _ in case.history.code_of(w) if (j := joined(op)))
+    ]  # fmt: skip
+    right = _LANES * len(users)
+    wrong = [(side, effect) for side, effect in found if _said(effect) != right]
+    if len(wrong) != 1:
+        return None
+    ((side, effect),) = wrong
+    other = next(s for s, e in found if _said(e) == right)
+    return Cause(
+        f"{count(len(users), 'warp')} come to the named barrier, {right} threads, and it is joined "
+        f"here with {effect.threads}",
+        (case.who(side.warp, side.op, f"joins with {effect.threads} threads"),
+         case.who(other.warp, other.op, f"joins with {right}")),
+        f"join with {right} threads",
+    )  # fmt: skip
+
+
+def nobody_waits_there(case: Case) -> Cause | None:
+    """One side arrives at a named barrier at which nobody ever waits: the other one should."""
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    code = [op for w in case.history.machine.warps for _, op, _ in case.history.code_of(w)]
+    waited = {own.id for op in code if (own := joined(op)) is not None and own.waits}
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp is second.warp or first.warp.cta is not second.warp.cta:
+            continue
+        for _, op, _ in case.history.code_of(first.warp):
+            own = joined(op)
+            done = case.history.executions(first.warp, op.number)
+            if own is None or own.waits or own.id in waited or not done:
+                continue
+            return Cause(
+                f"{first.warp} arrives at named barrier {own.id}, and nobody waits there",
+                (case.who(second.warp, second.op, f"comes without a wait at barrier {own.id}"),
+                 case.who(first.warp, done[0], f"arrives at named barrier {own.id}")),
+                f"let {second.warp} join named barrier {own.id} with bar.sync before its access",
+            )  # fmt: skip
+    return None
+
+
+def other_counts(case: Case) -> Cause | None:
+    """Who waits at a named barrier that others join with another count: their round has ended."""
+    for stuck in case.history.stuck:
+        op = stuck.blocked.op
+        effect = None if op is None else joined(op)
+        if op is None or effect is None or not isinstance(stuck.on, NamedBarrier):
+            continue
+        for warp in case.history.machine.warps:
+            for _, other, _ in case.history.code_of(warp):
+                own = joined(other)
+                done = case.history.executions(warp, other.number)
+                if warp.cta is not stuck.warp.cta or own is None or own.id != effect.id or not done:
+                    continue
+                if own.threads != effect.threads:
+                    return Cause(
+                        f"{stuck.on.label} is joined with {own.threads} threads, and "
+                        f"{stuck.warp} waits there for {effect.threads}",
+                        (case.who(warp, done[-1], f"joins with {own.threads} threads"),
+                         case.who(stuck.warp, op, f"waits for {effect.threads} threads")),
+                        f"join {stuck.on.label} with one count: that of all who come to it",
+                    )  # fmt: skip
+    return None
+
+
+def _hopeless(case: Case) -> Iterator[tuple[Stuck, NamedBarrier, fx.JoinsBarrier]]:
+    """Who waits at a named barrier to which nobody comes any more."""
+    graph = case.history.waits_for
+    for stuck in case.history.stuck:
+        on, op = stuck.on, stuck.blocked.op
+        effect = None if op is None else joined(op)
+        if graph is None or graph.suppliers(stuck.warp) or effect is None:
+            continue
+        if isinstance(on, NamedBarrier):
+            yield stuck, on, effect
+
+
+def rounds(case: Case) -> Cause | None:
+    """A named barrier that counts more threads than come to it, or whose users come to it unequally
+    often."""
+    for stuck, on, effect in _hopeless(case):
+        assert stuck.blocked.op is not None
+        users = [
+            w for w in case.history.machine.warps if w.cta is stuck.warp.cta
+            and any(j.id == effect.id for _, op, _ in case.history.code_of(w) if (j := joined(op)))
+        ]  # fmt: skip
+        come = _LANES * len(users)
+        own = case.who(stuck.warp, stuck.blocked.op, f"waits for {effect.threads} threads")
+        threads = _said(effect)
+        if threads is not None and len(users) > 1 and threads > come:
+            return Cause(
+                f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
+                f"it, {come} threads",
+                (*_to_themselves(case, stuck), own),
+            )
+        times: dict[Agent, int] = {w: len([*_joins(case, w, effect)]) for w in users}
+        rare = min((w for w in users if w is not stuck.warp), key=lambda w: times[w], default=None)
+        mine = times[stuck.warp] + (not _counted(case, stuck))
+        if rare is None or not times[rare] or times[rare] >= mine:
+            continue
+        mir = case.mir
+        last = [*_joins(case, rare, effect)][-1]
+        theirs, ours = loop_of(mir, last.op), loop_of(mir, stuck.blocked.op)
+        if theirs is None or ours is None or theirs == ours:
+            continue
+        return Cause(
+            f"{rare} comes {count(times[rare], 'time')} to {on.label}, and {stuck.warp} waits "
+            "there once more",
+            (case.who(stuck.warp, ours, "goes on"),
+             case.who(rare, theirs, f"comes {count(times[rare], 'time')}")),
+            f"let both come to {on.label} equally often",
+        )  # fmt: skip
+    return None
+
+
+def _to_themselves(case: Case, stuck: Stuck) -> Iterator[Participant]:
+    """An arrival of another warp at a named barrier at which that warp waits itself: it may mean
+    the one to which nobody comes."""
+    for warp in case.history.machine.warps:
+        ids = {j.id for _, op, _ in case.history.code_of(warp) if (j := joined(op)) and j.waits}
+        for _, op, _ in case.history.code_of(warp):
+            own = joined(op)
+            if own is None or own.waits or own.id not in ids or warp.cta is not stuck.warp.cta:
+                continue
+            if case.history.executions(warp, op.number):
+                yield case.who(warp, op, f"arrives at barrier {own.id}, where it waits itself")
+                return
+
+
+def _counted(case: Case, stuck: Stuck) -> bool:
+    """Whether the join at which a warp waits is among its executions."""
+    op = stuck.blocked.op
+    done = [] if op is None else case.history.executions(stuck.warp, op.number)
+    last = case.history.last_of(stuck.warp)
+    return bool(done) and last is done[-1]
+
+
+def _kept_away(case: Case, stuck: Stuck, effect: fx.JoinsBarrier) -> Iterator[Participant]:
+    """The condition that keeps a warp from joining a barrier where another one does, by the same
+    instruction."""
+    history = case.history
+    near = [w for w in history.machine.warps if w.cta is stuck.warp.cta]
+    for warp in near:
+        for _, op, _ in history.code_of(warp):
+            own = joined(op)
+            if own is None or own.id != effect.id or history.executions(warp, op.number):
+                continue
+            if op is stuck.blocked.op or not any(history.executions(w, op.number) for w in near):
+                continue
+            where = history.condition_past(warp, op)
+            if where is not None:
+                yield case.who(warp, where, f"skips the {op.mnemonic} by this condition")
+                return
+
+
+def nobody_else(case: Case) -> Cause | None:
+    """Who waits at a barrier of threads that nobody else will come to."""
+    graph = case.history.waits_for
+    for stuck, on, effect in _hopeless(case):
+        others = [s for s in case.history.stuck if s.on is not on]
+        if not others or graph is None or stuck.blocked.op is None:
+            continue
+        sides = [case.who(stuck.warp, stuck.blocked.op, f"waits at {on.label}", on)]
+        sides[:0] = _kept_away(case, stuck, effect)
+        for other in others:
+            near = isinstance(other.on, NamedBarrier)
+            if near and any(w is stuck.warp for w, _ in graph.suppliers(other.warp)):
+                last = case.history.last_of(other.warp)
+                own = None if last is None else joined(last.op)
+                if last is not None and (own is None or own.id != effect.id):
+                    sides.append(
+                        case.who(other.warp, last, f"does not come to {on.label} then", on)
+                    )
+                break
+        return Cause(
+            f"nobody else comes to {on.label}",
+            tuple(sides),
+            f"let everybody whom {on.label} counts join it by this number, once per round"
+            if any(named != on.named for named in case.finding.facts.named) else "",
+        )  # fmt: skip
+    return None
+
+
+@family("meeting")
+def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """bar.sync of all warps where no role is, of a role's warps next to what takes part."""
+    close = [p for p in near(facts, focus, 1) if not p.one]
+    everybody = facts.kernel.warps
+    common = [p for p in facts.places if len(p.warps) == everybody and not p.within and not p.one]
+    yield from inserted(facts, "meeting", (BarSync(id=Const(0)),), common)
+    for size in sorted({len(p.warps) for p in close} - {0, 1}):
+        named = BarSync(id=Const(free_id(facts)), threads=Const(32 * size))
+        own = [p for p in close if len(p.warps) == size]
+        for late in (False, True):
+            yield from inserted(facts, "meeting", (named,), own, late=late)
+    for places in _shared_lines(close):
+        threads = Const(32 * len({w for p in places for w in p.warps}))
+        named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
+        for late in (False, True):
+            yield from inserted(facts, "meeting", (named,), places, late=late)
+
+
+@family("lanes")
+def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """bar.warp.sync next to what takes part."""
+    close = [p for p in near(facts, focus, 1) if not p.one]
+    for late in (False, True):
+        yield from inserted(facts, "lanes", (SyncWarp(),), close, late=late)
+
+
+def _shared_lines(places: list[Place]) -> Iterator[list[Place]]:
+    """The statements of each line that several roles execute, as a Python loop over them makes."""
+    lines: dict[object, list[Place]] = {}
+    for place in places:
+        lines.setdefault((place.loc, type(place.what)), []).append(place)
+    return (own for own in lines.values() if len({p.role for p in own}) > 1)
+
+
+def free_id(facts: Facts) -> int:
+    """The first named barrier, of 1 to 15, that nobody uses."""
+    used = {
+        constant(e.id) for p in facts.ops for e in p.op.effects() if isinstance(e, fx.JoinsBarrier)
+    }
+    return next((n for n in range(1, 16) if n not in used), 15)
+
+
+@family("hand-over")
+def _hand_over(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A named barrier between two roles: one arrives behind its access, the other waits before its
+    own; or both wait."""
+    close = [p for p in facts.ops if focus.distance(p) == 0 and not p.one]
+    if isinstance(facts.program, Mir):  # copies of one line stand for each other
+        close = [*{(p.loc, type(p.what), p.warps): p for p in reversed(close)}.values()][::-1]
+    number = Const(free_id(facts))
+    for first in close:
+        for second in close:
+            if set(first.warps) & set(second.warps) or not first.warps or not second.warps:
+                continue
+            threads = Const(32 * (len(first.warps) + len(second.warps)))
+            wait = BarSync(id=number, threads=threads, aligned=False)
+            for early in (BarArrive(id=number, threads=threads, aligned=False), wait):
+                for behind in _ends(facts, first):
+                    new: list[tuple[Place, Instead]] = [
+                        (behind, after(behind, changed(early, loc=behind.loc))),
+                        (second, before(second, changed(wait, loc=second.loc))),
+                    ]
+                    what = f"{early.mnemonic} after {first.op.mnemonic} of {first.role or 'others'}"
+                    what += f", {wait.mnemonic} before {second.op.mnemonic}"
+                    yield of_places("hand-over", f"{what} of {second.role or 'others'}", new, 2)
+
+
+def _ends(facts: Facts, place: Place) -> Iterator[Place]:
+    """An instruction and the regions around it, up to its role."""
+    yield place
+    for number in reversed(place.within):
+        region = facts.places[number]
+        if region.role:
+            yield region
+
+
+@family("cluster barrier")
+def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The cluster barrier behind all roles, or behind the inits."""
+    if facts.kernel.cluster_size == 1:
+        return
+    ends = _top(facts)
+    both = (ClusterArrive(), ClusterWait())
+    for place in reversed(ends):
+        here = tuple(changed(op, loc=place.loc) for op in both)
+        what = "barrier.cluster.arrive and wait"
+        last = place is ends[-1]
+        new = before(place, *here) if has(place, fx.Exits) else after(place, *here)
+        yield of_places("cluster barrier", f"{what} at the end" if last else what,
+                        [(place, new)], 2)  # fmt: skip
+    inits = [p for p in facts.ops if has(p, fx.InitsMbarrier)]
+    machine = isinstance(facts.program, Mir)
+    for place in [p for p in ends if p.number > inits[-1].number][:2] if machine and inits else (
+        ends[:2]
+    ):  # fmt: skip
+        fence = changed(FenceMbarrierInit(), loc=place.loc)
+        here = tuple(changed(op, loc=place.loc) for op in both)
+        what = "fence.mbarrier_init, barrier.cluster.arrive and wait"
+        yield of_places("cluster barrier", what, [(place, after(place, fence, *here))], 3)
+    halves = [sum(isinstance(p.what, type(op)) for p in facts.ops) for op in both]
+    if halves[0] != halves[1]:  # one of a pair is missing
+        close = near(facts, focus, 1)
+        missing = both[halves[0] > halves[1]]
+        yield from inserted(facts, "cluster barrier", (missing,), close)
+        yield from inserted(facts, "cluster barrier", (missing,), close, late=True)
+
+
+def _top(facts: Facts) -> list[Place]:
+    """The statements that all warps come to."""
+    if isinstance(facts.program, Mir):  # the first of each line, and where the warps end
+        every = tuple(range(facts.kernel.warps))
+        common = [p for p in facts.ops if p.warps == every and not p.one]
+        return [*{p.loc: p for p in reversed(common)}.values()][::-1]
+    return [p for p in facts.places if not p.within]
+
+
+@family("missing init")
+def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """mbarrier.init, behind others, of slots that have none: of all arrays that lack some, the ones
+    that a finding names first."""
+    inits = [p for p in facts.ops if isinstance(p.what, MbarrierInit)]
+    slots = {p.number: (m.array, constant(m.index)) for p in inits for m in mbars(p.op)}
+    used = {m.array for p in facts.ops for m in mbars(p.op)}
+    arrays = [a for a in facts.kernel.shared if isinstance(a, Mbarriers)]
+    for array in sorted(arrays, key=lambda a: a.name not in focus.names):
+        own = {slot for owner, slot in slots.values() if owner == array}
+        missing = [n for n in range(array.count) if n not in own]
+        if None in own or not missing or array not in used:
+            continue
+        for expected in _counts(facts, array, inits):
+            what = f"mbarrier.init of {array.name} with count {facts.shown(expected)}"
+            for places in _behind(inits, slots, missing):
+                new = [
+                    (p, after(p, *(
+                        MbarrierInit(mbar=Mbar(array, Const(n)), count=expected, loc=p.loc)
+                        for n in ns
+                    )))
+                    for p, ns in places
+                ]  # fmt: skip
+                yield of_places("missing init", what, new, 2)
+
+
+def _behind(
+    inits: list[Place], slots: Mapping[int, tuple[object, int | None]], missing: list[int]
+) -> Iterator[list[tuple[Place, list[int]]]]:
+    """Inits, and the slots that are initialised behind each: the same ones of another array, as a
+    line of Python in a loop makes them, or all behind the last init of a block."""
+    lines: dict[object, list[Place]] = {}
+    for place in inits:
+        if place.number in slots and slots[place.number][1] in missing:
+            lines.setdefault((place.loc, slots[place.number][0]), []).append(place)
+    for places in reversed(lines.values()):
+        found = {slots[p.number][1] for p in places}
+        if found.issuperset(missing) and len(places) == len(missing):
+            yield [(p, [n for n in missing if n == slots[p.number][1]]) for p in places]
+    for place in inits[-1:]:
+        yield [(place, missing)]
+
+
+def _counts(facts: Facts, array: Mbarriers, inits: list[Place]) -> Iterator[Expr]:
+    """The counts that an array may be meant to have: that of its other slots, the number of those
+    who arrive, counts of others."""
+    arrive = dict.fromkeys((p.loc, p.role, p.arrivals) for p in facts.using(array.name, fx.Arrives))
+    counts = [(p.op.mbar.array, p.op.count) for p in inits if isinstance(p.op, MbarrierInit)]
+    own = [count for owner, count in counts if owner == array]
+    numbers = [sum(n for _, _, n in arrive), *(n for _, _, n in arrive), 1]
+    others = [count for _, count in counts]
+    yield from dict.fromkeys((*own, *(Const(n) for n in numbers if n), *others))
+
+
+@family("invalidate")
+def _invalidate(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """mbarrier.inval before what reuses the bytes of a barrier."""
+    arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
+    ends: dict[str, list[Mbar]] = {}
+    for array in arrays:
+        ends[array.name] = [Mbar(array, Const(n)) for n in range(array.count)]
+    for place in facts.ops:
+        if focus.distance(place) > 2:
+            continue
+        for name in sorted(focus.names & ends.keys()):
+            ops = tuple(changed(MbarrierInval(mbar=m), loc=place.loc) for m in ends[name])
+            for late, new in ((False, before(place, *ops)), (True, after(place, *ops))):
+                side = "after" if late else "before"
+                what = f"mbarrier.inval of {name} {side} {place.op.mnemonic}"
+                yield of_places("invalidate", what, [(place, new)], 2)
+
+
+@family("allocation")
+def _allocation(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Registers given back before others take them, columns freed at the end."""
+    roles: dict[str, Place] = {}
+    for place in facts.ops:
+        if place.role and len(place.within) == 1:
+            roles.setdefault(place.role, place)
+    if any(has(p, fx.Registers) for p in facts.ops):
+        for role, first in roles.items():
+            if any(has(p, fx.Registers) and p.role == role for p in facts.ops):
+                continue
+            for n in (24, 40):
+                op = changed(Setmaxnreg(count=n, action="dec"), loc=first.loc)
+                what = f"setmaxnreg {n}, dec at the start of {role}"
+                yield of_places("allocation", what, [(first, before(first, op))], 2)
+    freed = {e.columns for p in facts.ops for e in p.op.effects() if isinstance(e, fx.FreesTmem)}
+    for place in facts.ops:
+        for effect in place.op.effects():
+            if isinstance(effect, fx.AllocatesTmem) and effect.columns not in freed:
+                yield from _freed(facts, place, effect)
+
+
+def _freed(facts: Facts, owner: Place, effect: fx.AllocatesTmem) -> Iterator[Edit]:
+    """The columns of an allocation given back by a register that has been loaded from where their
+    address is, at the end of a block of the role that has allocated them or has that register."""
+    slots = {v.tensor.name for _, v in shared(owner.op)}
+    known = [
+        (p, e.var)
+        for p in facts.ops if slots.intersection(v.tensor.name for _, v in shared(p.op))
+        for e in p.op.effects() if isinstance(e, fx.Defines)
+    ]  # fmt: skip
+    for first, var in known:
+        for block in facts.blocks:
+            if not block or block[-1].role not in (first.role, owner.role) or block[-1].one:
+                continue
+            last = block[-1]
+            op = Tcgen05Dealloc(
+                address=var, columns=effect.columns, cta_group=2 if effect.pair else 1,
+                loc=last.loc,
+            )  # fmt: skip
+            what = f"{op.mnemonic} of {effect.columns} columns"
+            yield of_places("allocation", what, [(last, after(last, op))], 2)

@@ -1,0 +1,717 @@
+"""Where each statement of a program is, who uses which barrier, and what a finding is about."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from tilesim.analysis.executing_warps import executing
+from tilesim.errors import Diagnostic
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.edits import statements, stretches
+from tilesim.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Special,
+    Unary,
+    Var,
+    binary,
+    constant,
+    select,
+    unary,
+    walk,
+)
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.mir import Branch, Control, Mir, condition
+from tilesim.ir.op import Op, operand_names
+from tilesim.ir.program import For, If, Program, Role, Stmt, children
+from tilesim.ir.text.statement import value_text
+from tilesim.sim.findings import Finding, Named, Stated, together
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+
+
+def array_of(on: object) -> Hashable:
+    """What the barriers of one array have in common; None: not an mbarrier."""
+    if not isinstance(on, Mbarrier):
+        return None
+    if on.slot is not None:
+        return on.name
+    init = None if on.init is None else on.init.op.loc.written
+    return on.variable, init
+
+
+def array_name(on: Mbarrier, every: Iterable[Mbarrier]) -> str:
+    """What reports call the array: its name, or that of the variable if it has no other barriers;
+    else the barrier's. ``every``: the barriers of the cluster."""
+    if on.slot is not None:
+        return on.name
+    others = [b for b in every if b.cta is on.cta and b.variable == on.variable]
+    alone = all(array_of(b) == array_of(on) for b in others)
+    return on.variable if alone and len(others) > 1 else on.label
+
+
+def number_of(on: Mbarrier | NamedBarrier, every: Iterable[Mbarrier]) -> int | None:
+    """The place of a barrier in its array, counted from 0."""
+    if not isinstance(on, Mbarrier):
+        return None
+    if on.slot is not None:
+        return on.slot
+    return sum(b.address < on.address for b in _array(on, every))
+
+
+def slots_of(on: Mbarrier, every: Iterable[Mbarrier]) -> int:
+    """How many barriers its array has in one CTA."""
+    return sum(1 for _ in _array(on, every))
+
+
+def _array(on: Mbarrier, every: Iterable[Mbarrier]) -> Iterator[Mbarrier]:
+    mine = array_of(on)
+    return (b for b in every if b.cta is on.cta and array_of(b) == mine)
+
+
+def loop_range(mir: Mir, op: object) -> tuple[int, int] | None:
+    """The first and the last instruction of the innermost loop around an instruction."""
+    return next(iter(loops_around(mir, op)), None)
+
+
+def loops_around(mir: Mir, op: object) -> list[tuple[int, int]]:
+    """The loops around an instruction but for those that only poll, each by its first and its last
+    instruction; the innermost first."""
+    if not isinstance(op, Op) or op.number < 0:
+        return []
+    around = [
+        (what.target, number)
+        for number, instruction in enumerate(mir.code)
+        if isinstance(what := instruction.what, Branch)
+        and what.target <= op.number <= number
+        and not (what.polls and only_polls(mir, what.target, number))
+    ]
+    return sorted(around, key=lambda found: found[1] - found[0])
+
+
+def only_polls(mir: Mir, first: int, last: int) -> bool:
+    """Whether a loop does nothing but look whether it may end: what it writes are locks."""
+    return all(
+        isinstance(e, fx.Defines | fx.Reads | fx.Waits | fx.Elects)
+        or (isinstance(e, fx.Writes) and e.combine is not None)
+        for effects in mir.effects[first : last + 1]
+        for e in effects
+    )
+
+
+def loop_of(mir: Mir, op: Op | None) -> Loc | None:
+    """Where the innermost loop around an instruction is written."""
+    found = loop_range(mir, op)
+    return None if found is None else mir.code[found[1]].loc
+
+
+def branch_past(mir: Mir, op: Op) -> Loc | None:
+    """Where the innermost condition under which an instruction is executed is written."""
+    around = [
+        what.loc
+        for instruction in mir.code[: op.number]
+        if isinstance(what := instruction.what, Branch)
+        and what.cond is not None
+        and what.target > op.number
+    ]
+    return around[-1] if around else None
+
+
+def simple(expr: Expr) -> Expr:
+    """``expr`` without ``^ 1 ^ 1`` and other steps that come of editing it twice."""
+    match expr:
+        case Binary("^", Binary("^", inner, Const(a)), Const(b)):
+            both = int(a) ^ int(b)
+            return simple(inner) if not both else binary("^", simple(inner), both)
+        case Binary("^", inner, Const(0)):
+            return simple(inner)
+        case Binary("+" | "-" as op, Binary("+" | "-" as inner_op, inner, Const(a)), Const(b)):
+            total = (int(a) if inner_op == "+" else -int(a)) + (int(b) if op == "+" else -int(b))
+            return binary("+", inner, total) if total >= 0 else binary("-", inner, -total)
+        case Binary("%", Binary("+", Binary("%", inner, Const(n)), Const(a)), Const(m)) if n == m:
+            return binary("%", inner, m) if not int(a) % int(n) else expr
+        case _:
+            return expr
+
+
+def flipped(expr: Expr) -> Expr:
+    """The other parity."""
+    return simple(binary("^", expr, 1))
+
+
+def shifted(expr: Expr, by: int, count: int) -> Expr:
+    """The slot ``by`` further on in a ring of ``count``."""
+    match expr:
+        case Binary("%", Binary("+", Binary("%", inner, Const(n)), Const(a)), Const(m)) if n == m:
+            by, expr = by + int(a), binary("%", inner, n)
+    known = constant(expr)
+    if known is not None:
+        return Const((known + by) % count)
+    return expr if not by % count else binary("%", binary("+", expr, by % count), count)
+
+
+def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """``expr`` with other values in place of some registers."""
+    match expr:
+        case Var(name=name):
+            return values.get(name, expr)
+        case Unary(op, operand):
+            return unary(op, replaced(operand, values))
+        case Binary(op, lhs, rhs):
+            return binary(op, replaced(lhs, values), replaced(rhs, values))
+        case Select(cond, then, other):
+            return select(*(replaced(e, values) for e in (cond, then, other)))
+        case _:
+            return expr
+
+
+def at_rank(expr: Expr, rank: int) -> Expr:
+    """``expr`` as it is in the CTA of this rank in its cluster."""
+    match expr:
+        case Special("cluster_rank"):
+            return Const(rank)
+        case Unary(op, operand):
+            return unary(op, at_rank(operand, rank))
+        case Binary(op, lhs, rhs):
+            return binary(op, at_rank(lhs, rank), at_rank(rhs, rank))
+        case Select(cond, then, other):
+            return select(*(at_rank(e, rank) for e in (cond, then, other)))
+        case _:
+            return expr
+
+
+def numbers(loops: Iterable[For]) -> Iterator[Expr]:
+    """The numbers of the turn that loops around a statement count: each by itself, the innermost
+    first, and all of them together, as if they were one loop."""
+    around = tuple(loops)
+    for loop in reversed(around):
+        yield loop.var
+    for first in range(len(around) - 2, -1, -1):
+        yield as_one_loop(around[first:])
+
+
+def as_one_loop(loops: tuple[For, ...]) -> Expr:
+    """The number of the turn, counted over several loops: ``i * inner + j``."""
+    total: Expr = _turn(loops[0])
+    for loop in loops[1:]:
+        total = binary("+", binary("*", total, _trips(loop)), _turn(loop))
+    return total
+
+
+def _turn(loop: For) -> Expr:
+    step, start = constant(loop.step), constant(loop.start)
+    turn: Expr = loop.var if start == 0 else binary("-", loop.var, loop.start)
+    return turn if step == 1 else binary("//", turn, loop.step)
+
+
+def _trips(loop: For) -> Expr:
+    span = loop.stop if constant(loop.start) == 0 else binary("-", loop.stop, loop.start)
+    return span if constant(loop.step) == 1 else binary("//", span, loop.step)
+
+
+def parities(number: Expr, count: int) -> Iterator[Expr]:
+    """The parity of use ``number`` of a ring of ``count``, and the other one."""
+    use = number if count == 1 else binary("//", number, count)
+    parity = binary("&", use, 1)
+    yield parity
+    yield binary("^", parity, 1)
+
+
+def numerator(index: Expr) -> Expr | None:
+    """``x`` of a slot ``x % n``."""
+    match index:
+        case Binary("%", number, Const()):
+            return number
+        case _:
+            return None
+
+
+def matched(loops: tuple[For, ...], others: tuple[For, ...]) -> dict[str, Expr]:
+    """By name of a counter of ``loops``, the counter of the loop that stands for it among
+    ``others``: as deep, from the inside."""
+    pairs = zip(reversed(loops), reversed(others), strict=False)
+    return {mine.var.name: other.var for mine, other in pairs}
+
+
+#: lanes of a warp
+LANES = 32
+
+
+@dataclass(frozen=True)
+class Place:
+    """A statement: its number, the role and warps that execute it, and the loops around it.
+
+    ``one``: inside a region that a single lane executes. ``top``: in no role.
+    """
+
+    number: int
+    what: Stmt | Control
+    role: str
+    warps: tuple[int, ...]
+    loops: tuple[For, ...] = ()
+    one: bool = False
+    top: bool = True
+    #: numbers of the regions around it, the outermost first
+    within: tuple[int, ...] = ()
+
+    @property
+    def op(self) -> Op:
+        """The instruction."""
+        assert isinstance(self.what, Op)
+        return self.what
+
+    @property
+    def loc(self) -> Loc:
+        """Where it was written."""
+        return self.what.loc
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes of each CTA execute it once."""
+        return 1 if self.one else LANES * len(self.warps)
+
+    @property
+    def arrivals(self) -> int:
+        """Lanes of each CTA that execute it; of a region for one lane, one in every warp."""
+        return len(self.warps) if self.one else LANES * len(self.warps)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A program and what is said about its statements."""
+
+    program: Program | Mir
+
+    @property
+    def kernel(self) -> Program:
+        """The launch and the declarations."""
+        return self.program.kernel if isinstance(self.program, Mir) else self.program
+
+    def shown(self, value: object) -> str:
+        """An operand as text."""
+        return value_text(self.kernel, value)
+
+    def fresh(self, name: str) -> str:
+        """A register's name that is not used."""
+        used = {v.name for v in self.kernel.variables}
+        number = 1
+        while f"{name}_r{number}" in used:
+            number += 1
+        return f"{name}_r{number}"
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """All statements by number."""
+        if isinstance(self.program, Mir):
+            warps = executing(self.program)
+            return tuple(
+                Place(n, i.what, i.role or "", warps[n], one=_is_one(i.guard, self.elected))
+                for n, i in enumerate(self.program.code)
+            )
+        tree = _Tree(self.program, self.elected)
+        tree.block(self.program.body, _Around(warps=tuple(range(self.program.warps))))
+        return tuple(tree.places)
+
+    @cached_property
+    def ops(self) -> tuple[Place, ...]:
+        """The instructions."""
+        return tuple(p for p in self.places if isinstance(p.what, Op))
+
+    @cached_property
+    def elected(self) -> frozenset[str]:
+        """Registers that say whether a lane has been elected."""
+        return frozenset(
+            effect.var.name
+            for what in statements(self.program)
+            if isinstance(what, Op)
+            for effect in what.effects()
+            if isinstance(effect, fx.Defines) and isinstance(effect.value, fx.Elects)
+        )
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[Place, ...], ...]:
+        """Statements that are executed one after another."""
+        return tuple(tuple(self.places[n] for n in s) for s in stretches(self.program))
+
+    @cached_property
+    def block_of(self) -> dict[int, tuple[Place, ...]]:
+        """By number of a statement, the block it is in."""
+        return {p.number: block for block in self.blocks for p in block}
+
+    @cached_property
+    def arrays(self) -> dict[str, tuple[Place, ...]]:
+        """By name of an array of mbarriers, the instructions that use it."""
+        found: dict[str, list[Place]] = {}
+        for place in self.ops:
+            for mbar in mbars(place.op):
+                found.setdefault(mbar.array.name, []).append(place)
+        return {name: tuple(places) for name, places in found.items()}
+
+    def using(self, array: str, *kinds: type) -> Iterator[Place]:
+        """The instructions that have an effect of one of these classes on an array."""
+        for place in self.arrays.get(array, ()):
+            if any(isinstance(e, kinds) and _array_named(e) == array for e in place.op.effects()):
+                yield place
+
+    def inside(self, region: int) -> Iterator[Place]:
+        """The statements in a region."""
+        return (p for p in self.places if region in p.within)
+
+
+def mbars(op: Op) -> tuple[Mbar, ...]:
+    """The mbarriers that an instruction names."""
+    operands = (getattr(op, n) for n in operand_names(type(op)))
+    return tuple(v for v in operands if isinstance(v, Mbar) and isinstance(v.array, Mbarriers))
+
+
+def is_own_address(mbar: Mbar) -> bool:
+    """Whether it is the barrier of the executing CTA at an address."""
+    return isinstance(mbar.array, AddressedMbarriers) and mbar.array.space == "shared::cta"
+
+
+def _array_named(effect: fx.Effect) -> str | None:
+    mbar = getattr(effect, "mbar", None)
+    return mbar.array.name if isinstance(mbar, Mbar) else None
+
+
+def shared(op: Op) -> tuple[tuple[str, View], ...]:
+    """The operands of an instruction that are views of named shared memory."""
+    found = ((n, getattr(op, n)) for n in operand_names(type(op)))
+    return tuple(
+        (n, v) for n, v in found if isinstance(v, View) and isinstance(v.tensor, SharedTensor)
+    )
+
+
+def names(op: Op) -> frozenset[str]:
+    """The barriers and tensors that an instruction names."""
+    views = (getattr(op, n) for n in operand_names(type(op)))
+    tensors = {v.tensor.name for v in views if isinstance(v, View)}
+    return frozenset(tensors | {m.array.name for m in mbars(op)})
+
+
+E = TypeVar("E", bound=fx.Effect)
+
+
+def effects_of(what: object) -> tuple[fx.Effect, ...]:
+    """The effects of an instruction, or of the one that is at a place, or was executed; none of
+    anything else."""
+    op = what if isinstance(what, Op) else getattr(what, "what", None) or getattr(what, "op", None)
+    return op.effects() if isinstance(op, Op) else ()
+
+
+def effect_of(what: object, kind: type[E], **fields: object) -> E | None:
+    """The first effect of an instruction of a class, with these fields."""
+    found = (e for e in effects_of(what) if isinstance(e, kind))
+    return next((e for e in found if _is(e, (kind,), fields)), None)
+
+
+def has(what: object, *kinds: type, **fields: object) -> bool:
+    """Whether an instruction has an effect of one of these classes, with these fields."""
+    return any(_is(e, kinds, fields) for e in effects_of(what))
+
+
+def _is(effect: fx.Effect, kinds: tuple[type, ...], fields: Mapping[str, object]) -> bool:
+    return isinstance(effect, kinds) and all(
+        getattr(effect, name, None) == value for name, value in fields.items()
+    )
+
+
+def synchronises(place: Place) -> bool:
+    """Whether it waits, arrives, joins or orders, and moves no data."""
+    return has(place, *SYNC) and not has(place, *DATA)
+
+
+#: effects of instructions that synchronise
+SYNC = (
+    fx.Arrives, fx.Expects, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster, fx.WaitsGroup, fx.Commits,
+    fx.Orders, fx.Crosses, fx.OrdersTmem, fx.FencesFragments, fx.Gathers, fx.ReleasesMaps,
+    fx.AcquiresMap,
+)  # fmt: skip
+#: effects of those whose work must stay
+DATA = (
+    fx.Reads, fx.Writes, fx.RemoteStore, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.UsesTmem,
+    fx.Issues, fx.Defines,
+)  # fmt: skip
+
+
+def is_election(facts: Facts, cond: Expr) -> bool:
+    """Whether a condition holds in the elected lane alone."""
+    return isinstance(cond, Var) and cond.name in facts.elected
+
+
+def variables(exprs: Iterable[Expr]) -> frozenset[str]:
+    """The registers in some expressions."""
+    return frozenset(e.name for expr in exprs for e in walk(expr) if isinstance(e, Var))
+
+
+def _is_one(cond: Expr | None, elected: frozenset[str]) -> bool:
+    """Whether a condition holds in one lane only."""
+    match cond:
+        case Var(name=name):
+            return name in elected
+        case Binary("==", lhs, Const()):
+            return any(isinstance(e, Special) and e.name in _LANE for e in walk(lhs))
+        case Binary("and", lhs, rhs):
+            return _is_one(lhs, elected) or _is_one(rhs, elected)
+        case _:
+            return False
+
+
+_LANE = frozenset({"lane_id", "thread_id"})
+
+
+@dataclass(frozen=True)
+class _Around:
+    warps: tuple[int, ...]
+    role: str = ""
+    loops: tuple[For, ...] = ()
+    one: bool = False
+    within: tuple[int, ...] = ()
+
+
+@dataclass
+class _Tree:
+    """Walks a tree of regions."""
+
+    program: Program
+    elected: frozenset[str]
+    places: list[Place] = field(default_factory=list)
+
+    def block(self, block: tuple[Stmt, ...], around: _Around) -> None:
+        """Adds the statements of a block and what is in them."""
+        for stmt in block:
+            number = len(self.places)
+            self.places.append(Place(
+                number, stmt, around.role, around.warps, around.loops, around.one,
+                not around.role, around.within,
+            ))  # fmt: skip
+            inner = self._inside(stmt, around, number)
+            for region in children(stmt):
+                self.block(region, inner)
+
+    def _inside(self, stmt: Stmt, around: _Around, number: int) -> _Around:
+        within = (*around.within, number)
+        loops, one = around.loops, around.one
+        match stmt:
+            case Role(name=name, warps=warps):
+                own = tuple(w for w in around.warps if w in warps)
+                return _Around(own, around.role or name, loops, one, within)
+            case For():
+                loops = (*loops, stmt)
+            case If(cond=cond):
+                one = one or _is_one(cond, self.elected)
+            case _:
+                pass
+        return _Around(around.warps, around.role, loops, one, within)
+
+
+#: farther than any that is told apart
+FAR = 5
+
+
+@dataclass(frozen=True)
+class Focus:
+    """The findings (or what the verifier says), the one to begin with first."""
+
+    facts: Facts
+    findings: tuple[Finding | Diagnostic, ...]
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules, each once."""
+        return tuple(dict.fromkeys(f.rule for f in self.findings))
+
+    @property
+    def rule(self) -> str:
+        """The first finding's."""
+        return self.rules[0] if self.rules else ""
+
+    @property
+    def diagnosis(self) -> str:
+        """The name of the diagnosis that says what the first finding comes from."""
+        return self._first.diagnosis if self._first else ""
+
+    @property
+    def culprit(self) -> Loc | None:
+        """The line that the cause of the first finding names first."""
+        return self._first.culprits[0].loc if self._first and self._first.culprits else None
+
+    @property
+    def _first(self) -> Finding | None:
+        return next((f for f in self.findings[:1] if isinstance(f, Finding)), None)
+
+    @cached_property
+    def lines(self) -> frozenset[Loc]:
+        """The lines of the first finding."""
+        return frozenset(_locations(self.findings[:1]))
+
+    @cached_property
+    def _all_lines(self) -> frozenset[Loc]:
+        return frozenset(_locations(self.findings))
+
+    @cached_property
+    def _beside(self) -> frozenset[int]:
+        """The statements in a block with one at the lines of the first finding."""
+        return frozenset(
+            p.number
+            for block in self.facts.blocks
+            if any(isinstance(q.what, Op) and q.loc in self.lines for q in block)
+            for p in block
+        )
+
+    @cached_property
+    def _around(self) -> frozenset[int]:
+        """The regions around a statement at the lines of the first finding."""
+        places = (p for p in self.facts.places if p.loc in self.lines)
+        return frozenset(n for p in places for n in p.within)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What the first finding names in its sentence and in what its participants do."""
+        return together(self._said(self.findings[:1])).names
+
+    @cached_property
+    def _noted(self) -> Stated:
+        """What all texts of all findings state."""
+        notes = (f.noted for f in self.findings if isinstance(f, Finding))
+        return together((*self._said(self.findings), *notes))
+
+    def _said(self, findings: Iterable[Finding | Diagnostic]) -> Iterator[Stated]:
+        """What the sentences of findings state, and what their participants do."""
+        for finding in findings:
+            if isinstance(finding, Finding):
+                yield from _stated(finding)
+            else:
+                yield self._at(finding.loc)
+
+    def _at(self, loc: Loc) -> Stated:
+        """What is declared, or named by an instruction, at a line."""
+        kernel = self.facts.kernel
+        declared = (s.name for s in (*kernel.tensors, *kernel.shared) if s.loc == loc)
+        used = (n for p in self.facts.ops if p.loc == loc for n in sorted(names(p.op)))
+        return Stated(tuple(Named(name, name) for name in (*declared, *used)))
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        """The roles that take part."""
+        return frozenset(r for f in self.findings if isinstance(f, Finding) for r in f.roles)
+
+    @cached_property
+    def bytes(self) -> tuple[int, ...]:
+        """The numbers of bytes that are spoken of."""
+        return self._noted.bytes
+
+    @cached_property
+    def arrivals(self) -> tuple[int, ...]:
+        """The numbers of arrivals that are spoken of."""
+        return self._noted.arrivals
+
+    def distance(self, place: Place) -> int:
+        """From 0, a line of the first finding, to `FAR`."""
+        own = names(place.what) if isinstance(place.what, Op) else frozenset[str]()
+        if place.loc in self.lines:
+            return 0
+        if own & self.names:
+            return 1
+        if place.loc in self._all_lines or place.loc in self._noted.lines:
+            return 2
+        if place.number in self._beside or place.number in self._around:
+            return 2
+        if own & self._noted.names:
+            return 3
+        return FAR - 1 if place.role in self.roles else FAR
+
+    def distance_of(self, names: Iterable[str]) -> int:
+        """The same of what has these names."""
+        own = frozenset(names)
+        return 1 if own & self.names else 3 if own & self._noted.names else FAR
+
+    def of_edit(self, numbers: Sequence[int]) -> int:
+        """The distance of the nearest statement that changes."""
+        return min((self.distance(self.facts.places[n]) for n in numbers), default=FAR)
+
+
+def _locations(findings: Sequence[Finding | Diagnostic]) -> list[Loc]:
+    return [loc for f in findings for loc in (f.locations if isinstance(f, Finding) else (f.loc,))]
+
+
+def _stated(finding: Finding) -> Iterator[Stated]:
+    """What its cause and its message state, and what its participants do."""
+    yield finding.because
+    yield finding.facts
+    for p in (*finding.culprits, *finding.participants):
+        if p.deed is not None:
+            deed = p.deed
+            yield Stated(
+                named=() if deed.on is None else (deed.on,),
+                bytes=(deed.bytes,) if deed.bytes else (),
+            )
+
+
+#: special registers that differ between the lanes of a warp
+_LANES = frozenset({"lane_id", "thread_id"})
+
+
+class Predicates:
+    """What decides in a program in machine form whether instructions are executed."""
+
+    def __init__(self, mir: Mir) -> None:
+        self.mir = mir
+
+    def skips(self) -> Iterator[int]:
+        """The branches over code that other agents can observe or wait for."""
+        code = self.mir.code
+        for number, instruction in enumerate(code):
+            match instruction.what:
+                case Branch(target=target, cond=Expr(), polls=False) if target > number:
+                    inside = (i.what for i in code[number + 1 : target])
+                    if any(isinstance(what, Op) and what.synchronises for what in inside):
+                        yield number
+                case _:
+                    pass
+
+    def guarded(self) -> Iterator[int]:
+        """The predicated instructions that other agents can observe or wait for."""
+        for number, instruction in enumerate(self.mir.code):
+            what = instruction.what
+            if instruction.guard is not None and isinstance(what, Op) and what.synchronises:
+                yield number
+
+    def chooses_lanes(self, number: int) -> bool:
+        """Whether the predicate of an instruction holds in some lanes of a warp only."""
+        cond = condition(self.mir.code[number])
+        return cond is not None and self._divergent(cond)
+
+    def _divergent(self, expr: Expr) -> bool:
+        return any(
+            (isinstance(e, Special) and e.name in _LANES)
+            or (isinstance(e, Var) and e.name in self._differ)
+            for e in walk(expr)
+        )
+
+    @cached_property
+    def _differ(self) -> frozenset[str]:
+        """Registers that an election or a number of the lane has gone into by plain arithmetic."""
+        found: set[str] = set()
+        sources: dict[str, set[str]] = {}
+        for op in self.mir.ops():
+            effects = op.effects()
+            if any(isinstance(e, fx.Elects) for e in effects):
+                found |= {e.var.name for e in effects if isinstance(e, fx.Defines)}
+            for effect in effects:
+                if isinstance(effect, fx.Defines) and isinstance(effect.value, Expr):
+                    parts = list(walk(effect.value))
+                    if any(isinstance(e, Special) and e.name in _LANES for e in parts):
+                        found.add(effect.var.name)
+                    names = {e.name for e in parts if isinstance(e, Var)}
+                    sources.setdefault(effect.var.name, set()).update(names)
+        while more := {n for n, of in sources.items() if not of.isdisjoint(found)} - found:
+            found |= more
+        return frozenset(found)

@@ -1,0 +1,540 @@
+"""Control flow: loops, conditions, elected lanes; what is in the wrong place, or superfluous."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from tilesim.arith.types import pred
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import (
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    ScalarParam,
+    Var,
+    binary,
+    constant,
+    minimum,
+)
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Branch, Control, Instruction
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.program import Break, For, If, Role, Stmt, While
+from tilesim.ir.sites import sites
+from tilesim.mistakes.context import (
+    DATA,
+    Facts,
+    Focus,
+    Place,
+    Predicates,
+    has,
+    is_election,
+    mbars,
+    synchronises,
+    variables,
+)
+from tilesim.mistakes.edits import (
+    Block,
+    Edit,
+    Spoiled,
+    after,
+    before,
+    block_fault,
+    changed,
+    dropped,
+    family,
+    of_places,
+    predicates_of,
+    statement_fault,
+    with_effect,
+)
+
+
+@family("trips")
+def _trips(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """How often a loop goes around: as often as others, once more, once less."""
+    loops = [p for p in facts.places if isinstance(p.what, For)]
+    bounds = dict.fromkeys(p.what.stop for p in loops if isinstance(p.what, For))
+    scalars = [s for s in facts.kernel.params if isinstance(s, ScalarParam)]
+    for place in loops:
+        loop = place.what
+        assert isinstance(loop, For)
+        known = [binary("+", loop.stop, loop.step), binary("-", loop.stop, loop.step)]
+        known += [b for b in bounds if b != loop.stop and _plain(b)]
+        known += [minimum(loop.stop, s) for s in scalars]
+        for stop in dict.fromkeys(known):
+            known_stop, now = constant(stop), constant(loop.stop)
+            if known_stop is None or known_stop > 0:
+                fewer = known_stop is not None and now is not None and known_stop < now
+                what = (
+                    f"{loop.var.name} up to {facts.shown(stop)} instead of {facts.shown(loop.stop)}"
+                )
+                yield of_places("trips", what, [(place, (replace(loop, stop=stop),))], 1 + fewer)
+
+
+def _plain(expr: Expr) -> bool:
+    return not isinstance(expr, Var) and not any(isinstance(e, Var) for e in _parts(expr))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    if isinstance(expr, Binary):
+        yield from _parts(expr.lhs)
+        yield from _parts(expr.rhs)
+
+
+@family("condition")
+def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Conditions: always true, the other one's, the comparison of one lane, the neighbouring
+    comparison."""
+    regions = [p for p in facts.places if isinstance(p.what, If)]
+    conditions = dict.fromkeys(
+        p.what.cond for p in regions if isinstance(p.what, If) and constant(p.what.cond) is None
+    )
+    for place in regions:
+        region = place.what
+        assert isinstance(region, If)
+        if is_election(facts, region.cond):
+            continue
+        options: list[Expr] = [Const(True), *_neighbours(region.cond)]
+        if constant(region.cond) is not None:
+            block = facts.block_of.get(place.number, ())
+            options += [
+                p.what.result for p in block if isinstance(p.what, ElectSync)
+                and p.number < place.number
+            ]  # fmt: skip
+            scalars = [s for s in facts.kernel.params if isinstance(s, ScalarParam)]
+            for loop in place.loops[-1:]:
+                options += [binary("&", binary(">>", s, loop.var), 1) for s in scalars]
+        options += [c for c in conditions if c != region.cond and not is_election(facts, c)]
+        for cond in dict.fromkeys(options):
+            if cond != region.cond:
+                what = f"if {facts.shown(cond)} instead of if {facts.shown(region.cond)}"
+                yield of_places("condition", what, [(place, (replace(region, cond=cond),))], 1)
+
+
+#: comparisons that differ where both sides are equal
+_OTHER: dict[str, BinaryOp] = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+def _neighbours(cond: Expr) -> Iterator[Expr]:
+    match cond:
+        case Binary("<" | "<=" | ">" | ">=" as op, lhs, rhs):
+            yield Binary(_OTHER[op], lhs, rhs)
+            for delta in (1, -1):
+                yield Binary(op, lhs, binary("+", rhs, delta))
+        case Binary("==", Binary("%", lhs, Const()), rhs):
+            yield Binary("==", lhs, rhs)
+        case Binary("==", lhs, Const(value)):
+            for delta in (1, -1):
+                yield Binary("==", lhs, Const(int(value) + delta))
+        case Binary("and", lhs, rhs):
+            yield lhs
+            yield rhs
+        case _:
+            pass
+
+
+@family("one lane")
+def _one_lane(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """What every lane does, by one; what one lane does, by all."""
+    for place in facts.places:
+        following = _following(facts, place)
+        if has(place, fx.Elects) and isinstance(place.what, ElectSync):
+            yield from _behind(place.what, place, following)
+        elif isinstance(place.what, If) and is_election(facts, place.what.cond):
+            inner = list(facts.inside(place.number))
+            if any(has(p, fx.Arrives, fx.JoinsBarrier) for p in inner):
+                what = "by all lanes what one elected lane does"
+                yield of_places("one lane", what, [(place, place.what.then)], 2)
+        elif has(place, fx.Arrives, fx.Expects, fx.Completes) and not place.one and place.warps:
+            elected = Var("elected_r", pred)
+            elect = ElectSync(result=elected, loc=place.loc)
+            region = If(cond=elected, then=(place.op,), loc=place.loc)
+            what = f"{place.op.mnemonic} by one elected lane"
+            edit = of_places("one lane", what, [(place, (elect, region))], 2)
+            yield replace(edit, variables=(elected,))
+
+
+def _following(facts: Facts, place: Place) -> tuple[Place, ...]:
+    block = facts.block_of.get(place.number, (place,))
+    return block[block.index(place) + 1 :]
+
+
+def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Iterator[Edit]:
+    """The statements behind an election whose result nobody asks for, in a region of its lane."""
+    if following and isinstance(following[0].what, If):
+        return
+    for count in range(len(following), 0, -1):
+        held = following[:count]
+        body = tuple(p.what for p in held if not isinstance(p.what, Control))
+        region = If(cond=elect.result, then=body, loc=place.loc)
+        new: list[tuple[Place, Instead]] = [(held[0], (region,)), *((p, ()) for p in held[1:])]
+        what = f"{count} statements behind elect.sync by the elected lane"
+        edit = of_places("one lane", what, new, 2)
+        yield Edit(edit.family, edit.what, edit.instead, 2, edit.lines)
+
+
+@family("participants")
+def _participants(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The warps of a role: one more, one fewer, those that no role has."""
+    roles = [p for p in facts.places if isinstance(p.what, Role)]
+    every = set(range(facts.kernel.warps))
+    taken = {w for p in roles if isinstance(p.what, Role) for w in p.what.warps}
+    for place in roles:
+        role = place.what
+        assert isinstance(role, Role)
+        own = set(role.warps)
+        options = [
+            own | (every - taken),
+            own | {max(own, default=-1) + 1},
+            own - {max(own, default=0)},
+        ]
+        options += [own | {min(own, default=1) - 1}, own - {min(own, default=0)}]
+        for warps in dict.fromkeys(tuple(sorted(w & every)) for w in options):
+            if warps and warps != role.warps:
+                what = f"{role.name}: warps {', '.join(map(str, warps))}"
+                yield of_places("participants", what, [(place, (replace(role, warps=warps),))], 1)
+
+
+#: how far, and how far from the finding what is moved may be
+_STEPS, _NEAR = 8, 3
+
+#: what is moved as one
+Unit = tuple[Place, ...]
+#: behind (True) or before which statement; None: there is none so far away
+Target = tuple[Place, bool] | None
+
+
+@family("move")
+def _move(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An instruction that synchronises, to another place of its block, or the block's of the region
+    around it: wherever its line makes it, as in roles of one Python loop, then by itself."""
+    for alike in _lines(facts, focus):
+        ways = [[*_targets(facts, unit)] for unit in alike]
+        if len(alike) > 1:
+            for there in zip(*ways, strict=False):
+                yield from _moved(alike, there)
+        for unit, way in zip(alike, ways, strict=True):
+            for target in way:
+                yield from _moved([unit], [target])
+
+
+def _lines(facts: Facts, focus: Focus) -> Iterator[list[Unit]]:
+    """The units near to the finding, those of one line together."""
+    lines: dict[object, list[Unit]] = {}
+    for unit in _units(facts):
+        if focus.of_edit([p.number for p in unit]) <= _NEAR:
+            first = unit[0]
+            own = first.number if first.loc == UNKNOWN else None
+            lines.setdefault((first.loc, type(first.what), own), []).append(unit)
+    yield from lines.values()
+
+
+def _units(facts: Facts) -> Iterator[Unit]:
+    """What is moved as one: an instruction, or an election with the region that it guards."""
+    for block in facts.blocks:
+        for here, place in enumerate(block):
+            following = block[here + 1] if here + 1 < len(block) else None
+            if not isinstance(place.what, Op):
+                continue
+            if following is not None and _elects(place) and not isinstance(following.what, Op):
+                inner = list(facts.inside(following.number))
+                if inner and all(isinstance(p.what, Op) and synchronises(p) for p in inner):
+                    yield place, following
+            elif synchronises(place) and not _elects(place):
+                yield (place,)
+
+
+def _elects(place: Place) -> bool:
+    return isinstance(place.what, Op) and place.what.mnemonic == "elect.sync"
+
+
+def _targets(facts: Facts, unit: Unit) -> Iterator[Target]:
+    """Where a unit may go: along its block, the nearest places first; behind and before the regions
+    around it, and into those before and behind it in its block."""
+    block = facts.block_of[unit[0].number]
+    here = block.index(unit[0])
+    for step in range(1, _STEPS + 1):
+        for target, late in ((here + len(unit) - 1 + step, True), (here - step, False)):
+            yield (block[target], late) if 0 <= target < len(block) else None
+    for number in reversed(unit[0].within[-2:]):
+        region = facts.places[number]
+        yield region, True
+        yield region, False
+    for region in (*block[max(0, here - 1) : here], *block[here + len(unit) :][:1]):
+        inner = [p for p in facts.inside(region.number) if p.within[-1] == region.number]
+        if inner:
+            yield inner[0], False
+            yield inner[-1], True
+
+
+def _moved(units: Sequence[Unit], there: Sequence[Target]) -> Iterator[Edit]:
+    """The edit that moves units of one line, each to its place; none if one has none, or if these
+    are not of one line as well."""
+    targets = [t for t in there if t is not None]
+    if len(targets) < len(units) or len({(t.loc, type(t.what), late) for t, late in targets}) > 1:
+        return
+    new: list[tuple[Place, Instead]] = []
+    for unit, (target, late) in zip(units, targets, strict=True):
+        what = tuple(p.what for p in unit)
+        new += [(p, ()) for p in unit]
+        new.append((target, after(target, *what) if late else before(target, *what)))
+    target, late = targets[0]
+    side = "after" if late else "before"
+    names = [p.op.mnemonic for p in units[0] if isinstance(p.what, Op)]
+    there_ = target.what
+    other = there_.mnemonic if isinstance(there_, Op) else f"the {type(there_).__name__.lower()}"
+    said = f"{names[-1]} {side} {other} at line {target.loc.line}"
+    edit = of_places("move", said, new, 3)
+    yield Edit("move", said, edit.instead, 3, edit.lines)
+
+
+_ARRIVES = (fx.Arrives, fx.Expects)
+_MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
+_ENDS = (fx.InvalidatesMbarrier, fx.Registers, fx.RelinquishesTmem, fx.FreesTmem)
+
+
+def _taken_out(facts: Facts, name: str, kinds: tuple[type, ...], size: int) -> Iterator[Edit]:
+    """Instructions with such an effect, those of one line together."""
+    lines: dict[tuple[Loc, type], list[Place]] = {}
+    for place in facts.ops:
+        if has(place, *kinds) and not has(place, *DATA):
+            lines.setdefault((place.loc, type(place.what)), []).append(place)
+    for places in lines.values():
+        what = f"without {places[0].op.mnemonic}"
+        yield of_places(name, what, [(place, ()) for place in places], size)
+        if 1 < len(places) <= 4:
+            for place in places:
+                yield of_places(name, what, [(place, ())], size + 1)
+
+
+@family("repeated")
+def _repeated(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival that is made twice."""
+    for block in facts.blocks:
+        for one, again in pairwise(block):
+            if one.what == again.what and has(again, *_ARRIVES) and not has(again, *DATA):
+                what = f"{again.op.mnemonic} once, not twice"
+                yield of_places("repeated", what, [(again, ())], 1)
+
+
+@family("arrival too many")
+def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival, or bytes that nobody copies."""
+    yield from _taken_out(facts, "arrival too many", _ARRIVES, 2)
+
+
+@family("meeting too many")
+def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A barrier that not everybody comes to."""
+    yield from _taken_out(facts, "meeting too many", _MEETS, 2)
+
+
+@family("step too many")
+def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """What sets a register anew, in a loop, of which slots or parities are made."""
+    used = {
+        name for place in facts.ops for site in sites(place.op)
+        if site.kind in ("phase", "barrier") for name in _registers(site.value)
+    }  # fmt: skip
+    for place in facts.ops:
+        sets = [e.var.name for e in place.op.effects() if isinstance(e, fx.Defines)]
+        value = getattr(place.op, "value", None)
+        alone = len(sets) == len(place.op.effects()) == 1 and isinstance(value, Expr)
+        if alone and place.loops and sets[0] in used:
+            what = f"{sets[0]} not set to {facts.shown(value)}"
+            yield of_places("step too many", what, [(place, ())], 1)
+
+
+def _registers(value: object) -> frozenset[str]:
+    """The registers that a parity, or the slot of a barrier, is made of."""
+    expr = value.index if isinstance(value, Mbar) else value
+    return variables([expr]) if isinstance(expr, Expr) else frozenset()
+
+
+@family("end too many")
+def _end(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The end of a barrier's life, registers, columns given back."""
+    yield from _taken_out(facts, "end too many", _ENDS, 2)
+
+
+@family("wait too many")
+def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A wait for what nobody does."""
+    yield from _taken_out(facts, "wait too many", (fx.Waits,), 3)
+
+
+@family("answer")
+def _answer(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Decoding an answer, and asking again, only where the last one has cancelled something; out of
+    the loop where it has not."""
+    for place in facts.ops:
+        if has(place, fx.Cancels):
+            unit = _request(facts, place)
+        elif has(place, fx.Queries) and _canceled(place) is None:
+            unit = [place]
+        else:
+            continue
+        for var in _asked(facts, place):
+            held = tuple(p.op for p in unit)
+            region = If(cond=binary("!=", var, 0), then=held, loc=unit[0].loc)
+            what = f"{place.op.mnemonic} if {facts.shown(var)} != 0"
+            new = [(unit[0], (region,)), *((p, ()) for p in unit[1:])]
+            yield of_places("answer", what, new, 2, alike=True)
+    for place in facts.ops:
+        seen = _canceled(place)
+        if seen is not None and place.loops:
+            out = If(cond=binary("==", seen, 0), then=(Break(loc=place.loc),), loc=place.loc)
+            what = f"out of the loop after {place.op.mnemonic} if {facts.shown(seen)} == 0"
+            yield of_places("answer", what, [(place, after(place, out))], 2)
+
+
+@family("request too many")
+def _request_too_many(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A request whose answer nobody reads, with what is there for it."""
+    for place in facts.ops:
+        if has(place, fx.Cancels) and not _read(facts, place):
+            unit = _request(facts, place)
+            what = f"without {place.op.mnemonic}"
+            yield of_places("request too many", what, [(p, ()) for p in unit], 2, alike=True)
+
+
+def _request(facts: Facts, place: Place) -> list[Place]:
+    """A request, what expects its answer right before it, and the wait for that right behind."""
+    block = facts.block_of[place.number]
+    here = block.index(place)
+    own = set(mbars(place.op))
+
+    def is_for_it(p: Place, *kinds: type) -> bool:
+        return has(p, *kinds) and bool(own & set(mbars(p.op)))
+
+    unit = [place]
+    unit += [p for p in block[max(0, here - 1) : here] if is_for_it(p, fx.Arrives, fx.Expects)]
+    unit += [p for p in block[here + 1 : here + 2] if is_for_it(p, fx.Waits)]
+    return sorted(unit, key=lambda p: p.number)
+
+
+def _canceled(place: Place) -> Var | None:
+    """The register that a query says in whether a request has cancelled something."""
+    for effect in place.op.effects():
+        match effect:
+            case fx.Defines(var=var, value=fx.Queries(part="canceled")):
+                return var
+            case _:
+                pass
+    return None
+
+
+def _asked(facts: Facts, place: Place) -> list[Var]:
+    """The registers that say so of answers before a place, the latest first."""
+    before = (p for p in facts.ops if p.number < place.number and p.role in ("", place.role))
+    found = [var for p in before if (var := _canceled(p)) is not None]
+    return list(dict.fromkeys(reversed(found)))
+
+
+def _read(facts: Facts, request: Place) -> bool:
+    """Whether a query may come after a request, behind it or in the next turn of a loop."""
+    return any(
+        p.number > request.number or _in_one_loop(facts, p, request)
+        for p in facts.ops if has(p, fx.Queries)
+    )  # fmt: skip
+
+
+def _in_one_loop(facts: Facts, first: Place, last: Place) -> bool:
+    common = set(first.within) & set(last.within)
+    return any(isinstance(facts.places[n].what, For | While) for n in common) or any(
+        isinstance(p.what, Branch) and p.what.target <= first.number and p.number > last.number
+        for p in facts.places
+    )
+
+
+dropped("init dropped", "a barrier is used without mbarrier.init", with_effect(fx.InitsMbarrier))
+dropped("inval dropped", "a barrier's lifetime never ends", with_effect(fx.InvalidatesMbarrier))
+
+
+@statement_fault("named barrier dropped", "one bar.sync or bar.arrive is missing", Op)
+def _drop_named(op: Op) -> Iterator[tuple[str, Block]]:
+    if has(op, fx.JoinsBarrier, vote=None):
+        yield f"{op.mnemonic} removed", ()
+
+
+@block_fault("cluster barrier dropped", "CTAs of a cluster do not wait for each other")
+def _drop_cluster(block: Block) -> Iterator[Spoiled]:
+    for place, stmt in enumerate(block[:-1]):
+        if _joins_cluster(stmt) == {True} and _joins_cluster(block[place + 1]) == {False}:
+            what = "barrier.cluster.arrive and wait removed"
+            yield Spoiled(stmt.loc, what, (*block[:place], *block[place + 2 :]))
+
+
+def _joins_cluster(stmt: Stmt) -> set[bool]:
+    """Whether an instruction arrives at the cluster barrier or waits for it; empty: neither."""
+    effects = stmt.effects() if isinstance(stmt, Op) else ()
+    return {e.arrives for e in effects if isinstance(e, fx.JoinsCluster)}
+
+
+dropped("cluster barrier halved", "a CTA only arrives, or only waits", with_effect(fx.JoinsCluster))
+
+
+@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing", Op)
+def _relaxed_cluster(op: Op) -> Iterator[tuple[str, Block]]:
+    if has(op, fx.JoinsCluster, arrives=True, sem="release"):
+        yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
+
+
+@statement_fault("dead predicate", "a region is never executed", If)
+def _dead(stmt: If) -> Iterator[tuple[str, Block]]:
+    if stmt.then:
+        yield "the condition is never true", (replace(stmt, cond=Const(0)),)
+
+
+@predicates_of("dead predicate")
+def _always_skipped(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
+    for number in predicates.skips():
+        old = predicates.mir.code[number]
+        assert isinstance(old.what, Branch)
+        always = replace(old, what=replace(old.what, cond=None))
+        yield number, f"what follows is skipped up to {_target(predicates, old.what)}", always
+    for number in predicates.guarded():
+        yield number, f"{_name(predicates, number)} is never executed", None
+
+
+def _target(predicates: Predicates, branch: Branch) -> str:
+    code = predicates.mir.code
+    return str(code[branch.target].loc.innermost) if branch.target < len(code) else "the end"
+
+
+def _name(predicates: Predicates, number: int) -> str:
+    what = predicates.mir.code[number].what
+    assert isinstance(what, Op)
+    return what.mnemonic
+
+
+@block_fault("every lane", "what one elected lane should do is done by all lanes")
+def _every_lane(block: Block) -> Iterator[Spoiled]:
+    for place, stmt in enumerate(block[:-1]):
+        region = block[place + 1]
+        if has(stmt, fx.Elects) and isinstance(region, If) and region.then:
+            new = (*block[: place + 1], *region.then, *block[place + 2 :])
+            yield Spoiled(stmt.loc, "the region of the elected lane is executed by all lanes", new)
+
+
+@predicates_of("every lane")
+def _every_thread(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
+    for number in filter(predicates.chooses_lanes, predicates.skips()):
+        yield number, "the branch over what follows is removed: all lanes execute it", None
+    for number in filter(predicates.chooses_lanes, predicates.guarded()):
+        unguarded = replace(predicates.mir.code[number], guard=None)
+        yield number, f"{_name(predicates, number)} is executed by all lanes", unguarded
+
+
+@statement_fault("uneven trips", "one role goes around once more or once less than the others", For)
+def _uneven(stmt: For) -> Iterator[tuple[str, Block]]:
+    yield "one trip more", (replace(stmt, stop=binary("+", stmt.stop, stmt.step)),)
+    yield "one trip fewer", (replace(stmt, stop=binary("-", stmt.stop, stmt.step)),)

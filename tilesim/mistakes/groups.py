@@ -1,0 +1,516 @@
+"""Asynchronous operations and their groups: commits and waits, missing, too early, or too few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, binary
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.program import Stmt
+from tilesim.mistakes.context import has, loop_of, loop_range
+from tilesim.mistakes.edits import (
+    Block,
+    Spoiled,
+    block_fault,
+    changed,
+    dropped,
+    statement_fault,
+    with_effect,
+)
+from tilesim.mistakes.history import Done, Touch
+from tilesim.mistakes.mistake import Case, Cause, Side, waits
+from tilesim.mistakes.ordering import has_gone_on, meet
+from tilesim.mistakes.release_acquire_paths import group_of, links
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.words import count
+
+
+def _has(done: Done, kind: type[object], group: str) -> bool:
+    return any(
+        isinstance(e, kind) and getattr(e, "group", None) == group for e in done.op.effects()
+    )
+
+
+def _pending(done: Done, group: str) -> int | None:
+    """How many groups a wait_group lets go on."""
+    return next(
+        (e.pending for e in done.op.effects() if isinstance(e, fx.WaitsGroup) and e.group == group),
+        None,
+    )
+
+
+_GROUPS = ("wgmma", "bulk", "cp.async")
+
+
+def no_fence_of_registers(case: Case) -> Cause | None:
+    """A product without the wgmma.fence behind the last access to its registers."""
+    if case.finding.kind != "wgmma-order/no-fence" or not case.sides:
+        return None
+    side = case.sides[0]
+    return Cause(
+        "no wgmma.fence comes between the last access to the registers and this "
+        f"{side.op.mnemonic}",
+        (case.who(side.warp, side.done or side.op, "comes without a fence"),),
+    )
+
+
+def unfinished_group(case: Case) -> Cause | None:
+    """An asynchronous operation that is handed on while it is under way: the wait_group behind it
+    waits for too little, the commit comes before it, or one of them is missing."""
+    for side in reversed(case.sides):
+        group = group_of(side.op)
+        if side.done is None or group not in _GROUPS:
+            continue
+        if case.finding.rule == "uninitialised-read" and len(case.sides) < 2:
+            continue  # who reads is not who should have written
+        if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
+            continue  # what comes second need not be over
+        if case.finding.rule == "race" and _came_too_soon(case, side):
+            continue
+        release = _handed_on(case, side)
+        others = {other.warp for other in case.sides} - {side.warp}
+        at_exit = case.finding.rule.endswith(("exit", "group"))
+        end = release.issued if release is not None else (1 << 62 if at_exit else case.made + 1)
+        if release is None and others and not at_exit:
+            met = _met(case, side) or _announced(case, side)
+            release, end = _spoken_for(case, side, 1 << 62 if met is None else met)
+            if release is None and met is None:
+                continue
+        cause = _waits_for_itself(case, side, group) or _in_flight(case, side, group, release, end)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _came_too_soon(case: Case, side: Side) -> bool:
+    """Whether an operation is of a later turn of the loop that the other access is in as well: it
+    should have waited for that, and need not be over before it."""
+    mir, other = case.mir, case.sides[0]
+    loop = loop_range(mir, side.op)
+    together = loop is not None and loop == loop_range(mir, other.op)
+    return together and other.warp is not side.warp and has_gone_on(case, side, other)
+
+
+def _handed_on(case: Case, side: Side) -> Touch | None:
+    """The arrival by which a warp hands on what an operation uses, to the other side."""
+    for link in links(case):
+        if link.first.warp is side.warp and link.first.op is side.op:
+            for credit in case.history.credits(link.on, side.warp):
+                if credit.arrivals > 0 and credit.issued > side.at:
+                    return credit
+    return None
+
+
+def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
+    """The arrival by which another warp of the group of a side hands on what it uses, and when the
+    side has passed it, if that is before ``end``."""
+    others = [s for s in case.sides if s.warp is not side.warp]
+    passed = [p for s in others for p in case.history.passes(s.warp) if p.at <= s.at]
+    after = case.history.between(side.warp, side.at, end)
+    for credit in case.history.credits(passed[-1].on) if passed else ():
+        mine = credit.warp.cta is side.warp.cta and credit.warp.role == side.warp.role
+        if not mine or credit.warp is side.warp or credit.arrivals <= 0 or credit.tx:
+            continue
+        if credit.op.number > side.op.number:
+            behind = next((d.at for d in after if d.op.number > credit.op.number), None)
+            if behind is not None:
+                return credit, behind
+    return None, end
+
+
+def _met(case: Case, side: Side) -> int | None:
+    """When a warp came to the barrier of threads by which it hands on what an operation uses."""
+    history = case.history
+    met = next(
+        (
+            t for t in history.touches
+            if t.kind == "join" and t.warp is side.warp and t.issued > side.at
+        ),
+        None,
+    )  # fmt: skip
+    return None if met is None else met.issued
+
+
+def _announced(case: Case, side: Side) -> int | None:
+    """When a warp set a flag in memory by which it hands on what an operation uses: by a release,
+    or behind a fence."""
+    fenced = False
+    for done in case.history.between(side.warp, side.at, case.made + 1):
+        for effect in done.op.effects():
+            match effect:
+                case fx.Orders(releases=True):
+                    fenced = True
+                case fx.Writes(sem=sem) if sem in ("release", "acq_rel"):
+                    return done.at
+                case fx.Writes(sem="relaxed") if fenced:
+                    return done.at
+                case _:
+                    pass
+    return None
+
+
+def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:
+    """Why ``side`` is not complete at its release, at ``end``; None if it is."""
+    history, op, warp = case.history, side.op, side.warp
+    after = history.between(warp, side.at, end)
+    own = case.who(warp, op, f"is still under way ({group} group)")
+    turn = next((d.at for d in after if waits(d.op) is not None), 1 << 62)
+    commits = [d for d in after if _has(d, fx.Commits, group)]
+    if not commits or commits[0].at > turn:
+        earlier = history.between(warp, 0, side.at)
+        early = next((d for d in reversed(earlier) if _has(d, fx.Commits, group)), None)
+        unasked = not any(_pending(d, group) is not None for d in after)
+        if group == "cp.async" and early is None and release is not None and unasked:
+            return Cause(
+                f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
+                "cp.async.mbarrier.arrive does",
+                (case.of(release, f"arrives on {release.on.label}"), own),
+                f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
+                f"for {op.mnemonic} before it",
+            )
+        return _uncommitted(case, side, group, end, early)
+    committed, waited = 0, None
+    for done in after:
+        committed += _has(done, fx.Commits, group)
+        pending = _pending(done, group)
+        if pending is not None and done.at >= commits[0].at:
+            if committed > pending:
+                return _only_read(case, side, done, own)
+            waited = done
+    if waited is not None:
+        return _too_few(case, side, waited, own, release)
+    commit = case.who(warp, commits[0], "commits it")
+    then = [] if release is None else history.between(warp, release.issued, 1 << 62)
+    following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
+                     None)  # fmt: skip
+    what = f"no wait_group follows this {op.mnemonic} before what it uses is handed on"
+    if release is not None and following is not None and _pending(following, group) is not None:
+        late = case.of(release, f"arrives before {following.op.mnemonic}")
+        return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
+    sides = [] if release is None else [case.of(release, "hands on what it uses")]
+    foreign = None if group == "wgmma" else _foreign_wait(case, side, group)
+    if foreign is not None:
+        return Cause(
+            f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
+            (case.who(foreign.warp, foreign, "waits for groups of its own thread only"), own,
+             commit, *sides),
+            f"wait_group in the thread that has committed the {op.mnemonic}",
+        )  # fmt: skip
+    alone = _waited_alone(case, side, group, end)
+    if alone is not None:
+        return alone
+    hands = next((d for d in history.between(warp, side.at, 1 << 62) if d.at >= end), None)
+    if group == "cp.async" and release is None and hands is not None:
+        # what is missing stands before it: the copy may be far up, before a loop
+        return Cause(what, (case.who(warp, hands, "hands on what it uses"), own, commit))
+    return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
+
+
+def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | None) -> Cause | None:
+    """An operation that is in no group when what it uses is handed on, at ``end``: its commit is
+    missing, comes after the wait for its group, or both come too late. ``early``: the commit before
+    it."""
+    op, warp = side.op, side.warp
+    assert side.done is not None
+    own = case.who(warp, op, f"is still under way ({group} group)")
+    later = case.history.between(warp, side.at, 1 << 62)
+    commit = next((d for d in later if _has(d, fx.Commits, group)), None)
+    waited = next((d for d in later if _pending(d, group) is not None), None)
+    sides = [] if early is None else [case.who(warp, early, "commits before it")]
+    alike = case.history.of_statement(op)
+    again = next((d for d in later if d.op in alike and d.turns != side.done.turns), None)
+    if commit is not None and again is not None and again.at < commit.at:
+        return Cause(f"no commit_group follows this {op.mnemonic} before the next one",
+                     (own, *sides))  # fmt: skip
+    if commit is not None and (waited is None or commit.at <= waited.at):
+        hands = next((d for d in later if d.at >= end), None)
+        if hands is None or commit.at < end:
+            return None
+        late = commit if waited is None else waited
+        return Cause(
+            f"this {hands.op.mnemonic} hands on what {op.mnemonic} still uses",
+            (case.who(warp, hands, f"comes before {late.op.mnemonic}"), own,
+             case.who(warp, late, "comes only afterwards")),
+            f"commit_group and wait_group for {op.mnemonic} before this {hands.op.mnemonic}",
+        )  # fmt: skip
+    if waited is None:
+        return Cause(f"{op.mnemonic} is committed to no group, and nothing waits for it",
+                     (own, *sides))  # fmt: skip
+    return Cause(f"{op.mnemonic} is not committed before its group is waited for",
+                 (own, *sides))  # fmt: skip
+
+
+def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause | None:
+    """A wait_group.read that is to vouch for what an operation writes."""
+    read = has(waited, fx.WaitsGroup, read_only=True)
+    deed = case.deed(side)
+    if not read or deed is None or deed.verb != "writes":
+        return None
+    return Cause(
+        f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "
+        "it has written",
+        (case.who(side.warp, waited, "waits for the reads only"), own),
+        f"{waited.op.mnemonic} without .read",
+    )
+
+
+def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
+    """The warp of an operation makes the other side's access as well, in the same turn, and has
+    waited for the operation before that: only the other side has not."""
+    other = case.sides[0]
+    if other.warp is side.warp or other.warp.cta is not side.warp.cta or other.done is None:
+        return None
+    own = next(
+        (
+            d for d in case.history.executions(side.warp, other.op.number)
+            if d.at > side.at and d.turns == other.done.turns
+        ),
+        None,
+    )  # fmt: skip
+    committed = 0
+    for done in () if own is None else case.history.between(side.warp, side.at, own.at):
+        committed += _has(done, fx.Commits, group)
+        pending = _pending(done, group)
+        if pending is not None and committed > pending:
+            return _alone(case, side, done)
+    return None
+
+
+def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
+    """The warp of an operation waits for it, and the other side does not wait for that."""
+    other = case.sides[0]
+    if meet(case, side.warp, waited.at, other.warp, other.at):
+        return None
+    if meet(case, side.warp, side.at, other.warp, other.at):
+        hands = _just_before(case, side, waited)
+        if hands is not None:
+            return Cause(
+                f"this {hands.op.mnemonic} hands on what {side.op.mnemonic} still uses: "
+                f"{side.warp} waits for that only afterwards",
+                (case.who(side.warp, hands, f"comes before {waited.op.mnemonic}"),
+                 case.who(side.warp, waited, "comes only afterwards"),
+                 case.who(side.warp, side.done or side.op, "is still under way")),
+                f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or put a "
+                f"barrier of threads after this {waited.op.mnemonic}",
+                "spoken_for",
+            )  # fmt: skip
+    return Cause(
+        f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
+        (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
+         case.who(side.warp, waited, "waits alone")),
+        f"a barrier of threads between this {waited.op.mnemonic} and the access",
+        "spoken_for",
+    )  # fmt: skip
+
+
+def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
+    """The barrier of threads that a wait has changed places with: between the two the warp does
+    nothing. A barrier of an earlier step, with work behind it, is not meant for what is waited for.
+    """
+    for done in reversed(list(case.history.between(side.warp, side.at, waited.at))):
+        effects = list(done.op.effects())
+        if any(isinstance(e, fx.JoinsBarrier) for e in effects):
+            return done
+        if any(isinstance(e, fx.Arrives | fx.Writes | fx.Reads | fx.Issues) for e in effects):
+            return None
+    return None
+
+
+def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
+    """The wait for an operation is there, later, and the other side does not wait for that."""
+    mir, other = case.mir, case.sides[0]
+    waited = next(
+        (
+            d for d in case.history.between(side.warp, end, 1 << 62)
+            if _pending(d, group) == 0 and loop_range(mir, d.op) == loop_range(mir, other.op)
+        ),
+        None,
+    )  # fmt: skip
+    if waited is None or other.warp is side.warp or other.warp.cta is not side.warp.cta:
+        return None
+    return _alone(case, side, waited)
+
+
+def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
+    """A wait for groups by another warp, which has none: it waits for nothing."""
+    for warp in case.history.machine.warps:
+        done = case.history.between(warp, 0, case.made)
+        if warp is side.warp or any(_has(d, fx.Commits, group) for d in done):
+            continue
+        waits_ = [d for d in done if d.at > side.at and _pending(d, group) is not None]
+        if waits_ and warp.cta is side.warp.cta:
+            return waits_[0]
+    return None
+
+
+def _too_few(
+    case: Case, side: Side, waited: Done, own: Participant, release: Touch | None
+) -> Cause:
+    """The last wait_group leaves the operation under way."""
+    mir = case.mir
+    group = group_of(side.op) or ""
+    left = _pending(waited, group)
+    others = [s for s in case.sides if s.warp is side.warp and s.op is not side.op]
+    loop = loop_of(mir, waited.op)
+    if others and loop is not None and loop_of(mir, others[0].op) != loop and others[0].done:
+        later = case.history.between(side.warp, waited.at, others[0].done.at)
+        outside = [d for d in later if not _inside(mir, d.op, waited.op)]
+        if not outside and not _raced(case):
+            outside = [others[0].done]
+        if outside:
+            return Cause(
+                f"no wait_group 0 follows the last {side.op.mnemonic}",
+                (case.who(side.warp, outside[0], "comes first behind the loop"), own),
+                f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
+                "no_fence_of_registers" if group == "wgmma" else "",
+            )
+    mine = case.history.between(side.warp, side.at, 1 << 62)
+    since = max((d.at for d in mine if _has(d, fx.Commits, group)), default=side.at)
+    lost = next((d for d in mine if d.at > since and group_of(d.op) == group), None)
+    if lost is not None and lost.op is not side.op:
+        return Cause(
+            f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
+            (case.who(side.warp, lost, "is committed to no group"), own),
+            f"commit_group after this {lost.op.mnemonic}",
+        )
+    seldom = _commits_seldom(case, side.warp, waited, group)
+    if seldom is not None:
+        return Cause(
+            f"{seldom.op.mnemonic} is left out in some turns: {waited.op.mnemonic} {left} counts "
+            "groups",
+            (case.who(side.warp, seldom.op, "is not executed in every turn"),
+             case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
+            "commit a group in every turn, also where it is empty",
+        )  # fmt: skip
+    return Cause(
+        f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
+        (
+            case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
+            own,
+            *(() if release is None else (case.of(release, "hands on what it uses"),)),
+        ),
+        f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
+        "group in every turn",
+    )
+
+
+def _raced(case: Case) -> bool:
+    """Whether the memory that operations use is overwritten in the run: they are waited for too
+    late in their loop as well."""
+    return any(finding.rule == "race" for finding in case.history.machine.outcome.findings)
+
+
+def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:
+    """A commit in the loop of a wait_group that is executed more rarely than that."""
+    mir, history = case.mir, case.history
+    loop = loop_range(mir, waited.op)
+    often = len(history.executions(warp, waited.op.number))
+    for number, _, effects in history.code_of(warp) if loop is not None else ():
+        commits = any(isinstance(e, fx.Commits) and e.group == group for e in effects)
+        if commits and loop is not None and loop[0] <= number <= loop[1]:
+            done = history.executions(warp, number)
+            return done[-1] if done and len(done) + 1 < often else None
+    return None
+
+
+def _inside(mir: Mir, op: Op, other: Op) -> bool:
+    """Whether an instruction is in the innermost loop of another one."""
+    found = loop_range(mir, other)
+    return found is not None and found[0] <= op.number <= found[1]
+
+
+#: the faults of leaving out one instruction that has them as its `Op.fault`, and what is missing
+_DROPPED = {
+    "proxy fence dropped": "fence.proxy.async or fence.proxy.async::generic",
+    "mbarrier_init fence dropped": "fence.mbarrier_init",
+    "tcgen05 fence dropped": "tcgen05.fence",
+    "wgmma fence dropped": "wgmma.fence",
+    "memory fence dropped": "fence",
+}
+#: fault: the groups that are not waited for
+_DRAINS: dict[str, tuple[fx.Group, ...]] = {
+    "store not awaited": ("bulk",),
+    "wgmma wait dropped": ("wgmma",),
+    "cp.async wait dropped": ("cp.async",),
+    "tcgen05 wait dropped": ("tcgen05.ld", "tcgen05.st"),
+}
+
+
+@statement_fault("copy dropped", "a copy whose bytes are expected is not issued", Op)
+def _drop_copy(op: Op) -> Iterator[tuple[str, Block]]:
+    if has(op, fx.Completes) and has(op, fx.Writes, fx.RemoteStore):
+        yield f"{op.mnemonic} removed", ()
+
+
+@statement_fault("wrong multicast mask", "a multicast reaches another set of CTAs", Op)
+def _mask(op: Op) -> Iterator[tuple[str, Block]]:
+    mask = getattr(op, "multicast", None)
+    if isinstance(mask, Expr):
+        wrong = binary("^", mask, 1)
+        yield "rank 0 toggled in the mask", (changed(op, multicast=wrong),)
+        yield "no mask: the own CTA only", (changed(op, multicast=None),)
+
+
+def _register_dropped(fault: str, what: str) -> None:
+    @statement_fault(fault, f"{what} is missing", Op)
+    def _drop(op: Op) -> Iterator[tuple[str, Block]]:
+        if op.fault == fault:
+            yield f"{op.mnemonic} removed", ()
+
+
+def _register_drain(fault: str, groups: tuple[fx.Group, ...]) -> None:
+    @statement_fault(fault, f"nobody waits for operations of {' or '.join(groups)}", Op)
+    def _drop(op: Op) -> Iterator[tuple[str, Block]]:
+        if any(isinstance(e, fx.WaitsGroup) and e.group in groups for e in op.effects()):
+            yield f"{op.mnemonic} removed", ()
+
+
+for _name, _what in _DROPPED.items():
+    _register_dropped(_name, _what)
+for _name, _groups in _DRAINS.items():
+    _register_drain(_name, _groups)
+
+
+@statement_fault("wrong group count", "a wait leaves one more group pending", Op)
+def _group(op: Op) -> Iterator[tuple[str, Block]]:
+    pending = getattr(op, "pending", None)
+    if has(op, fx.WaitsGroup) and isinstance(pending, int):
+        yield f"{pending + 1} groups may be pending", (changed(op, pending=pending + 1),)
+
+
+@statement_fault("only reads awaited", "a store's result is not awaited, only its source", Op)
+def _reads_only(op: Op) -> Iterator[tuple[str, Block]]:
+    waits = [e for e in op.effects() if isinstance(e, fx.WaitsGroup)]
+    if any(e.group == "bulk" and not e.read_only for e in waits):
+        yield "wait_group.read instead of wait_group", (changed(op, read=True),)
+
+
+@statement_fault("group commit dropped", "operations are never put into a group", Op)
+def _drop_commit(op: Op) -> Iterator[tuple[str, Block]]:
+    if _closes_group(op):
+        yield f"{op.mnemonic} removed", ()
+
+
+@block_fault("group commit too early", "operations are issued after the commit of their group")
+def _early_commit(block: Block) -> Iterator[Spoiled]:
+    for place, stmt in enumerate(block):
+        if place and _closes_group(stmt):
+            before = block[place - 1]
+            if isinstance(before, Op) and _asynchronous(before):
+                swapped = (*block[: place - 1], stmt, before, *block[place + 1 :])
+                what = f"the commit is made before the last {before.mnemonic}"
+                yield Spoiled(stmt.loc, what, swapped)
+
+
+def _closes_group(stmt: Stmt) -> bool:
+    return has(stmt, fx.Commits) and not has(stmt, fx.Arrives, fx.WaitsGroup)
+
+
+def _asynchronous(op: Op) -> bool:
+    return any(getattr(effect, "asynchronous", False) for effect in op.effects())
+
+
+dropped("columns not freed", "tensor memory is kept at the end", with_effect(fx.FreesTmem))

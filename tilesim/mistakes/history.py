@@ -1,0 +1,510 @@
+"""What a run has executed and what that did to its barriers, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilesim.analysis.executing_warps import executing
+from tilesim.ir import effects as fx
+from tilesim.ir.barrier_operands import can_name, may_name
+from tilesim.ir.effects import Effect
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Branch
+from tilesim.ir.op import Op
+from tilesim.mistakes.context import array_name, number_of, slots_of
+from tilesim.sim.findings import Finding, Participant, Turn
+from tilesim.sim.machine.agent import Agent, Blocked
+from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.machine import Watcher
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.trace import InFlight, Key, Kind
+from tilesim.sim.machine.who import Who
+from tilesim.sim.turns import Turns
+from tilesim.sim.waiting import WaitFor
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+
+
+#: instructions that are kept of one run; after that only barriers are followed
+LIMIT = 400_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done:
+    """An instruction that a warp has executed, for the ``nth`` time (counted from 0), at position
+    ``tick`` of its clock, in these turns of the loops around it."""
+
+    at: int
+    warp: Agent
+    op: Op
+    nth: int
+    tick: int
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touch:
+    """A touch of a barrier, at ``at`` by an instruction that was executed at ``issued``.
+
+    ``phase`` is that of a credit or the one that a wait has seen completed, -1 for a wait that
+    passes before any phase has. ``arrivals`` and ``tx`` are those of a credit.
+    """
+
+    at: int
+    issued: int
+    kind: Kind
+    on: Mbarrier | NamedBarrier
+    phase: int
+    warp: Agent
+    op: Op
+    arrivals: int = 0
+    tx: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """A warp that waits for ever."""
+
+    warp: Agent
+    blocked: Blocked
+    on: object
+    phase: int
+
+
+def key_of(finding: Finding) -> Hashable:
+    """What a finding is known by; notes are added to it after the run."""
+    return finding.rule, finding.participants
+
+
+def _statement(op: Op) -> Hashable:
+    """What instructions have in common that are made of one statement: what they do, and the lines
+    of the source, without those of the PTX."""
+    return op.mnemonic, op.loc.written
+
+
+class History(Watcher):
+    """The trace of one cluster's run: instructions, touches of barriers, and who is stuck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine: Machine
+        self.touches: list[Touch] = []
+        self.stuck: tuple[Stuck, ...] = ()
+        self.waits_for: WaitFor | None = None
+        #: by finding: when it was made, and what was executed or had been that landed
+        self.found: dict[Hashable, int] = {}
+        self.acted: dict[Hashable, Done] = {}
+        #: by finding: its participants, with the moments of this run
+        self.sides: dict[Hashable, tuple[Participant, ...]] = {}
+        #: what was found again at the same lines, of other warps or bytes
+        self.repeated: list[Finding] = []
+        self._now: Done | None = None
+        self._turns: Turns
+        self.now = 0
+        #: how often warps have come to instructions
+        self._reached: dict[tuple[Agent, int], int] = defaultdict(int)
+        #: by instruction that somebody still comes to: what it acts on
+        self._ahead: dict[int, set[object]] = {}
+        self._done: dict[tuple[Agent, int], list[Done]] = defaultdict(list)
+        self._of: dict[Agent, list[Done]] = defaultdict(list)
+        self._issued: dict[Key, int] = {}
+        self._landing: InFlight | None = None
+        self._objects: dict[Hashable, Mbarrier | NamedBarrier] = {}
+        self._statements: dict[Hashable, list[Op]] = defaultdict(list)
+
+    # ------------------------------------------------------------------ hooks of the machine
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """A move of a chosen schedule; its instructions are what counts here."""
+
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The program's steps, each followed by its recording."""
+        self.machine = machine
+        self._turns = Turns(machine.loaded.mir)
+        code = machine.loaded
+        steps = list(code.steps)
+        for first, (alone, _) in code.fused.items():
+            steps[first] = alone
+        ops = [i.what for i in code.mir.code]
+        for op in code.mir.ops():
+            self._statements[_statement(op)].append(op)
+        return [
+            (self._around(step, number, what), sync, cycles)
+            for number, ((step, sync, cycles), what) in enumerate(
+                zip(steps, [*ops, None], strict=True)
+            )
+        ]
+
+    def _around(self, step: Step, number: int, op: object) -> Step:
+        count = self._turns.counting(number)
+        if isinstance(op, Op):
+            return self._recording(step, op, count)
+        reached = self._reached
+
+        def reaching(w: Warp) -> bool | None:
+            reached[w.origin, number] += 1
+            if count is not None:
+                count(w)
+            return step(w)
+
+        return reaching
+
+    def _recording(self, step: Step, op: Op, count: Callable[[Agent], None] | None) -> Step:
+        kept = any(not isinstance(effect, fx.Defines) for effect in op.effects())
+
+        def run(w: Warp) -> bool | None:
+            self.now = now = self.now + 1
+            self._reached[w.origin, op.number] += 1
+            tick = w.clock.item(w.component)
+            if count is not None:
+                count(w)
+            turns = self._turns.of(w, op.number) if kept else ()
+            known = self._done[w.origin, op.number]
+            self._now = done = Done(now, w.origin, op, len(known), tick, turns)
+            stopped = step(w)
+            if kept and not stopped and now <= LIMIT:
+                known.append(done)
+                self._of[w.origin].append(done)
+            self._look()
+            self._now = None
+            return stopped
+
+        return run
+
+    def _look(self) -> None:
+        findings = self.machine.outcome.findings
+        if len(findings) > len(self.found):
+            acting = self._acting()
+            for finding in findings[len(self.found) :]:
+                key = key_of(finding)
+                self.found[key], self.sides[key] = self.now, finding.participants
+                if acting is not None:
+                    self.acted[key] = acting
+
+    def _acting(self) -> Done | None:
+        """What is being executed, or has issued what is landing."""
+        landing = self._landing
+        if landing is None or not isinstance(landing.warp, Agent):
+            return self._now
+        issued = self._issued.get(landing.key)
+        done = self.executions(landing.warp.origin, landing.op.number)
+        return next((d for d in reversed(done) if d.at == issued), None)
+
+    def note(
+        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        *, loose: bool = False, alike: Hashable = None,
+    ) -> None:  # fmt: skip
+        """A touch of a synchronisation object."""
+        on = self._object(obj)
+        if on is None or op is None or not isinstance(warp, Agent):
+            return
+        arrivals = tx = 0
+        if isinstance(on, Mbarrier):
+            phase -= on.base
+            if kind == "credit":
+                credit = on.current.credits[-1]
+                arrivals, tx = credit.arrivals, credit.tx
+        landing = self._landing
+        issued = self.now if landing is None else self._issued.get(landing.key, self.now)
+        self.touches.append(Touch(self.now, issued, kind, on, phase, warp.origin, op, arrivals, tx))
+
+    def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
+        if not self._objects:
+            for cta in self.machine.ctas:
+                for barrier in (*cta.mbarriers.values(), *cta.spare_mbarriers):
+                    self._objects[barrier.component] = barrier
+                for named in cta.named.values():
+                    self._objects[named.component] = named
+            for cluster in self.machine.clusters:
+                if cluster.barrier is not None:
+                    self._objects[cluster.barrier.component] = cluster.barrier
+        return self._objects.get(obj)
+
+    def spawn(self, operation: InFlight) -> None:
+        """An asynchronous operation starts."""
+        self._issued[operation.key] = self.now
+
+    def lands(self, operation: InFlight) -> None:
+        """An asynchronous operation is about to take effect."""
+        self.now += 1
+        self._landing = operation
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""
+        self._look()
+        self._landing = None
+
+    def again(self, finding: Finding) -> None:
+        """Keeps what was found before at the same lines."""
+        self.repeated.append(finding)
+
+    def over(self) -> None:
+        """Keeps who is stuck, and why nobody can end that."""
+        self.now += 1
+        self._look()
+        machine = self.machine
+        self.stuck = tuple(
+            Stuck(w, w.blocked, w.blocked.on, getattr(w.blocked.on, "phase", 0))
+            for w in machine.warps
+            if w.blocked is not None and not w.exited
+        )
+        self.waits_for = WaitFor(machine)
+        for waiter in self.stuck:
+            self.waits_for.suppliers(waiter.warp)
+        for warp in machine.warps:
+            for coming in self.waits_for.prospects.of(warp):
+                self._ahead.setdefault(coming.op.number, set()).update(coming.on)
+
+    # ------------------------------------------------------------------ questions
+
+    def warp(self, cta: int, number: int | None) -> Agent | None:
+        """A warp of a CTA of this cluster."""
+        return next(
+            (w for w in self.machine.warps if w.cta.number == cta and w.number == number), None
+        )
+
+    def executions(self, warp: Agent, number: int) -> list[Done]:
+        """When a warp has executed an instruction."""
+        return self._done.get((warp, number), [])
+
+    def last(self, warp: Agent, number: int, before: int) -> Done | None:
+        """The last time that it has, up to ``before``."""
+        done = self.executions(warp, number)
+        place = bisect_left(done, before + 1, key=lambda d: d.at)
+        return done[place - 1] if place else None
+
+    def joined(self, done: Done) -> tuple[object, int] | None:
+        """The named barrier, and its round, that an execution has joined."""
+        return next(
+            (
+                (t.on, t.phase) for t in self.touches
+                if t.issued == done.at and t.warp is done.warp and isinstance(t.on, NamedBarrier)
+            ),
+            None,
+        )  # fmt: skip
+
+    def last_of(self, warp: Agent) -> Done | None:
+        """The last thing that a warp has executed."""
+        mine = self._of.get(warp)
+        return mine[-1] if mine else None
+
+    def ever(self, number: int) -> bool:
+        """Whether anybody has executed an instruction."""
+        return any(self._done.get((w, number)) for w in self.machine.warps)
+
+    def ahead(self, number: int, on: object = None) -> bool:
+        """Whether anybody would still come to an instruction (that acts on a barrier)."""
+        found = self._ahead.get(number, set())
+        return bool(found) and (on is None or on in found)
+
+    def moment(self, warp: Agent, number: int, moment: tuple[int, int], before: int) -> Done | None:
+        """The execution that made an access with this moment; None if that cannot be told."""
+        component, tick = moment
+        done = [d for d in self.executions(warp, number) if d.at <= before]
+        if tick == NEVER:
+            landed_ = self._landed(warp, number, before)
+            flying = [d for d in done if d.at not in landed_]
+            now = [d for d in done if d.at == before]
+            return now[0] if now else flying[0] if len(flying) == 1 else None
+        if component == warp.base:
+            return next((d for d in reversed(done) if d.tick == tick), None)
+        issued = self._issue(warp, number, tick)
+        if issued is not None:
+            return issued
+        landed = next(
+            (
+                t.issued for t in reversed(self.touches)
+                if t.kind == "credit" and t.warp is warp and t.op.number == number
+                and isinstance(t.on, Mbarrier) and t.on.component == component
+                and t.on.base + t.phase + 1 == tick
+            ),
+            None,
+        )  # fmt: skip
+        return next((d for d in done if d.at == landed), None)
+
+    def _landed(self, warp: Agent, number: int, before: int) -> set[int]:
+        """When the executions of an instruction were that have landed everywhere in phases which
+        are complete, up to ``before``: a multicast lands in several CTAs, in each by itself."""
+        mine = [t for t in self.touches if t.warp is warp and t.op.number == number]
+        where: dict[int, set[object]] = defaultdict(set)
+        early: dict[int, set[object]] = defaultdict(set)
+        for touch in mine:
+            if touch.issued != touch.at:
+                where[touch.issued].add(touch.on)
+                if touch.at <= before and self._complete(touch, before):
+                    early[touch.issued].add(touch.on)
+        several = any(
+            isinstance(e, fx.Completes) and e.multicast is not None
+            for e in self.machine.loaded.mir.effects[number]
+        )
+        most = max(map(len, where.values()), default=0)
+        most = max(most, 2) if several else most
+        return {issued for issued, on in early.items() if len(on) == most}
+
+    def _complete(self, touch: Touch, before: int) -> bool:
+        """Whether the phase that a touch counts for is complete at a time."""
+        if not isinstance(touch.on, Mbarrier):
+            return False
+        made = [t for t in self.credits(touch.on) if t.phase == touch.phase and t.at <= before]
+        arrived = sum(t.arrivals for t in made) >= touch.on.expected
+        return arrived and not sum(t.tx for t in made)
+
+    def _issue(self, warp: Agent, number: int, sequence: int) -> Done | None:
+        """The ``sequence``-th operation of a warp that joins the groups of an instruction, counted
+        from 1, if it is one of that instruction."""
+        effects = self.machine.loaded.mir.effects
+        kinds = {e.group for e in effects[number] if isinstance(e, fx.Issues)}
+        made = [
+            d for d in self._of.get(warp, [])
+            if any(isinstance(e, fx.Issues) and e.group in kinds for e in effects[d.op.number])
+        ] if kinds else []  # fmt: skip
+        found = made[sequence - 1] if 0 < sequence <= len(made) else None
+        return found if found is not None and found.op.number == number else None
+
+    def objects(self) -> list[Mbarrier]:
+        """The mbarriers of the cluster."""
+        self._object(None)
+        return [on for on in self._objects.values() if isinstance(on, Mbarrier)]
+
+    def number_of(self, on: Mbarrier | NamedBarrier) -> int | None:
+        """The place of a barrier in its array, counted from 0."""
+        return number_of(on, self.objects())
+
+    def slots_of(self, on: Mbarrier) -> int:
+        """How many barriers its array has in one CTA."""
+        return slots_of(on, self.objects())
+
+    def array_name(self, on: Mbarrier) -> str:
+        """What reports call its array."""
+        return array_name(on, self.objects())
+
+    def before(self, done: Done) -> Done | None:
+        """What its warp has executed before an instruction."""
+        mine = self._of.get(done.warp, [])
+        place = bisect_left(mine, done.at, key=lambda d: d.at)
+        return mine[place - 1] if place else None
+
+    def between(self, warp: Agent, first: int, last: int) -> list[Done]:
+        """What a warp has executed in a time, both ends left out."""
+        done = self._of.get(warp, [])
+        low = bisect_left(done, first + 1, key=lambda d: d.at)
+        return done[low : bisect_left(done, last, key=lambda d: d.at)]
+
+    def passes(self, warp: Agent, on: object = None) -> list[Touch]:
+        """The waits on mbarriers (or one of them) that a warp has passed."""
+        return [
+            t for t in self.touches
+            if t.kind == "pass" and t.warp is warp and (on is None or t.on is on)
+        ]  # fmt: skip
+
+    def credits(self, on: object, warp: Agent | None = None) -> list[Touch]:
+        """What was credited to a barrier (by ``warp``), in order."""
+        return [
+            t for t in self.touches
+            if t.kind == "credit" and t.on is on and (warp is None or t.warp is warp)
+        ]  # fmt: skip
+
+    def at(self, warp: Agent, number: int, when: int) -> Done | None:
+        """What a warp has executed at a time, if that was this instruction."""
+        done = self.executions(warp, number)
+        place = bisect_left(done, when, key=lambda d: d.at)
+        return done[place] if place < len(done) and done[place].at == when else None
+
+    def turns_of(self, finding: Finding, p: Participant) -> tuple[Turn, ...]:
+        """The turns of loops in which somebody did, or waits for, what a finding says."""
+        warp = self.warp(p.cta, p.warp)
+        if warp is None or p.instruction is None:
+            return p.turns
+        for stuck in self.stuck:
+            op = stuck.blocked.op
+            if stuck.warp is warp and op is not None and op.number == p.instruction:
+                return self._turns.of(warp, p.instruction)
+        done = None
+        if p.moment is not None:
+            made = self.found.get(key_of(finding), self.now)
+            done = self.moment(warp, p.instruction, p.moment, made)
+        acted = self.acted.get(key_of(finding))
+        if done is None and acted is not None and acted.warp is warp:
+            done = acted if acted.op.number == p.instruction else None
+        every = self.executions(warp, p.instruction)
+        if done is None and len(every) == 1:
+            done = every[0]
+        return p.turns if done is None else done.turns
+
+    # ------------------------------------------------------------------ the code
+
+    def code_of(self, warp: Agent) -> Iterator[tuple[int, Op, tuple[Effect, ...]]]:
+        """The instructions that a warp can reach, and the plain arrivals of its role that a
+        condition keeps it from: that may be the mistake."""
+        mir = self.machine.loaded.mir
+        for number, warps in enumerate(executing(mir)):
+            what, role = mir.code[number].what, mir.code[number].role
+            effects = mir.effects[number]
+            own = bool(role) and role == mir.roles[warp.number] and any(
+                isinstance(e, fx.Arrives) and e.bytes is None for e in effects
+            )  # fmt: skip
+            if isinstance(what, Op) and (own or warp.number in warps):
+                yield number, what, effects
+
+    def may_name(self, mbar: Mbar, on: Mbarrier) -> bool:
+        """Whether an operand may mean a barrier, or another one of its array."""
+        return may_name(self.machine.loaded.mir, mbar, on.address)
+
+    def names(self, warp: Agent, op: Op, on: Mbarrier, kinds: tuple[type[Effect], ...]) -> bool:
+        """Whether an instruction of a warp that has such an effect can name this very barrier."""
+        mir = self.machine.loaded.mir
+        for effect in mir.effects[op.number]:
+            mbar = getattr(effect, "mbar", None)
+            if isinstance(effect, kinds) and isinstance(mbar, Mbar):
+                far = getattr(effect, "multicast", None) is None and warp.cta is not on.cta
+                if can_name(mir, mbar, on.address, far=far):
+                    return True
+        return False
+
+    def reached(self, warp: Agent, number: int) -> bool:
+        """Whether a warp has come to an instruction, control flow included."""
+        return (warp, number) in self._reached
+
+    def times(self, warp: Agent, number: int) -> int:
+        """How often a warp has come to an instruction; a wait counts each time it is looked at."""
+        return self._reached.get((warp, number), 0)
+
+    def condition_past(self, warp: Agent, op: Op) -> Loc | None:
+        """Where the condition is written that has led a warp past an instruction: of those around
+        it the innermost one to which the warp has come; None if it has come to none."""
+        code = self.machine.loaded.mir.code
+        around = [
+            what.loc for number, instruction in enumerate(code[: op.number])
+            if isinstance(what := instruction.what, Branch) and what.cond is not None
+            and what.target > op.number and self.reached(warp, number)
+        ]  # fmt: skip
+        return around[-1] if around else None
+
+    def of_statement(self, op: Op) -> list[Op]:
+        """The instructions that compilers, or loops of Python, have made of one statement."""
+        return self._statements[_statement(op)]
+
+    def supplies(self, warp: Agent, on: Mbarrier) -> list[Op]:
+        """Instructions of a warp that arrive on, or complete bytes of, a barrier of its array."""
+        found = []
+        for _, op, effects in self.code_of(warp):
+            for effect in effects:
+                match effect:
+                    case (
+                        fx.Arrives(mbar=mbar, multicast=mask)
+                        | fx.Completes(mbar=mbar, multicast=mask)
+                    ):
+                        far = mask is not None or mbar.remote
+                        if (far or warp.cta is on.cta) and self.may_name(mbar, on):
+                            found.append(op)
+                            break
+                    case _:
+                        pass
+        return found

@@ -1,0 +1,337 @@
+"""Which of the two sides of a finding is the one to change, where the rule itself says that."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.mistakes.barrier_use import about
+from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range
+from tilesim.mistakes.history import Done
+from tilesim.mistakes.mistake import Case, Cause, Side
+from tilesim.mistakes.release_acquire_paths import group_of
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
+
+#: instructions between two initialisations that belong together, at most
+_NEAR = 12
+
+
+def after_the_init(case: Case) -> Cause | None:
+    """The initialisation is not handed on: what is missing stands behind the last one."""
+    for side in reversed(case.sides):
+        if has(side, fx.InitsMbarrier):
+            over = _invalidated(case, side)
+            if over is not None:
+                return _unawaited(case, over)
+            last = side.op
+            for number, op, effects in case.history.code_of(side.warp):
+                near = 0 < number - last.number < _NEAR
+                if near and any(
+                    isinstance(e, fx.InitsMbarrier) or (isinstance(e, fx.Orders) and e.inits)
+                    for e in effects
+                ):
+                    last = op
+            return Cause(
+                "nothing hands the initialisation on to those who use the barrier",
+                (case.who(side.warp, last, "is the last to initialise"),),
+            )
+    return None
+
+
+def who_takes(case: Case) -> Cause | None:
+    """The instruction that wants more registers than there are."""
+    for stuck in case.history.stuck:
+        op = stuck.blocked.op
+        if op is not None and has(op, fx.Registers, increase=True):
+            return Cause(f"{stuck.warp} wants registers that nobody gives back",
+                         (case.who(stuck.warp, op, "waits for registers"),))  # fmt: skip
+    return None
+
+
+def fence_of_maps(case: Case) -> Cause | None:
+    """A map in memory that is used without the fence which hands it over, or which takes it."""
+    fence = case.finding.facts.fence
+    if not fence or len(case.sides) < 2:
+        return None
+    user, writer = case.sides[:2]
+    taken = case.finding.kind == "proxy-fence/map-acquire"
+    side = user if taken else writer
+    place = "comes before this use of the map" if taken else "follows this write of the map"
+    return Cause(
+        f"no {fence} {place}",
+        (case.who(side.warp, side.done or side.op, f"comes without {fence}"),),
+    )
+
+
+def generic_side(case: Case) -> Cause | None:
+    """The fence belongs behind the access of the generic proxy."""
+    for side in case.sides:
+        effects = side.op.effects()
+        generic = any(isinstance(e, fx.Reads | fx.Writes) and e.proxy == "generic" for e in effects)
+        asynchronous = any(
+            isinstance(e, fx.Reads | fx.Writes) and e.proxy == "async" for e in effects
+        )
+        if generic and not asynchronous:
+            own = case.who(side.warp, side.op, "accesses through the generic proxy")
+            over = _completed(case, side)
+            sides = [] if over is None else [case.who(side.warp, over, "completes it")]
+            return Cause(
+                "no fence.proxy.async follows this access of the generic proxy", (*sides, own)
+            )
+    return None
+
+
+def _completed(case: Case, side: Side) -> Done | None:
+    """What a warp waits with for the copies of an instruction, behind which the fence belongs."""
+    group = group_of(side.op)
+    return next(
+        (
+            d for d in case.history.between(side.warp, side.at, case.made)
+            if has(d, fx.WaitsGroup, group=group)
+        ),
+        None,
+    )  # fmt: skip
+
+
+def split_group(case: Case) -> Cause | None:
+    """Warps of one group that execute different instructions: the regions they are in split it."""
+    mir = case.mir
+    if len({side.op.number for side in case.sides}) < 2 or not all(
+        has(side, fx.Registers) for side in case.sides
+    ):
+        return None
+    found = [(side, branch_past(mir, side.op)) for side in case.sides]
+    sides = tuple(
+        case.who(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
+        for side, where in found if where is not None
+    )  # fmt: skip
+    what = "the warps of one group are led to different instructions"
+    return Cause(what, sides) if sides else None
+
+
+def uneven_rounds(case: Case) -> Cause | None:
+    """The CTAs of a cluster come to its barrier unequally often: the last round of one that can end
+    is an earlier one of another."""
+    history = case.history
+    ends = case.finding.facts.cta
+    if ends is None or not case.sides:
+        return None
+    ending = [w for w in history.machine.warps if w.cta.number == ends]
+    mine, other = _rounds(case, case.sides[0].warp), _rounds(case, ending[0]) if ending else []
+    if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
+        return None
+    mir = case.mir
+    odd = next(
+        (m for m, o in zip(mine, other, strict=False) if m.op is not o.op), mine[-1]
+    )  # fmt: skip
+    where = branch_past(mir, odd.op)
+    sides = [] if where is None else [case.who(ending[0], where, "leaves a round out")]
+    return Cause(
+        f"{ending[0]} comes {count(len(other), 'time')} to the cluster barrier, and "
+        f"{case.sides[0].warp} {count(len(mine), 'time')}",
+        (*sides, case.who(ending[0], other[-1], "ends after this round"),
+         case.who(odd.warp, odd, "is in the same round")),
+        "let every CTA of the cluster come to its barrier equally often",
+    )  # fmt: skip
+
+
+def _rounds(case: Case, warp: Agent) -> list[Done]:
+    """When a warp has arrived at the cluster barrier."""
+    done = case.history.between(warp, 0, 1 << 62)
+    return [
+        d for d in done
+        if has(d, fx.JoinsCluster, arrives=True)
+    ]  # fmt: skip
+
+
+def uneven(case: Case) -> Cause | None:
+    """More copies are issued than are waited for: the loops of two roles differ."""
+    history = case.history
+    mir = case.mir
+    for on in about(case):
+        waiting = [t for t in history.touches if t.kind == "pass" and t.on is on]
+        for side in case.sides:
+            issues = loop_of(mir, side.op)
+            waits = loop_of(mir, waiting[-1].op) if waiting else None
+            if issues is not None and waits is not None and issues != waits:
+                times = len(history.executions(side.warp, side.op.number))
+                return Cause(
+                    f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
+                    (case.who(side.warp, issues, "issues one copy too many"),
+                     case.who(waiting[-1].warp, waits, "waits once too few")),
+                    "let both loops make the same number of trips",
+                )  # fmt: skip
+    return None
+
+
+def not_drained(case: Case) -> Cause | None:
+    """Arrivals that land in a CTA whose waiter has left its loop: it does not wait for the last
+    ones."""
+    history = case.history
+    ends = case.finding.facts.cta
+    if ends is None or not case.sides:
+        return None
+    side = case.sides[0]
+    for touch in history.touches:
+        on = touch.on
+        told = touch.kind == "credit" and touch.op is side.op and touch.at > touch.issued
+        if not told or not isinstance(on, Mbarrier) or on.cta.number != ends:
+            continue
+        names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
+                 and array_of(t.on) == array_of(on)]  # fmt: skip
+        loop = loop_range(case.mir, names[-1].op) if names else None
+        if loop is None:
+            continue
+        waiter = names[-1].warp
+        last = [d for d in history.between(waiter, names[-1].at, 1 << 62)
+                if loop[0] <= d.op.number <= loop[1]]  # fmt: skip
+        place, array = last[-1] if last else names[-1].op, case.history.array_name(on)
+        return Cause(
+            f"{waiter} does not wait for the last arrivals on {array} before its CTA can end",
+            (case.who(waiter, place, "is the last thing in its loop"),
+             case.of(names[-1], f"waits on {array} for the last time")),
+            f"let {waiter} wait behind its loop until every arrival on {array} has come",
+        )  # fmt: skip
+    return None
+
+
+def _meets(op: Op) -> bool:
+    """Whether an instruction only lets lanes meet, as behind a branch, where nobody wrote it."""
+    return all(isinstance(e, fx.Gathers) and e.orders for e in op.effects())
+
+
+def end_of_the_target(case: Case) -> Cause | None:
+    """A CTA that can end while another one accesses its memory."""
+    history = case.history
+    cta = case.finding.facts.cta
+    if cta is not None:
+        last = (
+            next((d for d in reversed(history.between(w, 0, 1 << 62)) if not _meets(d.op)), None)
+            for w in history.machine.warps if w.cta.number == cta
+        )  # fmt: skip
+        done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
+        if done is not None:
+            sides = [case.who(done.warp, done, "is the last thing that it does")]
+            ops = [op for _, op, _ in history.code_of(done.warp)]
+            if ops[-1] is not done.op:
+                sides.append(case.who(done.warp, ops[-1], "is the end of the kernel"))
+            return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
+                         tuple(sides))  # fmt: skip
+    return None
+
+
+def start_of_the_target(case: Case) -> Cause | None:
+    """A CTA that may not have begun when another one accesses its memory."""
+    for side in case.sides:
+        before = case.history.between(side.warp, 0, side.at)
+        own = case.who(side.warp, side.done or side.op, "comes without a cluster barrier before it")
+        joins = [
+            (d, e) for d in before for e in d.op.effects() if isinstance(e, fx.JoinsCluster)
+        ]  # fmt: skip
+        if any(not e.arrives for _, e in joins):
+            continue  # it has waited: what is wrong there is another thing
+        if joins:
+            told = joins[-1][0]
+            return Cause(
+                f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
+                "first remote access",
+                (case.who(side.warp, told, "arrives at it only"), own),
+            )
+        kinds = fx.JoinsBarrier | fx.InitsMbarrier
+        last = next(
+            (
+                d for d in reversed(before)
+                if any(isinstance(e, kinds) or (isinstance(e, fx.Orders) and e.inits)
+                       for e in d.op.effects())
+            ), None,
+        )  # fmt: skip
+        sides = [] if last is None else [
+            case.who(side.warp, last, "comes last before the remote access")
+        ]  # fmt: skip
+        return Cause("no cluster barrier comes before the first remote access", (*sides, own))
+    return None
+
+
+def never_freed(case: Case) -> Cause | None:
+    """Columns that are allocated and not freed: at the end of the warp that has them."""
+    if case.finding.kind != "tmem-lifetime/not-freed":
+        return None
+    for side in case.sides:
+        for done in reversed(case.history.between(side.warp, side.at, 1 << 62)):
+            if has(done, fx.JoinsBarrier, fx.RelinquishesTmem):
+                return Cause(
+                    "nobody frees the columns at the end",
+                    (case.who(side.warp, done, "is followed by no tcgen05.dealloc"),),
+                    f"let {side.warp} execute tcgen05.dealloc at the end, after everybody's use",
+                )
+    return None
+
+
+def _invalidates(op: Op) -> bool:
+    return has(op, fx.InvalidatesMbarrier)
+
+
+def before_the_inval(case: Case) -> Cause | None:
+    """A barrier that is invalidated before its last use: the invalidating warp does not wait."""
+    for side in case.sides:
+        if has(side, fx.InvalidatesMbarrier):
+            if len(case.sides) > 1 and all(_invalidates(s.op) for s in case.sides):
+                return Cause(
+                    "a barrier is invalidated twice",
+                    (case.who(side.warp, side.op, "names a barrier that is invalid already"),),
+                )
+            return None if side.done is None else _unawaited(case, side.done)
+    return None
+
+
+def _invalidated(case: Case, side: Side) -> Done | None:
+    """The last invalidation of a barrier before the warp of a side has initialised it again."""
+    arrays = [e.mbar.array for e in side.op.effects() if isinstance(e, fx.InitsMbarrier)]
+    done = case.history.between(side.warp, 0, side.at)
+    return next(
+        (
+            d for d in reversed(done) for e in d.op.effects()
+            if isinstance(e, fx.InvalidatesMbarrier) and e.mbar.array in arrays
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _unawaited(case: Case, invalidation: Done) -> Cause | None:
+    """Who invalidates a barrier does not wait for its users: what it does before that."""
+    for done in reversed(case.history.between(invalidation.warp, 0, invalidation.at)):
+        if not has(done, fx.InvalidatesMbarrier, fx.Elects):
+            return Cause(
+                "nothing makes the warp wait for all users before it invalidates",
+                (case.who(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
+                "let it wait until nobody uses the barrier any more, then invalidate it",
+            )
+    return None
+
+
+def before_the_grids(case: Case) -> Cause | None:
+    """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
+    if case.finding.kind != "race/earlier-grid" or not case.sides:
+        return None
+    side, history = case.sides[0], case.history
+    waits = [
+        op for _, op, effects in history.code_of(side.warp)
+        if any(isinstance(e, fx.WaitsGrids) for e in effects)
+    ]  # fmt: skip
+    if not waits:
+        elsewhere = any(
+            isinstance(e, fx.WaitsGrids)
+            for effects in case.mir.effects for e in effects
+        )  # fmt: skip
+        who = str(side.warp.role) if elsewhere else "the kernel"
+        return Cause(
+            f"nothing makes {who} wait for earlier grids",
+            (case.who(side.warp, side.done or side.op, "comes without a wait for them"),),
+        )
+    return Cause(
+        f"this {waits[0].mnemonic} comes after what it is for",
+        (case.who(side.warp, waits[0], "comes too late"),
+         case.who(side.warp, side.done or side.op, "comes before it")),
+        f"{waits[0].mnemonic} before the first use of what earlier grids produce",
+    )  # fmt: skip

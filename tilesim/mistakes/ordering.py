@@ -1,0 +1,802 @@
+"""What is missing between two warps: an arrival, a wait, a barrier of threads before either."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Tensor
+from tilesim.ir.mir import Branch
+from tilesim.ir.op import Op
+from tilesim.mistakes.barrier_use import about, elsewhere
+from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range, only_polls
+from tilesim.mistakes.history import Done, Touch
+from tilesim.mistakes.mistake import Case, Cause, Side
+from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
+from tilesim.sim.findings import Kind, Named, Participant, Stated
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.names import names_of
+
+_LANES = 32
+#: races between lanes of a warp, or that a lane of a warp hides which releases for others
+LANES_APART: tuple[Kind, ...] = ("race/lanes", "race/released-by-lanes")
+
+
+def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
+    """What an instruction reads or writes as a flag: relaxed or stronger, or by an atomic."""
+    return next((e for e in op.effects() if isinstance(e, kind) and e.sem != "weak"), None)
+
+
+def flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
+    """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
+    access of the latter: what writes the word, and what reads it."""
+    machine, history = case.history.machine, case.history
+    told = sorted(
+        (d for w in machine.warps if w.cta is first.warp.cta
+         for d in history.between(w, 0, case.made) if strong(d.op, fx.Writes)),
+        key=lambda d: d.at,
+    )  # fmt: skip
+    asked = sorted(
+        (d for w in machine.warps if w.cta is second.warp.cta
+         for d in history.between(w, 0, min(second.at, case.made)) if strong(d.op, fx.Reads)),
+        key=lambda d: -d.at,
+    )  # fmt: skip
+    for read in asked:
+        for write in told:
+            if write.at < read.at and word_of(write.op) == word_of(read.op):
+                yield write, read
+                break
+
+
+def word_of(op: Op) -> Tensor | None:
+    effect = strong(op, fx.Reads) or strong(op, fx.Writes)
+    return None if effect is None else effect.view.tensor
+
+
+def spoken_for(case: Case) -> Cause | None:
+    """One thread tells the other side for several warps, and has not waited for all of them: the
+    barrier of threads before it is missing."""
+    for first, second in directions(case):
+        if first.done is None or not first.sure or group_of(first.op) is not None:
+            continue
+        for at, warp, op, arrival in _releases(case, first, second):
+            lost = _unheard(case, first, warp, op, at)
+            if lost is None or lost.done is None or lost.warp.cta is not warp.cta:
+                continue  # another CTA has to arrive itself
+            last = [
+                d for d in case.history.between(lost.warp, lost.at, case.made)
+                if lost.op.number < d.op.number < op.number
+            ]  # fmt: skip
+            own = last[0] if last else lost.done
+            on = None if arrival is None else arrival.on
+            where = "sets a flag" if on is None else f"arrives on {on.label}"
+            return Cause(
+                f"{warp} {where} for {lost.warp} as well, and no barrier of threads lies between",
+                (case.who(lost.warp, own, f"is not waited for by {warp}"),
+                 case.who(warp, op, f"{where} for all of them", on)),
+                f"a barrier of the threads for which {warp} speaks, "
+                f"{bar_of(case, [warp, *sharing(case, lost)])}, before its {op.mnemonic}",
+            )  # fmt: skip
+    return None
+
+
+def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | None:
+    """Whose access a warp hands on by an instruction without having met it: the side's; or, if it
+    hands on for lanes of its own that it has not met either, that of others who do the same."""
+    if warp is not first.warp:
+        unmet = same_code(case, first, op) and not meet(case, first.warp, first.at, warp, at)
+        return first if unmet else None
+    if case.finding.kind not in LANES_APART:
+        return None
+    assert first.done is not None
+    for other in sharing(case, first):
+        done = case.history.executions(other, first.op.number)[first.done.nth :][:1]
+        side = Side(other, first.op, done[0] if done else None)
+        if other is warp or not done or not same_code(case, side, op):
+            continue
+        if not meet(case, other, side.at, warp, at):
+            return side
+    return None
+
+
+def sharing(case: Case, side: Side) -> list[Agent]:
+    """The warps of a side's CTA that execute its instruction."""
+    copies = case.history.machine.plan.copies(side.op.number)
+    return [
+        w for w in case.history.machine.warps
+        if w.cta is side.warp.cta and any(case.history.executions(w, n) for n in copies)
+    ]  # fmt: skip
+
+
+def bar_of(case: Case, warps: Collection[Agent]) -> str:
+    """The barrier in which some warps of a CTA meet, in PTX's words."""
+    numbers = sorted({w.number for w in warps})
+    cta = next(iter(warps)).cta
+    every = {w.number for w in case.history.machine.warps if w.cta is cta}
+    if len(numbers) == 1:
+        return "bar.warp.sync"
+    if set(numbers) == every:
+        return "bar.sync of the whole CTA"
+    first = [n for n in numbers if n - 1 not in numbers]
+    last = [n for n in numbers if n + 1 not in numbers]
+    runs = ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(first, last, strict=True))
+    return f"bar.sync of the {_LANES * len(numbers)} threads of warps {runs}"
+
+
+def _releases(
+    case: Case, first: Side, second: Side
+) -> Iterator[tuple[int, Agent, Op, Touch | None]]:
+    """When and by whom the second side was told something that it has waited for: by flags in
+    memory, and by the last barrier that it has waited for (the arrival)."""
+    for write, _ in flags(case, first, second):
+        yield write.at, write.warp, write.op, None
+    wait = last_wait(case, second)
+    for credit in counted(case, wait):
+        yield credit.issued, credit.warp, credit.op, credit
+
+
+def last_wait(case: Case, side: Side) -> Touch | None:
+    """The last wait for a phase of an mbarrier before an access."""
+    passed = [p for p in case.history.passes(side.warp) if p.at <= side.at]
+    return passed[-1] if passed and passed[-1].phase >= 0 else None
+
+
+def counted(case: Case, wait: Touch | None) -> list[Touch]:
+    """The arrivals without bytes that have ended the phase that was waited for."""
+    if wait is None:
+        return []
+    return [
+        c for c in case.history.credits(wait.on)
+        if c.phase == wait.phase and c.arrivals > 0 and not c.tx
+    ]  # fmt: skip
+
+
+def same_code(case: Case, side: Side, op: Op) -> bool:
+    """Whether a warp comes by an instruction that another one executes for it, and does not execute
+    it: both are in one region, and in one loop."""
+    plan, mir = case.history.machine.plan, case.mir
+    together = plan.role_of(op) == plan.role_of(side.op)
+    loops = loop_range(mir, op) == loop_range(mir, side.op)
+    return together and loops and not case.history.executions(side.warp, op.number)
+
+
+def meet(case: Case, first: Agent, after: int, second: Agent, before: int) -> bool:
+    """Whether two warps are in one round of a barrier of threads, to which the first one comes
+    after a time, and the second one before another; who waits there may have come early."""
+    rounds = [
+        {(t.on, t.phase) for t in case.history.touches if t.kind == "join" and t.warp is warp
+         and (t.issued > after if warp is first else t.issued < before)}
+        for warp in (first, second)
+    ]  # fmt: skip
+    return bool(rounds[0] & rounds[1])
+
+
+def let_wait(case: Case, later: Side, earlier: Side) -> str:
+    """What to do about two accesses of different warps that nothing connects; empty: what the
+    finding says, if that is about the same order of the two."""
+    if case.finding.rule != "race":
+        return ""
+    how, known = group_of(earlier.op), earlier is case.sides[1]
+    if how in _WAITED:
+        return (
+            f"once {earlier.warp} has waited for its {earlier.op.mnemonic} "
+            f"({_WAITED[how]}.commit_group and wait_group), let {later.warp} wait for "
+            f"{earlier.warp}: a barrier of threads that both join, or an mbarrier"
+        )
+    if how is not None and known:
+        return ""
+    near = later.warp.cta is earlier.warp.cta
+    if near:
+        bar = bar_of(case, [*sharing(case, earlier), *sharing(case, later)])
+    elif later.warp.cta.cluster is earlier.warp.cta.cluster:
+        bar = "a barrier of the cluster"
+    else:
+        return ""
+    begin = f"let {later.warp} wait for {earlier.warp}'s {earlier.op.mnemonic}"
+    if how is not None:
+        return f"{begin} before its {later.op.mnemonic}: on the mbarrier that it completes"
+    return f"{begin} before its {later.op.mnemonic}: {bar} in between, or an mbarrier"
+
+
+#: by group of operations for which the warp that issues them waits, what its instructions are named
+_WAITED = {"bulk": "cp.async.bulk", "cp.async": "cp.async", "wgmma": "wgmma"}
+
+
+def tracked_by(case: Case, side: Side) -> Mbarrier | None:
+    """The barrier on which a copy completes: where it has landed, or else where its bytes are
+    expected."""
+    mine = [t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp]
+    landed = (t.on for t in mine if t.issued == side.at and t.tx < 0)
+    expected = (t.on for t in reversed(mine) if t.issued <= side.at and t.tx > 0)
+    on = next(landed, None) or next(expected, None)
+    copies = has(side, fx.Completes, asynchronous=True)
+    return on if copies and isinstance(on, Mbarrier) else None
+
+
+def never_handed_on(case: Case) -> Cause | None:
+    """The first side never arrives on the barrier that the second one waits for, though others
+    do: its condition keeps it from that, or it names the barrier of another CTA."""
+    history = case.history
+    for link in links(case):
+        warp = link.first.warp
+        if history.credits(link.on, warp) or group_of(link.first.op) == "mbarrier":
+            continue
+        if link.wait.phase < 0:
+            continue
+        other = next(
+            (
+                t for t in history.touches
+                if t.kind == "credit" and t.warp is warp and t.arrivals > 0
+                and isinstance(t.on, Mbarrier) and t.on.address == link.on.address
+            ),
+            None,
+        )  # fmt: skip
+        if other is not None:
+            return Cause(
+                f"{warp} arrives on {other.on.label}, and {link.second.warp} waits on "
+                f"{link.on.label}",
+                (case.of(other, f"arrives on {other.on.label}"),
+                 case.of(link.wait, f"waits on {link.on.label}")),
+                f"let {warp} arrive on {link.on.label}",
+            )  # fmt: skip
+        ops = history.supplies(warp, link.on)
+        if any(history.executions(warp, op.number) for op in ops) or link.on.init is None:
+            continue
+        if not ops:
+            continue  # another warp speaks for it
+        where = history.condition_past(warp, ops[0])
+        sides = [case.who(warp, ops[0], f"is not executed by {warp}")]
+        if where is not None:
+            sides.append(case.who(warp, where, f"keeps {warp} from arriving"))
+        return Cause(
+            f"{warp} never arrives on {link.on.label}, whose count leaves it out",
+            (*case.inits(link.on), *sides),
+            f"let {warp} arrive on {link.on.label} as well, and count it",
+        )
+    return None
+
+
+def lanes_of_a_warp(case: Case) -> Cause | None:
+    """Accesses of different lanes of one warp, between which these do not meet; or one that a lane
+    hands on for others that it has not met."""
+    if len(case.sides) < 2 or case.finding.kind not in LANES_APART:
+        return None
+    later, earlier = case.sides[:2]
+    hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
+    if hands is not None and case.finding.kind == "race/released-by-lanes":
+        return Cause(
+            f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
+            "on what all have accessed",
+            (case.who(earlier.warp, hands, "hands on for other lanes, which it has not met"),
+             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+        )  # fmt: skip
+    others = _other_warps(case, later, earlier)
+    if others:
+        bar = bar_of(case, [later.warp, *sharing(case, later), *sharing(case, earlier), *others])
+        return Cause(
+            f"nothing makes {names_of([later.warp, *others])} wait for each other between the two "
+            "accesses",
+            (case.who(later.warp, later.done or later.op, "comes without a wait for other threads"),
+             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other threads")),
+            f"{bar} between the two accesses: threads of other warps race as well",
+            "spoken_for",
+        )  # fmt: skip
+    return Cause(
+        f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
+        (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
+         case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+    )  # fmt: skip
+
+
+def _other_warps(case: Case, later: Side, earlier: Side) -> list[Agent]:
+    """The warps that race with one of two sides, which are of one warp, at the same lines."""
+    lines = {later.op.loc, earlier.op.loc}
+    found: dict[Agent, None] = {}
+    for finding in (*case.history.machine.outcome.findings, *case.history.repeated):
+        sides = finding.participants[:2]
+        if finding.rule != case.finding.rule or {p.loc for p in sides} != lines:
+            continue
+        for p in sides if len({(p.cta, p.warp) for p in sides}) > 1 else ():
+            warp = case.history.warp(p.cta, p.warp)
+            if warp is not None and warp is not later.warp and warp.cta is later.warp.cta:
+                found[warp] = None
+    return [*found]
+
+
+def _hands_on(case: Case, side: Side) -> Done | None:
+    """The first thing that a warp does after its access by which others may learn of it."""
+    return next(
+        (
+            done for done in case.history.between(side.warp, side.at, case.made)
+            if any(isinstance(e, fx.Arrives) or (isinstance(e, fx.Writes) and e.sem != "weak")
+                   for e in done.op.effects())
+        ), None,
+    )  # fmt: skip
+
+
+def unobserved(case: Case) -> Cause | None:
+    """The first side arrives on a barrier for which nobody waits: the second one should, where its
+    turn begins."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp is second.warp or second.done is None:
+            continue
+        told = [
+            t for t in history.touches
+            if t.kind == "credit" and t.arrivals > 0 and t.warp is first.warp
+            and isinstance(t.on, Mbarrier)
+        ]  # fmt: skip
+        waited = {t.on.named for t in history.touches if t.kind == "pass"}
+        waited |= {s.on.named for s in history.stuck if isinstance(s.on, Mbarrier)}
+        arrays = {(named.cta, named.name) for named in waited}
+        lost = [t for t in told if (t.on.named.cta, t.on.named.name) not in arrays]
+        if not lost:
+            spoken = _by_its_group(case, first)
+            lost = [t for t in spoken if (t.on.named.cta, t.on.named.name) not in arrays]
+        if not lost:
+            lost = _of_one_slot(told, first, waited)
+        elif _waits_for_array(case, second.warp, lost[0].on):
+            continue
+        if not lost:
+            continue
+        wrong, again = _waits_with(case, first, second), _waits_again(case, second)
+        if wrong is None and again is not None:
+            wrong, what = again, f"{second.warp} waits on {again.on.label} a second time, and"
+        elif wrong is not None:
+            what = f"{second.warp} waits on {wrong.on.label} as {first.warp} does, and"
+        if wrong is not None:
+            return Cause(
+                f"{what} {first.warp} tells it on {lost[0].on.label}",
+                (case.of(wrong, f"waits on {wrong.on.label}"),
+                 case.of(lost[0], f"arrives on {lost[0].on.label}")),
+                f"let {second.warp} wait for {lost[0].on.label} before its access",
+            )  # fmt: skip
+        begin = _begin_of_turn(case, second, len(lost))
+        begin = _before_its_bytes(case, second, begin) or begin
+        often = len(history.executions(second.warp, begin.number))
+        before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
+        where = before or begin
+        return Cause(
+            f"{lost[0].warp} arrives on {lost[0].on.label}, and nobody waits for it",
+            (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}",
+                      lost[0].on),
+             case.of(lost[0], f"arrives on {lost[0].on.label}")),
+            f"let {second.warp} wait for {lost[0].on.label} before it",
+        )  # fmt: skip
+    return None
+
+
+def _by_its_group(case: Case, first: Side) -> list[Touch]:
+    """The arrivals after an access by others of its role, which speak for its warp."""
+    return [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.arrivals > 0 and not t.tx and t.issued > first.at
+        and t.warp.cta is first.warp.cta and t.warp.role == first.warp.role
+        and isinstance(t.on, Mbarrier)
+    ]  # fmt: skip
+
+
+def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Touch]:
+    """The arrivals by which an access is handed on, if others of their array are waited for, and
+    that one is not."""
+    after = next((t for t in told if t.issued > first.at), None)
+    if after is None or after.on.named in waited or after.tx > 0:
+        return []
+    return [t for t in told if t.on is after.on]
+
+
+def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
+    """The last wait before an access, if it is for a barrier that the other side waits for too."""
+    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+    if not passed or not isinstance(passed[-1].on, Mbarrier):
+        return None
+    wait, mir = passed[-1], case.mir
+    users = [p.warp for p in case.history.touches if p.kind == "pass" and p.on is wait.on]
+    if first.warp not in users or {u.role for u in users} != {first.warp.role, second.warp.role}:
+        return None
+    return wait if loop_of(mir, wait.op) == loop_of(mir, second.op) else None
+
+
+def _waits_again(case: Case, second: Side) -> Touch | None:
+    """The last wait before an access, if its warp has passed the same phase before, by another
+    instruction: it has nothing to wait for there."""
+    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+    if len(passed) < 2:
+        return None
+    wait, mir = passed[-1], case.mir
+    again = any(
+        p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed[:-1]
+    )
+    return wait if again and loop_of(mir, wait.op) == loop_of(mir, second.op) else None
+
+
+def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
+    return any(
+        isinstance(e, fx.Waits) and isinstance(on, Mbarrier)
+        and case.history.may_name(e.mbar, on)
+        for _, _, effects in case.history.code_of(warp) for e in effects
+    )  # fmt: skip
+
+
+def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
+    """The first instruction of the turn of a loop around an access that is made as often as there
+    are ``uses``."""
+    history, mir = case.history, case.mir
+    best, least = side.op, abs(len(history.executions(side.warp, side.op.number)) - uses)
+    for number, instruction in enumerate(mir.code):
+        what = instruction.what
+        back = isinstance(what, Branch) and what.target <= side.op.number <= number
+        if not back or not isinstance(what, Branch):
+            continue
+        if what.polls and only_polls(mir, what.target, number):
+            continue
+        inside = [op for n, op, _ in history.code_of(side.warp) if what.target <= n <= number]
+        done = [op for op in inside if history.executions(side.warp, op.number)]
+        if done:
+            times = abs(len(history.executions(side.warp, done[0].number)) - uses)
+            if times <= least:
+                best, least = done[0], times
+    return _behind_fences(case, side) if best is side.op else best
+
+
+def _before_its_bytes(case: Case, side: Side, begin: Op) -> Op | None:
+    """Where the bytes of a copy are expected, if its turn does something else before that."""
+    arrays = {e.mbar.array for e in side.op.effects() if isinstance(e, fx.Completes)}
+    own = [
+        (op, effects) for n, op, effects in case.history.code_of(side.warp)
+        if begin.number <= n < side.op.number
+    ]  # fmt: skip
+    others = any(
+        isinstance(e, fx.Completes) and e.mbar.array not in arrays
+        for _, effects in own for e in effects
+    )  # fmt: skip
+    return next(
+        (op for op, effects in own if others and any(
+            isinstance(e, fx.Arrives | fx.Expects) and e.mbar.array in arrays for e in effects
+        )), None,
+    )  # fmt: skip
+
+
+def _behind_fences(case: Case, side: Side) -> Op:
+    """The first of the fences that stand directly before an access; the access if there is none."""
+    own = [op for n, op, _ in case.history.code_of(side.warp) if n <= side.op.number]
+    place = len(own) - 1
+    while place > 0 and has(own[place - 1], fx.Orders, fx.OrdersTmem):
+        place -= 1
+    return own[place] if own else side.op
+
+
+def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
+    """The loop around an access that is begun as often as there are ``uses``, and goes round more
+    often."""
+    mir = case.mir
+    done = case.history.executions(side.warp, side.op.number)
+    begun = [d for d in done if d.turns and d.turns[-1].number == 1]
+    return loop_of(mir, side.op) if len(begun) == uses < len(done) else None
+
+
+def told_elsewhere(case: Case) -> Cause | None:
+    """The first side arrives on its own CTA's barrier, for which nobody waits: the second one does
+    so on the barrier at the same place of another CTA."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp.cta is second.warp.cta:
+            continue
+        meant = {p.on.address for p in history.passes(second.warp) if isinstance(p.on, Mbarrier)}
+        for told in history.touches:
+            on = told.on
+            if not (isinstance(on, Mbarrier) and told.kind == "credit" and told.arrivals > 0):
+                continue
+            mine = told.warp is first.warp and told.issued > first.at
+            if mine and on.address in meant and on not in waited:
+                return Cause(
+                    f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
+                    "waits on the one of another CTA",
+                    (case.of(told, f"arrives on {on.label}"), *case.inits(on)),
+                    f"let {first.warp} arrive on the {case.history.array_name(on)} of CTA "
+                    f"{second.warp.cta.number}, and count it there",
+                )
+    return None
+
+
+def stays_at_home(case: Case) -> Cause | None:
+    """A barrier that has arrivals and lacks some, where another CTA arrives on its own one at the
+    same place, for which no instruction waits."""
+    history = case.history
+    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
+    for on in about(case):
+        waiter = next((s.warp for s in history.stuck if s.on is on), None)
+        lost = [
+            t for t in elsewhere(case, on)
+            if isinstance(t.on, Mbarrier) and t.on not in waited and t.warp.cta is t.on.cta
+        ]  # fmt: skip
+        if waiter is None or not on.pending or not lost:
+            continue
+        if not any(c.arrivals > 0 for c in history.credits(on)):
+            continue
+        told = lost[0]
+        return Cause(
+            f"{told.warp} arrives on {told.on.label}, for which no instruction waits: {waiter} "
+            f"waits on {on.label}",
+            (*(case.of(t, f"arrives on {t.on.label}") for t in lost), *case.inits(on)),
+            f"let {told.warp} arrive on {on.label}",
+        )
+    return None
+
+
+def never_waited_for(case: Case) -> Cause | None:
+    """Two copies into one place by one instruction, and nobody has waited for the first: its loop
+    makes more turns than the one that waits."""
+    history, mir = case.history, case.mir
+    if len(case.sides) < 2:
+        return None
+    second, first = case.sides[:2]
+    loop = loop_of(mir, first.op)
+    if first.op is not second.op or group_of(first.op) != "mbarrier" or loop is None:
+        return None
+    if first.warp is not second.warp:
+        return None
+    if first.done is None or second.done is None or not (first.sure and second.sure):
+        return None
+    landed = [
+        t.on for t in history.touches
+        if t.kind == "credit" and t.tx < 0 and t.warp is first.warp and t.issued == first.at
+    ]  # fmt: skip
+    passed = [p for p in history.touches if p.kind == "pass" and isinstance(p.on, Mbarrier)]
+    for on in landed:
+        assert isinstance(on, Mbarrier)
+        number = history.number_of(on)
+        others = [p for p in passed if p.on is not on and history.number_of(p.on) != number
+                  and isinstance(p.on, Mbarrier) and array_of(p.on) == array_of(on)]  # fmt: skip
+        if others and not any(p.on is on and p.at < second.at for p in passed):
+            sides = [case.who(first.warp, loop, "goes round more often than is waited for")]
+            waits = loop_of(mir, others[-1].op)
+            if waits is not None and waits != loop:
+                sides.append(case.who(others[-1].warp, waits, "waits for fewer copies"))
+            return Cause(
+                f"nobody waits for this copy, tracked by {on.label}, before the next one",
+                tuple(sides),
+                f"wait on {on.label} before the next copy: let both loops make the same number of "
+                "trips",
+                facts=Stated((on.named,)),
+            )
+    return None
+
+
+def not_in_this_turn(case: Case) -> Cause | None:
+    """An access for which its warp has waited in earlier turns of its loop, and not in this one."""
+    history, mir = case.history, case.mir
+    for link in links(case):
+        first, second, wait = link.first, link.second, link.wait
+        done = history.at(second.warp, wait.op.number, wait.issued)
+        if first.warp is second.warp or done is None or second.done is None:
+            continue
+        if group_of(first.op) is not None or loop_of(mir, wait.op) != loop_of(mir, second.op):
+            continue
+        now, then = second.done.turns, done.turns
+        if not second.sure or not now or not then or now[-1] == then[-1]:
+            continue
+        turn = history.between(second.warp, wait.at, second.at)
+        if any(_is_wait(d.op) and d.turns and d.turns[-1] == now[-1] and any(
+            history.may_name(e.mbar, link.on)
+            for e in d.op.effects() if isinstance(e, fx.Waits)
+        ) for d in turn):  # fmt: skip
+            continue
+        where, array = branch_past(mir, second.op), case.history.array_name(link.on)
+        sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
+        return Cause(
+            f"{second.warp} has not waited for {array} in this turn of its loop",
+            (case.who(second.warp, second.done, f"comes without a wait for {array}", link.on),
+             *sides, case.of(wait, "is the last such wait")),
+            f"let {second.warp} wait for {array} in every turn in which it accesses",
+        )  # fmt: skip
+    return None
+
+
+def refilled(case: Case) -> Cause | None:
+    """A copy into memory that another warp still uses, for a later use of its own: what tells that
+    it is through is a barrier that the copy's warp waits for too late.
+
+    The other side has waited for the copy before this one, and not for this one; the first arrival
+    after its access, by its warp or one that has met it, is on a barrier for whose phase this copy
+    has not waited.
+    """
+    history = case.history
+    for copy, user in (case.sides[:2], case.sides[1::-1]) if len(case.sides) > 1 else ():
+        if group_of(copy.op) != "mbarrier" or group_of(user.op) is not None:
+            continue
+        full = tracked_by(case, copy)
+        if copy.warp is user.warp or full is None or copy.done is None:
+            continue
+        expects = [t for t in history.credits(full, copy.warp) if t.tx > 0 and t.issued <= copy.at]
+        phase = expects[-1].phase if expects else None
+        seen = history.passes(user.warp, full)
+        if phase is None or any(p.phase >= phase and p.at <= user.at for p in seen):
+            continue
+        if not any(p.phase == phase - 1 and p.at <= user.at for p in seen):
+            continue  # it has used nothing there before
+        due = next((p.at for p in seen if p.phase >= phase), history.now)
+        told = _first_arrival(case, user, due)
+        if told is None or told.on is full or not isinstance(told.on, Mbarrier):
+            continue
+        passed = history.passes(copy.warp, told.on)
+        if any(p.phase >= told.phase and p.at <= copy.at for p in passed):
+            continue
+        late = next((p for p in passed if p.at > copy.at), None)
+        if late is None:
+            continue
+        return Cause(
+            f"{copy.warp} fills what {user.warp} still uses: it waits for {told.on.label} only "
+            "afterwards",
+            (case.of(late, f"waits for {told.on.label}, too late"),
+             case.who(copy.warp, copy.done, "fills it before that"),
+             case.of(told, f"arrives on {told.on.label} after the use")),
+            f"let {copy.warp} wait for {told.on.label} before this {copy.op.mnemonic}",
+        )  # fmt: skip
+    return None
+
+
+def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
+    """The first arrival after an access by its warp, or by another one of its CTA that its warp has
+    met since: in the same turns of loops, or before ``due``."""
+    made = [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.arrivals > 0 and not t.tx and user.at < t.issued
+        and t.warp.cta is user.warp.cta
+        and (t.warp is user.warp or meet(case, user.warp, user.at, t.warp, t.issued))
+    ]  # fmt: skip
+    turns = () if user.done is None else user.done.turns
+    own = (
+        t for t in made
+        if (done := case.history.at(t.warp, t.op.number, t.issued)) is not None
+        and done.turns[: len(turns)] == turns
+    )  # fmt: skip
+    return next(own, next((t for t in made if t.issued < due), None))
+
+
+def no_wait(case: Case) -> Cause | None:
+    """Nothing that the second side waits for is anything that the first one arrives on."""
+    if len(case.sides) < 2:
+        return None
+    found = list(links(case))
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if any(li.first is first and li.second is second for li in found):
+            continue
+        if first.warp is second.warp or not writes(first.op) or writes(second.op):
+            continue
+        arrives = any(
+            t.kind == "credit" and t.warp is first.warp and isinstance(t.on, Mbarrier)
+            for t in case.history.touches
+        )
+        if arrives:
+            own = case.who(second.warp, second.op, "accesses without a wait for it")
+            before = None if second.done is None else case.history.before(second.done)
+            sides: tuple[Participant, ...] = (own,)
+            # in PTX all warps have one role, and what comes before may be far away
+            same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
+            if before is not None and (same or _is_wait(before.op)):
+                what = "and waits for others" if _is_wait(before.op) else "without a barrier"
+                sides = (case.who(second.warp, before, f"comes before, {what}"), own)
+            on = tracked_by(case, first)
+            return Cause(
+                f"{second.warp} waits for nothing that {first.warp} arrives on",
+                sides,
+                ""
+                if on is None
+                else f"let {second.warp} wait on {on.label}, on which "
+                f"{first.op.mnemonic} completes, before its {second.op.mnemonic}",
+            )
+    return None
+
+
+def _is_wait(op: Op) -> bool:
+    return has(op, fx.Waits)
+
+
+def gap(case: Case) -> Cause | None:
+    """Two warps that nothing connects: what is missing belongs in front of the second access."""
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    if has(earlier, fx.FreesTmem):
+        later, earlier = earlier, later
+    if later.warp is earlier.warp or any(
+        li.second is later and not (li.first.sure and li.wait.at < li.first.at)
+        for li in links(case)
+    ):
+        return None
+    behind = case.finding.rule in _OF_THREADS and has_gone_on(case, earlier, later)
+    if behind:  # both have met, and then one of them went on: that one has to wait
+        later, earlier = earlier, later
+    before = _last(case, later, _SYNCHRONISE)
+    if before is None:
+        return _no_synchronisation(case, later, earlier)
+    sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
+    if before.op.number < later.op.number and behind:
+        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
+    elif before.op.number < later.op.number and later.op.loc.behind is not None:
+        # compilers move instructions: what is the last thing before may be far from the gap
+        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a wait"))
+    if before.op.number > later.op.number:
+        own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
+        sides.insert(0 if earlier.op.number > before.op.number else 1, own)
+    if has(later, fx.FreesTmem):
+        sides.append(case.who(later.warp, later.op, "frees without having waited"))
+    after = case.history.between(earlier.warp, earlier.at, case.made)
+    if after:
+        sides.append(case.who(earlier.warp, after[0], "is the first thing after the access"))
+    return Cause(
+        f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
+        tuple(sides),
+        let_wait(case, later, earlier),
+    )
+
+
+def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
+    """Neither waits for anything: what stands further down is to wait for the other."""
+    if earlier.op.number > later.op.number:
+        later, earlier = earlier, later
+    return Cause(
+        f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
+        (case.who(later.warp, later.done or later.op, "comes without a wait"),),
+        let_wait(case, later, earlier),
+    )
+
+
+#: by these it does not matter which of two accesses was made first
+_OF_THREADS = ("race", "tcgen05-order")
+
+
+def has_gone_on(case: Case, one: Side, other: Side) -> bool:
+    """Whether two warps have met, and ``one`` made its access further on from there than ``other``:
+    in a later turn of a loop, or, where they met at one place, further down."""
+    met = [_last(case, side, _MEETS) for side in (one, other)]
+    if met[0] is None or met[1] is None or one.done is None or other.done is None:
+        return False
+    if met[0].op is met[1].op and met[0].turns == met[1].turns:
+        return _turned(one.done, other.done, _further_down(case, one, other))
+    rounds = [case.history.joined(m) for m in met if m is not None]
+    turned = _turned(one.done, met[0]), _turned(other.done, met[1])
+    return rounds[0] is not None and rounds[0] == rounds[1] and turned == (True, False)
+
+
+def _further_down(case: Case, one: Side, other: Side) -> bool:
+    """Whether an access stands behind another one; where a loop of Python makes the code of both
+    warps, in its lines."""
+    lines = [{op.loc for _, op, _ in case.history.code_of(s.warp)} for s in (one, other)]
+    if one.op.loc.behind is not None:
+        return one.op.number > other.op.number  # all warps have one code, and loops are rotated
+    if other.op.loc in lines[0] and one.op.loc in lines[1] and one.op.loc != other.op.loc:
+        return one.op.loc.line > other.op.loc.line
+    return one.op.number > other.op.number
+
+
+def _turned(done: Done, before: Done, same: bool = False) -> bool:
+    """Whether an instruction is of a later turn of a loop than another one; ``same`` if it is of
+    the same turn."""
+    for now, then in zip(done.turns, before.turns, strict=False):
+        if now.loc != then.loc or now.number is None or then.number is None:
+            return False
+        if now.number != then.number:
+            return now.number > then.number
+    return same
+
+
+_MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
+_SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
+
+
+def _last(case: Case, side: Side, kinds: tuple[type, ...]) -> Done | None:
+    """The last instruction with such an effect that a warp has executed before its access."""
+    done = reversed(case.history.between(side.warp, 0, side.at))
+    return next((d for d in done if has(d, *kinds)), None)

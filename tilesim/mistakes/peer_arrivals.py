@@ -1,0 +1,301 @@
+"""Arrivals on barriers of other CTAs of the cluster.
+
+A warp that writes into a peer's memory waits until that has been read, on a barrier of its own CTA:
+the peer has to arrive there (``mapa`` and ``mbarrier.arrive.release.cluster.shared::cluster``, PTX
+9.7.13.15.13), and with a multicast every CTA of its mask on the barrier of every CTA that issues
+one. Whom a CTA has to tell so is read off the memory that the waiting role accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import mbar_at, peer_address
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Base, Const, Expr, Special, Var, binary, constant, walk
+from tilesim.ir.memory import Mbar, Mbarriers, View
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
+from tilesim.ir.program import If
+from tilesim.ir.sites import sites
+from tilesim.mistakes.arrivals import by_one_lane, said, slots_of, spots_of, wanted_arrays
+from tilesim.mistakes.barrier_use import executes, reached
+from tilesim.mistakes.context import Facts, Focus, Place, is_election, is_own_address
+from tilesim.mistakes.edits import Edit, after, before, changed, family, of_places
+from tilesim.mistakes.fences import brief
+from tilesim.mistakes.operands import to_its_scope
+
+RANK = Special("cluster_rank")
+#: clusters of more CTAs are told of by nothing that a source line spells out
+_MOST = 8
+
+#: the barriers to arrive on, each by its CTA; None: that of the executing CTA
+Targets = tuple[Expr | None, ...]
+
+
+@family("peer arrival")
+def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival on the barriers of the CTAs that wait for this one: in the place of one on the own
+    barrier, beside it, where a condition lets only some CTAs arrive, or where there is none."""
+    if not 1 < facts.kernel.cluster_size <= _MOST:
+        return
+    for array in wanted_arrays(facts, focus):
+        for targets in _targets(facts, array):
+            for places in _arrivals(facts, array):
+                yield from _instead(facts, places, targets)
+                yield from _by_all(facts, places, targets)
+            waiters = {p.role for p in facts.using(array.name, fx.Waits)}
+            for place, late in spots_of(facts, focus):
+                if place.role not in waiters:
+                    for slot in slots_of(facts, array, place):
+                        yield from _added(facts, Mbar(array, slot), place, late, targets)
+    if isinstance(facts.program, Mir):
+        yield from _at_addresses(facts, facts.program)
+
+
+def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
+    """The same of barriers at addresses, as compiled code has them: in the place of an arrival on
+    the own one, and beside it; with the count of the inits of that barrier, where it has more."""
+    size = facts.kernel.cluster_size
+    lines: dict[object, list[Place]] = {}
+    for place in facts.ops:
+        op = place.what
+        if isinstance(op, MbarrierArrive) and op.token is None and is_own_address(op.mbar):
+            lines.setdefault(place.loc.written_places, []).append(place)
+    for places in lines.values():
+        op = places[0].op
+        assert isinstance(op, MbarrierArrive)
+        inits = _inits(facts, mir, places)
+        for targets in _any(size):
+            more = [cta for cta in targets if cta is not None]
+            new: list[tuple[Place, Instead]] = []
+            for place in places:
+                assert isinstance(place.op, MbarrierArrive)
+                far = tuple(_to_peer(place.op, cta) for cta in more)
+                new.append((place, after(place, *far) if None in targets else far))
+            whom = " and ".join(_shown(facts, cta) for cta in more)
+            side = "as well" if None in targets else "instead of its own CTA"
+            what = f"{op.mnemonic} on the barrier of {whom} {side}"
+            yield of_places("peer arrival", what, new, 2 if None in targets else 1)
+            for count in _raised(inits, size):
+                counts: list[tuple[Place, Instead]] = [
+                    (init, (changed(init.op, count=Const(count)),)) for init in inits
+                ]
+                yield of_places(
+                    "peer arrival", f"{what}; count {count} in {inits[0].op.mnemonic}",
+                    [*new, *counts], 2, alike=True,
+                )  # fmt: skip
+
+
+def _any(size: int) -> Iterator[Targets]:
+    """Whom an arrival may have been meant to tell: the peer (as well), all, each CTA."""
+    if size == 2:
+        yield (binary("^", RANK, 1),)
+        yield None, binary("^", RANK, 1)
+    else:
+        yield tuple(Const(n) for n in range(size))
+    yield from ((Const(n),) for n in range(size))
+
+
+def _shown(facts: Facts, cta: Expr) -> str:
+    return f"CTA {facts.shown(cta)}" if isinstance(cta, Const) else "the other CTA"
+
+
+def _to_peer(op: MbarrierArrive, cta: Expr) -> MbarrierArrive:
+    """An arrival on the barrier at the same place of another CTA, as ``mapa`` has its address."""
+    assert isinstance(op.mbar.array, AddressedMbarriers)
+    there = mbar_at(peer_address(op.mbar.array.address, cta), space="shared::cluster")
+    new = changed(op, mbar=there, scope="cluster")
+    assert isinstance(new, MbarrierArrive)
+    return new
+
+
+def _inits(facts: Facts, mir: Mir, places: list[Place]) -> list[Place]:
+    """The inits of the barriers on which some arrivals may be: at the same address, else those of
+    what their addresses are made of."""
+    inits = [p for p in facts.ops if isinstance(p.what, MbarrierInit)]
+    wanted = {m for p in places for m in _addresses(p.op)}
+    same = [p for p in inits if wanted & set(_addresses(p.op))]
+    if same:
+        return same
+    names = frozenset(n for p in places for e in _addresses(p.op) for n in _bases(mir, e))
+    return [p for p in inits if any(names & _bases(mir, e) for e in _addresses(p.op))]
+
+
+def _addresses(op: Op) -> Iterator[Expr]:
+    mbar = getattr(op, "mbar", None)
+    if isinstance(mbar, Mbar) and isinstance(mbar.array, AddressedMbarriers):
+        yield mbar.array.address
+
+
+def _bases(mir: Mir, address: Expr) -> frozenset[str]:
+    """The declarations that an address is made of, through the registers in it."""
+    found = set[str]()
+    left, seen = [address], set[str]()
+    while left:
+        for part in walk(left.pop()):
+            if isinstance(part, Base):
+                found.add(part.name)
+            elif isinstance(part, Var) and part.name not in seen:
+                seen.add(part.name)
+                for number in mir.setters.get(part.name, ()):
+                    value = getattr(mir.code[number].what, "value", None)
+                    if isinstance(value, Expr):
+                        left.append(value)
+    return frozenset(found)
+
+
+def _raised(inits: list[Place], size: int) -> Iterator[int]:
+    """The counts of inits if as many arrive from every CTA as it was from one."""
+    counts = {constant(s.value) for p in inits for s in sites(p.op) if s.kind == "count"}
+    known = next(iter(counts)) if len(counts) == 1 else None
+    if known is not None:
+        yield known * size
+
+
+# ------------------------------------------------------------------ whom to tell
+
+
+def _targets(facts: Facts, array: Mbarriers) -> list[Targets]:
+    """Whose barriers of an array a CTA has to arrive on, the likeliest first: those of the CTAs
+    whose waiting role accesses its memory; if that cannot be told, one peer, all, each CTA's."""
+    size = facts.kernel.cluster_size
+    every: Targets = tuple(Const(n) for n in range(size))
+    own = _accessing(facts, array)
+    found: dict[Targets, None] = {}
+    if own is not None:
+        told = _spelled(own)
+        return [] if told is None else [told]
+    if size == 2:
+        found[(binary("^", RANK, 1),)] = None
+    found[every] = None
+    found.update(dict.fromkeys((target,) for target in every))
+    return [*found]
+
+
+def _accessing(facts: Facts, array: Mbarriers) -> list[frozenset[int]] | None:
+    """By rank of a CTA, the ranks of those whose warps that wait on an array access its memory;
+    None if a rank is not known."""
+    size = facts.kernel.cluster_size
+    found: list[set[int]] = [set() for _ in range(size)]
+    roles = {p.role for p in facts.using(array.name, fx.Waits)}
+    for place in facts.ops:
+        if place.role not in roles:
+            continue
+        for rank in range(size):
+            if not executes(facts, place, rank):
+                continue
+            for reach in _memories(place.op):
+                there = reached(*reach, rank, size)
+                if there is None:
+                    return None
+                for cta in there:
+                    found[cta].add(rank)
+    return [frozenset(ranks) for ranks in found]
+
+
+def _memories(op: Op) -> Iterator[tuple[Expr | None, Expr | None]]:
+    """The shared memories that an instruction accesses: of which CTA (None: the own one), with
+    the mask of a multicast."""
+    mask = next((s.value for s in sites(op) if s.kind == "mask" and s.value is not None), None)
+    for effect in op.effects():
+        view = getattr(effect, "view", None)
+        if isinstance(view, View) and view.space.startswith("shared"):
+            written = isinstance(effect, fx.Writes | fx.RemoteStore)
+            yield view.cta, mask if written else None
+
+
+def _spelled(ranks: list[frozenset[int]]) -> Targets | None:
+    """CTAs by rank as expressions that every CTA has alike; None if there are none such, or each
+    has to tell itself alone."""
+    size = len(ranks)
+    told = {r: own for r, own in enumerate(ranks) if own}
+    if not told or all(own == {r} for r, own in told.items()):
+        return None
+    if len(set(told.values())) == 1:
+        return tuple(Const(n) for n in sorted(next(iter(told.values()))))
+    for by in ("^", "+"):
+        steps = [
+            {n ^ r if by == "^" else (n - r) % size for n in own} for r, own in told.items()
+        ]  # fmt: skip
+        if all(step == steps[0] and max(step) < size for step in steps):
+            return tuple(_stepped(by, n, size) for n in sorted(steps[0]))
+    return None
+
+
+def _stepped(by: str, step: int, size: int) -> Expr | None:
+    if not step:
+        return None
+    return binary("^", RANK, step) if by == "^" else binary("%", binary("+", RANK, step), size)
+
+
+# ------------------------------------------------------------------ the edits
+
+
+def _arrivals(facts: Facts, array: Mbarriers) -> Iterator[list[Place]]:
+    """The plain arrivals on an array, those of one line together."""
+    found: dict[object, list[Place]] = {}
+    for place in facts.arrays.get(array.name, ()):
+        if isinstance(place.what, MbarrierArrive) and place.what.token is None:
+            found.setdefault((place.loc, place.role), []).append(place)
+    yield from found.values()
+
+
+def _on(mbar: Mbar, cta: Expr | None, like: MbarrierArrive) -> MbarrierArrive:
+    """An arrival like another one, on the barrier of a CTA."""
+    new = to_its_scope(changed(like, mbar=replace(mbar, cta=cta)))
+    assert isinstance(new, MbarrierArrive)
+    return new
+
+
+def _instead(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Edit]:
+    """Arrivals on all targets in the place of those of a line, which keep their own target if it
+    is one of them."""
+    arrivals = [place.op for place in places if isinstance(place.op, MbarrierArrive)]
+    there = {repr(op.mbar.cta) for op in arrivals}
+    missing = [cta for cta in targets if repr(cta) not in there]
+    if not missing:
+        return
+    stays = len(missing) < len(targets)
+    further = [tuple(_on(op.mbar, cta, op) for cta in missing) for op in arrivals]
+    new: list[tuple[Place, Instead]] = [
+        (place, after(place, *more) if stays else more)
+        for place, more in zip(places, further, strict=True)
+    ]
+    side = "as well" if stays else f"instead of {facts.shown(arrivals[0].mbar)}"
+    yield of_places(
+        "peer arrival", f"{said(facts, further[0])} {side}", new, 2 if stays else 1
+    )  # fmt: skip
+
+
+def _by_all(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Edit]:
+    """Where only some CTAs arrive, the others do so as well, all on the targets."""
+    for place in places:
+        if not place.within:
+            continue
+        region = facts.places[place.within[-1]]
+        cond = region.what
+        if not isinstance(cond, If) or cond.orelse or is_election(facts, cond.cond):
+            continue
+        ranks = [executes(facts, place, n) for n in range(facts.kernel.cluster_size)]
+        op = place.op
+        if all(ranks) or not any(ranks) or not isinstance(op, MbarrierArrive):
+            continue
+        arrivals = tuple(_on(op.mbar, cta, op) for cta in targets)
+        what = f"{said(facts, arrivals)} where {facts.shown(cond.cond)} does not hold"
+        new = replace(cond, orelse=arrivals)
+        yield of_places("peer arrival", what, [(region, (new,))], 1)
+
+
+def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets) -> Iterator[Edit]:
+    """Arrivals on all targets next to a statement; by one lane, too, where all execute it."""
+    like = MbarrierArrive(mbar=mbar, loc=place.loc)
+    arrivals = tuple(_on(mbar, cta, like) for cta in targets)
+    what = f"{said(facts, arrivals)} {'after' if late else 'before'} {brief(place)}"
+    new = after(place, *arrivals) if late else before(place, *arrivals)
+    yield of_places("peer arrival", what, [(place, new)], 2)
+    yield from by_one_lane(facts, "peer arrival", place, late, arrivals)

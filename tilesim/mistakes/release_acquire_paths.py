@@ -1,0 +1,404 @@
+"""Why two accesses are not ordered: the wait or the arrival between them that is wrong.
+
+In a race one warp accesses first and another second. Some mbarrier is meant to order them: the
+first one arrives on it afterwards (or its copy completes bytes of it), the second one waits for it
+before. Which of the two comes first by rights is not known, so both directions are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import mentions
+from tilesim.ir.expr import Expr, Var, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbarriers
+from tilesim.ir.op import Op
+from tilesim.mistakes.context import array_of, has, loop_range, loops_around
+from tilesim.mistakes.history import Touch
+from tilesim.mistakes.mistake import Case, Cause, Side, waits
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+
+RULES = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "uninitialised-read")
+
+
+class Link(NamedTuple):
+    """A barrier by which ``second`` would learn that ``first`` is done: the last wait before it."""
+
+    first: Side
+    second: Side
+    on: Mbarrier
+    wait: Touch
+
+
+def links(case: Case, *, group: bool = False) -> Iterator[Link]:
+    """The barriers that connect the two sides, in both directions, the last waits first; ``group``:
+    also where other warps of a role speak for the first side."""
+    for first, second in directions(case):
+        seen: set[object] = set()
+        for wait in reversed(case.history.passes(second.warp)):
+            if wait.at > second.at or wait.on in seen or not isinstance(wait.on, Mbarrier):
+                continue
+            seen.add(wait.on)
+            if _supplies(case, first.warp, wait.on, group=group) and _guards(case, wait, second):
+                yield Link(first, second, wait.on, wait)
+
+
+def _supplies(case: Case, warp: Agent, on: Mbarrier, *, group: bool) -> bool:
+    """Whether a warp (or another one of its role) arrives on a barrier, or completes its bytes."""
+    warps = case.history.machine.warps if group else (warp,)
+    return any(
+        bool(case.history.supplies(w, on)) for w in warps
+        if w.cta is warp.cta and w.role == warp.role
+    )  # fmt: skip
+
+
+def _guards(case: Case, wait: Touch, side: Side) -> bool:
+    """Whether a wait may be meant for what its warp does later: what frees tensor memory is in
+    another role than the copies of its warp."""
+    plan = case.history.machine.plan
+    frees = has(side, fx.FreesTmem)
+    return not frees or plan.role_of(wait.op) == plan.role_of(side.op)
+
+
+def directions(case: Case) -> Iterator[tuple[Side, Side]]:
+    """The two sides as first and second; one warp is its own second only where its operations are
+    asynchronous. What frees tensor memory is second."""
+    if len(case.sides) < 2:
+        return
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if has(first, fx.FreesTmem):
+            continue
+        if first.warp is not second.warp or group_of(first.op):
+            yield first, second
+
+
+def writes(op: Op) -> bool:
+    """Whether an instruction writes what another one may read."""
+    return any(
+        isinstance(e, fx.Writes | fx.RemoteStore) or (isinstance(e, fx.UsesTmem) and e.write)
+        for e in op.effects()
+    )
+
+
+def group_of(op: Op) -> str | None:
+    """The kind of group that an asynchronous operation belongs to, or ``mbarrier``."""
+    for effect in op.effects():
+        match effect:
+            case fx.Issues(group=group):
+                return group
+            case fx.Completes(asynchronous=True):
+                return "mbarrier"
+            case _:
+                pass
+    return None
+
+
+def relaxed(case: Case) -> Cause | None:
+    """A wait between the two that orders no memory, or an arrival whose scope is too small."""
+    narrow = case.history.machine.options.ptx or case.finding.kind == "race/in-time-only"
+    for link in links(case):
+        effect = waits(link.wait.op)
+        if effect is not None and effect.sem == "relaxed":
+            return Cause(
+                f"the wait on {link.on.label} is relaxed: it orders no accesses",
+                (case.of(link.wait, f"waits on {link.on.label} with .relaxed"),),
+                "let the wait acquire (the default)",
+            )
+        for credit in case.history.credits(link.on, link.first.warp):
+            arrives = [e for e in credit.op.effects() if isinstance(e, fx.Arrives)]
+            if any(e.sem == "relaxed" and not e.asynchronous for e in arrives):
+                return Cause(
+                    f"this arrival on {link.on.label} is relaxed: it hands nothing on",
+                    (case.of(credit, f"arrives on {link.on.label} with .relaxed"),),
+                    "let the arrival release (the default)",
+                )
+            if narrow and link.on.cta is not link.first.warp.cta and _scope(credit.op) == "cta":
+                return Cause(
+                    f"this arrival on {link.on.label} of another CTA releases to its own CTA only",
+                    (case.of(credit, "arrives with scope cta"),
+                     case.of(link.wait, f"waits on {link.on.label}")),
+                    f"give this arrival and the wait on {link.on.label} the scope cluster",
+                )  # fmt: skip
+    return None
+
+
+def _scope(op: Op) -> str:
+    return next((e.scope for e in op.effects() if isinstance(e, fx.Arrives)), "")
+
+
+def no_arrival(case: Case) -> Cause | None:
+    """A wait for the phase before the first on a barrier on which nobody ever arrives: it always
+    passes, and guards nothing."""
+    history = case.history
+    for side in case.sides:
+        for wait in history.passes(side.warp):
+            on = wait.on
+            if wait.at > side.at or wait.phase >= 0 or not isinstance(on, Mbarrier):
+                continue
+            if not any(history.supplies(warp, on) for warp in history.machine.warps):
+                return Cause(
+                    f"nobody arrives on {on.label}: this wait passes at once, every time, and "
+                    "guards nothing",
+                    (case.of(wait, f"waits on {on.label} for the phase before the first"),
+                     *case.inits(on)),
+                    f"arrive on {on.label} where what this wait guards is done, and let the wait's "
+                    "parity follow the uses",
+                )  # fmt: skip
+    return None
+
+
+def stale_wait(case: Case) -> Cause | None:
+    """A wait that passes again on the phase that it has passed on before: its parity does not
+    follow the barrier's phases."""
+    for warp in dict.fromkeys(side.warp for side in case.sides):
+        last: dict[tuple[object, Loc], Touch] = {}
+        for wait in case.history.passes(warp):
+            if wait.at > case.made:
+                break
+            key = (wait.on, wait.op.loc)
+            before = last.get(key)
+            if before is not None and before.phase == wait.phase and _worked(case, before, wait):
+                seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
+                anew = starts_over(case, warp, wait.op)
+                steps = [
+                    case.who(warp, loc, "steps the slot, and nothing the parity")
+                    for loc in _steps_slot_only(case, wait)
+                ]
+                if anew is not None and not steps:
+                    again = case.of(wait, f"passes {wait.on.label} again on the phase it has seen")
+                    return Cause(
+                        f"this wait passes a second time on {wait.on.label} with {seen} completed: "
+                        "its parity does not follow the uses of the barrier but starts over in "
+                        f"each turn of the loop at {anew.short}",
+                        (again, case.who(warp, anew, "lets the parity start over")),
+                        f"carry what the parity of {wait.on.label} is made of from turn to turn of "
+                        f"the loop at {anew.short}, instead of starting it over in each",
+                    )
+                return Cause(
+                    f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
+                    "parity does not follow the uses of the barrier",
+                    (
+                        *steps,
+                        case.of(wait, f"passes {wait.on.label} again on the phase it has seen"),
+                    ),
+                    f"let the parity (and the slot) of the wait on {wait.on.label} follow its uses",
+                )
+            last[key] = wait
+    return None
+
+
+def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
+    """Where a loop ends in each turn of which the parity of a wait starts over: none of the
+    registers that it is made of is carried from one turn to the next; only if the warp has made
+    several turns, in which it waits for several phases.
+    """
+    mir, effect = case.mir, waits(op)
+    if effect is None or not isinstance(effect.phase, Expr):
+        return None
+    for first, last in loops_around(mir, op):
+        turns = case.history.times(warp, last)
+        if turns == 0 or case.history.times(warp, op.number) <= turns:
+            continue
+        if _begins_anew(case, warp, effect.phase, first, last):
+            return mir.code[last].loc
+    return None
+
+
+def _begins_anew(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:
+    """Whether a value changes in a loop, and none of it is left in a register by an earlier turn.
+
+    A register is not carried that the loop sets in every turn, before anything there uses it. What
+    the loop sets in one place only, from what is the same in all turns, stands still.
+    """
+    mir, turns = case.mir, case.history.times(warp, last)
+    said = mentions(mir)
+    todo, seen = [p.name for p in walk(expr) if isinstance(p, Var)], set[str]()
+    steps = False
+    while todo:
+        name = todo.pop()
+        inside = [n for n in mir.setters.get(name, ()) if first <= n <= last]
+        if name in seen or not inside:
+            continue  # what nothing in the loop sets is the same in all turns
+        seen.add(name)
+        steps = steps or len(inside) > 1
+        begin = inside[0]
+        if any(name in said[n].used or name in said[n].tested for n in range(first, begin + 1)):
+            return False
+        if mir.code[begin].guard is not None or case.history.times(warp, begin) < turns:
+            return False
+        for number in inside:
+            for effect in mir.effects[number]:
+                if isinstance(effect, fx.Defines) and effect.var.name == name:
+                    if not isinstance(effect.value, Expr):
+                        return False
+                    todo += [p.name for p in walk(effect.value) if isinstance(p, Var)]
+    return steps
+
+
+def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
+    """Where the register is changed with the slot of a wait, in its loop, if nothing there changes
+    the one with its parity."""
+    effect, mir = waits(wait.op), case.mir
+    loop = loop_range(mir, wait.op)
+    if effect is None or loop is None:
+        return []
+
+    def setters(expr: object) -> list[int]:
+        names = {p.name for p in walk(expr) if isinstance(p, Var)} if isinstance(expr, Expr) else ()
+        return [n for name in names for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+
+    index = effect.mbar.index if isinstance(effect.mbar.array, Mbarriers) else None
+    phase = isinstance(effect.phase, Expr) and any(isinstance(p, Var) for p in walk(effect.phase))
+    if not phase or setters(effect.phase):
+        return []
+    return [mir.code[n].loc for n in setters(index)[:1] if not mir.code[n].counts]
+
+
+def _worked(case: Case, before: Touch, after: Touch) -> bool:
+    """Whether the warp did something between two waits that the second one is meant to allow."""
+    return any(
+        has(d, fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
+        for d in case.history.between(after.warp, before.at, after.at)
+    )
+
+
+def early_wait(case: Case) -> Cause | None:
+    """A wait of who consumes that passes at once on a fresh barrier: parity 1 instead of 0."""
+    nearest: dict[int, Link] = {}
+    for link in links(case):
+        nearest.setdefault(id(link.second), link)
+    for link in nearest.values():
+        if not writes(link.first.op) or not _reads(case, link.second):
+            continue
+        first = next(iter(case.history.passes(link.second.warp, link.on)), None)
+        if first is not None and first.phase < 0:
+            return Cause(
+                f"this wait passes at once: parity 1 on {link.on.label}, of which no phase has "
+                f"completed, although {link.first.warp} has yet to fill what it guards",
+                (case.of(first, f"passes {link.on.label} before any phase has completed"),),
+                f"wait for parity 0 on {link.on.label} first: who consumes starts with 0",
+            )
+    return None
+
+
+def early_answer(case: Case) -> Cause | None:
+    """A wait for the answer of a request that passes at once on a fresh barrier."""
+    history = case.history
+    for warp in dict.fromkeys(side.warp for side in case.sides):
+        for wait in history.passes(warp):
+            if wait.phase < 0 and wait.at <= case.made and _answers(case, wait.on):
+                label = wait.on.label
+                return Cause(
+                    f"this wait passes at once: parity 1 on {label}, of which no phase has "
+                    "completed, although no answer has come",
+                    (case.of(wait, f"passes {label} before any phase has completed"),),
+                    f"wait for parity 0 on {label} first: the parity is (use // slots) & 1",
+                )
+    return None
+
+
+def _answers(case: Case, on: object) -> bool:
+    """Whether a barrier is told of the answers of launch control."""
+    mir = case.mir
+    return isinstance(on, Mbarrier) and any(
+        isinstance(e, fx.Completes) and case.history.may_name(e.mbar, on)
+        for effects in mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
+        for e in effects
+    )  # fmt: skip
+
+
+def _reads(case: Case, side: Side) -> bool:
+    """Whether a side only reads what the finding is about."""
+    deed = case.deed(side)
+    return not writes(side.op) or (deed is not None and deed.verb == "reads")
+
+
+def other_slot(case: Case) -> Cause | None:
+    """A copy, its bytes, its reader and the wait of that name different slots of the arrays."""
+    seen: set[object] = set()
+    for link in links(case):
+        if array_of(link.on) in seen:
+            continue
+        seen.add(array_of(link.on))
+        odd = _odd_slot(case, link)
+        if odd is not None:
+            return odd
+    return None
+
+
+def _odd_slot(case: Case, link: Link) -> Cause | None:
+    """Whose slot is another one than what it goes with: the copy's or the reader's."""
+    first, second, wait = link.first, link.second, link.wait
+    landing = next(
+        (
+            t.on for t in case.history.touches
+            if t.kind == "credit" and t.tx < 0 and t.issued == first.at and t.warp is first.warp
+            and isinstance(t.on, Mbarrier)
+        ),
+        None,
+    )  # fmt: skip
+    if landing is None or array_of(landing) != array_of(link.on) or not writes(first.op):
+        return None
+    if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
+        return None
+    if _in_an_earlier_turn(case, link):
+        return None
+    filled, read = (slot_of(case, side) for side in (first, second))
+    tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
+    slots = {
+        case.history.number_of(on)
+        for on in case.history.objects()
+        if array_of(on) == array_of(landing)
+    }
+    if filled in slots and tracked != filled:
+        return Cause(
+            f"the copy fills slot {filled} and completes its bytes on {landing.label}",
+            (case.who(first.warp, first.op, f"completes its bytes on {landing.label}", landing),),
+            f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
+            f"barrier of slot {filled}",
+        )
+    if read in slots and waited != read:
+        release = _released(case, second, link.on)
+        alone = read == tracked and not any(
+            t.kind == "pass" and t.on is landing for t in case.history.touches
+        )
+        own = case.who(second.warp, second.op, f"accesses slot {read}")
+        its = case.of(wait, f"waits on {link.on.label}")
+        return Cause(
+            f"slot {read} is accessed after a wait on {link.on.label}",
+            (its, own) if release == read or alone else (own, its),
+            f"wait for the barrier of slot {read}, or access slot {waited}",
+        )
+    return None
+
+
+def _in_an_earlier_turn(case: Case, link: Link) -> bool:
+    """Whether the wait was in an earlier turn of the loop that the access is in as well: the one of
+    this turn has not been made, whatever it asks for."""
+    waited = case.history.at(link.second.warp, link.wait.op.number, link.wait.issued)
+    mine = link.second.done
+    if waited is None or mine is None or not waited.turns or not mine.turns:
+        return False
+    mir = case.mir
+    same = loop_range(mir, link.wait.op) == loop_range(mir, link.second.op)
+    return same and waited.turns[-1] != mine.turns[-1]
+
+
+def slot_of(case: Case, side: Side) -> int | None:
+    """The first index of what a side accesses."""
+    deed = case.deed(side)
+    return None if deed is None or deed.on is None else deed.on.slot
+
+
+def _released(case: Case, side: Side, but: Mbarrier) -> int | None:
+    """The slot of the first arrival of a warp after its access, on barriers of another array."""
+    for touch in case.history.touches:
+        later = touch.kind == "credit" and touch.warp is side.warp and touch.issued > side.at
+        if later and isinstance(touch.on, Mbarrier) and array_of(touch.on) != array_of(but):
+            return case.history.number_of(touch.on)
+    return None
