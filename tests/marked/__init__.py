@@ -4,7 +4,8 @@
 ``# error: RULE``: the wrong program has a finding of this rule that names the line; ``by ROLE``
 behind the rule says which role of it does so, or ``by warp 1`` which warp. Marks of one line stand
 behind each other, with commas between. ``ok 2``, ``wrong 2`` and ``error 2: RULE`` are of a second
-wrong program, which has nothing of the first one. In PTX comments begin with ``//``.
+wrong program, which has nothing of the first one; ``ok 1 2`` is of both. In PTX comments begin with
+``//``.
 
 The right program is proved, or what ``right=`` above the kernel says. A wrong one fails, with these
 rules and no others, and the lines of a rule's findings are those that are marked with it.
@@ -30,9 +31,9 @@ from tilesim.ptx.syntax import Variable
 from tilesim.verdict import Report
 
 FOLDER = Path(__file__).parent / "kernels"
-_MARK = r"(?:(?:ok|wrong)(?: \d+)?|error(?: \d+)?: [\w-]+(?: by [\w ]+)?)"
+_MARK = r"(?:(?:ok|wrong)(?: \d+)*|error(?: \d+)*: [\w-]+(?: by [\w ]+)?)"
 _MARKS = re.compile(rf"\s*(?:#|//) ({_MARK}(?:, {_MARK})*)$")
-_PARTS = re.compile(r"(ok|wrong|error)(?: (\d+))?(?:: ([\w-]+)(?: by ([\w ]+))?)?$")
+_PARTS = re.compile(r"(ok|wrong|error)((?: \d+)*)(?:: ([\w-]+)(?: by ([\w ]+))?)?$")
 #: where the kernels of a file begin, each with its name: the options of PTX are written above
 _ENTRY = {
     ".py": re.compile(r"^def (?P<name>\w+)\(k: Builder"),
@@ -135,7 +136,8 @@ def _marks(text: str) -> Iterator[tuple[str, int, str, str]]:
         for mark in found[1].split(", "):
             parts = _PARTS.match(mark)
             assert parts, mark
-            yield parts[1], int(parts[2] or 1), parts[3] or "", parts[4] or ""
+            for number in parts[2].split() or ["1"]:
+                yield parts[1], int(number), parts[3] or "", parts[4] or ""
 
 
 @cache

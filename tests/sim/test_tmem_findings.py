@@ -56,15 +56,13 @@ def store(k: Builder, address: Any, columns: int = 32, name: str = "d") -> None:
 # ---------------------------------------------------------------------- order
 
 
-def overlap(k: Builder, *, column: int, wait: bool = False) -> None:
+def overlap(k: Builder, *, column: int) -> None:
     k.launch(warps=1)
     address = allocate(k, 64)
     part = k.fragment("part", f32, (32, 32))
     k.tile.fill(part, 0)
     with k.role("W", 0):
         k.tcgen05.st(k.tcgen05.tensor(address, f32, (32, 32), name="first"), part)
-        if wait:
-            k.tcgen05.wait_st()
         k.tcgen05.st(k.tcgen05.tensor(address + column, f32, (32, 32), name="second"), part)
         k.tcgen05.wait_st()
     free(k, address, 64)
@@ -85,10 +83,6 @@ def test_tensors_that_share_columns_are_found() -> None:
 
 def test_tensors_that_share_no_columns_are_independent() -> None:
     proved(overlap, column=32)
-
-
-def test_a_store_may_follow_a_complete_store() -> None:
-    proved(overlap, column=16, wait=True)
 
 
 def wide_issue(k: Builder, *, elected: bool) -> None:
@@ -177,150 +171,11 @@ def test_a_product_does_not_overwrite_its_own_operand(column: int, strict: Any) 
     proved(own_operand, column=8)
 
 
-def accumulate_onto_nothing(k: Builder, *, first: int) -> None:
-    k.launch(warps=1)
-    a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
-    done = k.mbarriers("done")
-    for tensor, rows in ((a, 128), (b, 32)):
-        zero = k.fragment(f"zero{rows}", bf16, (rows, 16))
-        k.tile.fill(zero, 0)
-        k.tile.store(tensor, zero)
-    k.fence.proxy_async()
-    with k.one_thread():
-        k.mbarrier.init(done, 1)
-    address = allocate(k, 64)
-    d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
-    with k.role("T", 0), k.elected():
-        k.tcgen05.mma(d, a, b, accumulate=first)
-        k.tcgen05.commit(done)
-    k.mbarrier.wait(done, 0)
-    free(k, address, 64)
-
-
-def test_accumulating_onto_what_nothing_wrote_is_reported() -> None:
-    report = failed(accumulate_onto_nothing, first=1)
-    line = "k.tcgen05.mma(d, a, b, accumulate=first)"
-    assert sites(report, "uninitialised-read") == {("T", line)}
-    proved(accumulate_onto_nothing, first=0)
-
-
 # ---------------------------------------------------------------------- lifetime
-
-
-def freeing(k: Builder, *, times: int = 1, columns: int = 64) -> None:
-    k.launch(warps=1)
-    address = allocate(k, 64)
-    with k.role("W", 0):
-        for _ in range(times):
-            k.tcgen05.dealloc(address, columns)
-
-
-def test_a_double_free_is_reported() -> None:
-    report = failed(freeing, times=2)
-    assert sites(report, "tmem-lifetime") == {("W", "k.tcgen05.dealloc(address, columns)")}
-    proved(freeing)
-
-
-def test_freeing_another_number_of_columns_is_reported() -> None:
-    report = failed(freeing, columns=32)
-    assert sites(report, "tmem-lifetime") == {("W", "k.tcgen05.dealloc(address, columns)")}
-
-
-def late_use(k: Builder, *, late: bool) -> None:
-    k.launch(warps=2)
-    address = allocate(k, 64)
-    with k.role("user", 1):
-        if not late:
-            store(k, address)
-    free(k, address, 64)
-    with k.role("user", 1):
-        if late:
-            store(k, address)
-
-
-def test_use_after_dealloc_is_reported() -> None:
-    report = failed(late_use, late=True)
-    assert rules(report) == {"tmem-lifetime"}
-    assert sites(report, "tmem-lifetime") == {
-        ("user", "k.tcgen05.st(d, part)"), ("warp 0", "k.tcgen05.dealloc(address, columns)"),
-    }  # fmt: skip
-    proved(late_use, late=False)
 
 
 def rules(report: Report) -> set[str]:
     return {f.rule for f in report.findings}
-
-
-def guessed_address(k: Builder, *, columns: int = 512, synchronised: bool = True) -> None:
-    """Address 0, which is certain for an allocation of all columns, once it is made."""
-    k.launch(warps=2)
-    slot = k.shared("slot", u32, (1,))
-    with k.role("owner", 0):
-        k.tcgen05.alloc(slot, columns)
-    if synchronised:
-        k.sync_threads()
-    with k.role("user", 1):
-        store(k, k.warp_id * 0)
-    free(k, 0, columns)
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-@pytest.mark.parametrize("wrong", [{"synchronised": False}, {"columns": 256}, {"columns": 32}])
-def test_use_before_the_allocation_or_by_a_guess_is_reported(
-    wrong: dict[str, Any], strict: Any
-) -> None:
-    """That the first columns are free is no reason to take them for those that alloc returned."""
-    report = failed(guessed_address, strict=strict, **wrong)
-    assert sites(report, "tmem-lifetime") == {
-        ("owner", "k.tcgen05.alloc(slot, columns)"), ("user", "k.tcgen05.st(d, part)"),
-    }  # fmt: skip
-    proved(guessed_address)
-
-
-def kept_address(k: Builder, *, fresh: bool) -> None:
-    """Columns are freed and allocated again; the address is read again, or kept."""
-    k.launch(warps=1)
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    with k.role("W", 0), k.loop(2) as i:
-        k.tcgen05.alloc(slot, 64)
-        with k.if_(i.eq(0) if not fresh else i >= 0):
-            k.mem.load(address, slot[0])
-        store(k, address)
-        k.tcgen05.fence_before_thread_sync()
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, 64)  # free
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_an_address_of_columns_that_were_freed_is_none_of_new_ones(strict: Any) -> None:
-    report = failed(kept_address, strict=strict, fresh=False)
-    assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.st(d, part)"), ("W", "k.tcgen05.dealloc(address, 64)  # free"),
-    }  # fmt: skip
-    proved(kept_address, fresh=True)
-
-
-def of_the_peer(k: Builder, *, own: bool) -> None:
-    """Each CTA allocates for itself; one uses the address that the other got."""
-    k.launch(warps=1, grid=2, cluster=2)
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    other = k.var("other", dtype=u32)
-    k.tcgen05.alloc(slot, 64)
-    k.mem.load(address, slot[0])
-    k.cluster.sync()
-    k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
-    with k.role("W", 0):
-        store(k, address if own else other)
-    k.cluster.sync()
-    free(k, address, 64)
-
-
-def test_an_address_of_the_other_cta_is_none_of_this_one() -> None:
-    report = failed(of_the_peer, own=False)
-    assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.st(d, part)"), ("warp 0", "k.tcgen05.alloc(slot, 64)"),
-    }  # fmt: skip
-    proved(of_the_peer, own=True)
 
 
 def branches(k: Builder, *, columns: int) -> None:
@@ -339,66 +194,19 @@ def test_no_branch_depends_on_which_columns_are_returned() -> None:
     proved(branches, columns=512)
 
 
-def neighbours(k: Builder, *, guess: str) -> None:
-    """Two allocations; the second one is reached by its own address, or from the first one."""
-    k.launch(warps=1)
-    slots = k.shared("slots", u32, (2,))
-    one, two = k.var("one", dtype=u32), k.var("two", dtype=u32)
-    with k.role("W", 0):
-        k.tcgen05.alloc(slots[0], 64)
-        k.tcgen05.alloc(slots[1], 64)
-        k.mem.load(one, slots[0])
-        k.mem.load(two, slots[1])
-        match guess:
-            case "none":
-                store(k, two)
-            case "above":
-                store(k, one + 64)
-            case "apart":
-                store(k, one + 256)
-            case "below":
-                store(k, two - 64)
-        k.tcgen05.fence_before_thread_sync()
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(one, 64)
-        k.tcgen05.dealloc(two, 64)
-
-
-@pytest.mark.parametrize(
-    ("guess", "slot"), [("above", "slots[0]"), ("apart", "slots[0]"), ("below", "slots[1]")]
-)
-def test_allocations_are_no_neighbours(guess: str, slot: str) -> None:
-    report = failed(neighbours, guess=guess)
-    assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.st(d, part)"), ("W", f"k.tcgen05.alloc({slot}, 64)"),
-    }  # fmt: skip
-    proved(neighbours, guess="none")
-
-
-def pair(k: Builder, *, begin: bool = True, relinquish: str = "both") -> None:
+def pair(k: Builder, *, relinquish: str) -> None:
     """The CTAs of a pair allocate and free together."""
     k.launch(warps=1, grid=2, cluster=2)
     slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    if begin:
-        k.cluster.sync()
+    k.cluster.sync()
     with k.role("W", 0):
         k.tcgen05.alloc(slot, 64, cta_group=2)
-        if relinquish == "both":
-            k.tcgen05.relinquish_alloc_permit(cta_group=2)
         if relinquish == "one":
             with k.if_(k.cluster_rank.eq(0)):
                 k.tcgen05.relinquish_alloc_permit(cta_group=2)
         k.mem.load(address, slot[0])
         k.cluster.sync()
         k.tcgen05.dealloc(address, 64, cta_group=2)
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_a_pair_allocates_when_both_ctas_have_started(strict: Any) -> None:
-    report = failed(pair, strict=strict, begin=False)
-    assert rules(report) == {"peer-start"}
-    assert sites(report, "peer-start") == {("W", "k.tcgen05.alloc(slot, 64, cta_group=2)")}
-    proved(pair)
 
 
 def test_both_ctas_of_a_pair_give_up_the_permit() -> None:
@@ -409,22 +217,6 @@ def test_both_ctas_of_a_pair_give_up_the_permit() -> None:
     assert rules(report) == {"deadlock"}
     assert sites(report, "deadlock") == {("W", line), ("W", "k.cluster.sync()")}
     proved(pair, relinquish="none")
-
-
-def permit_alone(k: Builder, *, begin: bool) -> None:
-    k.launch(warps=1, grid=2, cluster=2)
-    if begin:
-        k.cluster.sync()
-    with k.role("W", 0):
-        k.tcgen05.relinquish_alloc_permit(cta_group=2)
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_a_permit_of_a_pair_is_given_up_when_both_ctas_have_started(strict: Any) -> None:
-    report = failed(permit_alone, strict=strict, begin=False)
-    line = "k.tcgen05.relinquish_alloc_permit(cta_group=2)"
-    assert sites(report, "peer-start") == {("W", line)}
-    proved(permit_alone, begin=True)
 
 
 def freed_by_a_pair(k: Builder, *, user: int, known: bool) -> None:
@@ -485,18 +277,6 @@ def test_columns_beyond_the_allocation_are_reported() -> None:
     proved(beyond, columns=64)
 
 
-def test_columns_beyond_tensor_memory_are_out_of_bounds() -> None:
-    def past_the_end(k: Builder) -> None:
-        k.launch(warps=1)
-        address = allocate(k, 64)
-        with k.role("W", 0):
-            store(k, address + 500)
-        free(k, address, 64)
-
-    report = failed(past_the_end)
-    assert sites(report, "out-of-bounds") == {("W", "k.tcgen05.st(d, part)")}
-
-
 def freed_by(k: Builder, *, warp: int) -> None:
     k.launch(warps=2)
     address = allocate(k, 64)
@@ -513,32 +293,6 @@ def test_the_warp_that_allocated_frees_by_the_text() -> None:
         ("warp 0", ALLOC),
     }
     proved(freed_by, warp=0)
-
-
-def freed_early(k: Builder, *, handed_over: bool) -> None:
-    k.launch(warps=2)
-    address, done = allocate(k, 64), k.mbarriers("done")
-    with k.one_thread():
-        k.mbarrier.init(done, 32)
-    k.sync_threads()
-    with k.role("user", 1):
-        store(k, address)
-        k.tcgen05.fence_before_thread_sync()
-        k.mbarrier.arrive(done)
-    with k.role("owner", 0):
-        if handed_over:
-            k.mbarrier.wait(done, 0)
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, 64)  # early
-
-
-def test_columns_freed_while_in_use_are_reported() -> None:
-    report = failed(freed_early, handed_over=False)
-    assert rules(report) == {"tmem-lifetime"}
-    assert sites(report, "tmem-lifetime") == {
-        ("owner", "k.tcgen05.dealloc(address, 64)  # early"), ("user", "k.tcgen05.st(d, part)"),
-    }  # fmt: skip
-    proved(freed_early, handed_over=True)
 
 
 def too_much(k: Builder, *, third: int) -> None:
@@ -693,27 +447,3 @@ def test_launch_control_exists_on_blackwell(target: str) -> None:
     with pytest.raises(InvalidProgram) as caught:
         check(program)
     assert {d.rule for d in caught.value.diagnostics} == {"target"}
-
-
-def _freed_by_a_pair(k: Builder, *, meet: bool) -> None:
-    k.launch(warps=1, grid=2, cluster=2)
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    k.cluster.sync()
-    k.tcgen05.alloc(slot, 64, cta_group=2)
-    k.mem.load(address, slot[0])
-    if meet:
-        k.cluster.sync()
-    k.tcgen05.dealloc(address, 64, cta_group=2)
-    k.cluster.sync()
-
-
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-def test_a_pair_frees_only_after_both_have_allocated(strict: Any) -> None:
-    """NVIDIA/cutlass #3435: a B300 fails where one CTA frees before the other's alloc is done."""
-    report = failed(_freed_by_a_pair, strict=strict, meet=False)
-    assert rules(report) == {"tmem-lifetime"}
-    assert sites(report, "tmem-lifetime") == {
-        ("warp 0", "k.tcgen05.alloc(slot, 64, cta_group=2)"),
-        ("warp 0", "k.tcgen05.dealloc(address, 64, cta_group=2)"),
-    }
-    proved(_freed_by_a_pair, meet=True)
