@@ -123,6 +123,8 @@ class State:
     def publish(self, facts: Facts) -> State:
         """A fence makes these facts good."""
         done = self.bad & facts
+        if not done:
+            return self
         return replace(self, good=self.good | done, bad=self.bad - done)
 
     def learn(self, good: Facts, bad: Facts, direct: Facts) -> State:
@@ -143,7 +145,7 @@ class State:
 
     def see(self) -> State:
         """A fence on the receiving side."""
-        return replace(self, unseen=NOTHING)
+        return replace(self, unseen=NOTHING) if self.unseen else self
 
     def settle(self, facts: Facts) -> State:
         """The agent makes an access that follows these facts."""
@@ -152,6 +154,8 @@ class State:
     def reopen(self, agents: frozenset[Agent]) -> State:
         """The agent hands over to ``agents``, which may then make their accesses again."""
         gone = frozenset(f for f in self.direct | self.settled if f.agent in agents)
+        if not gone:
+            return self
         return replace(self, direct=self.direct - gone, settled=self.settled - gone)
 
 
@@ -198,6 +202,7 @@ class Carried:
     waiters: Mapping[Key, frozenset[Agent]]
     by_key: dict[Key, Load] = field(default_factory=dict)
     changed: bool = False
+    _waiting: dict[Key, frozenset[Agent]] = field(default_factory=dict)
 
     def put(self, key: Key, load: Load) -> None:
         """Adds facts to a barrier."""
@@ -217,8 +222,10 @@ class Carried:
 
     def waiting(self, key: Key) -> frozenset[Agent]:
         """The agents that acquire from a barrier."""
-        found = (agents for other, agents in self.waiters.items() if key.matches(other))
-        return frozenset(agent for agents in found for agent in agents)
+        if key not in self._waiting:
+            found = (agents for other, agents in self.waiters.items() if key.matches(other))
+            self._waiting[key] = frozenset(agent for agents in found for agent in agents)
+        return self._waiting[key]
 
 
 @dataclass
@@ -276,19 +283,11 @@ Releases = Callable[[Agent, Node], bool]
 
 
 @dataclass(frozen=True)
-class Flow:
-    """The analysis of one program; ``transfer`` is the effect of its instructions.
-
-    ``fence`` is the effect of the fences to be put before the statements ``before``; those after
-    the statements ``after`` make the agent see what it has learned.
-    """
+class Classes:
+    """The classes of warps of one program, and what is known of each."""
 
     tree: Tree
-    transfer: Transfer
-    fence: Callable[[int, State, Agent], State]
     waits: Waits
-    before: frozenset[int] = frozenset()
-    after: frozenset[int] = frozenset()
 
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
@@ -316,10 +315,52 @@ class Flow:
         ops = (node.stmt for node in self.tree.nodes)
         return frozenset(op.result.name for op in ops if isinstance(op, ElectSync))
 
+    @cached_property
+    def waiters(self) -> Mapping[Agent, Mapping[Key, frozenset[Agent]]]:
+        """By the class that is asked about, the others that acquire from barriers."""
+        return {who: self._waiters(who) for who in self.agents}
+
+    def others(self, who: Agent) -> Iterator[Agent]:
+        """All agents beside one warp of the class ``who``."""
+        for agent in self.agents:
+            if agent != who or len(agent.warps) > 1:
+                yield agent
+            if self.tree.program.cluster_size > 1:
+                yield Agent(1, agent.warps)
+
+    def _waiters(self, who: Agent) -> Mapping[Key, frozenset[Agent]]:
+        result: dict[Key, frozenset[Agent]] = {}
+        others = tuple(self.others(who))
+        for node in self.tree.nodes:
+            for agent in others if node.effects else ():
+                for key in self.waits(agent, node) if executes(agent, node) else ():
+                    result[key] = result.get(key, frozenset()) | {agent}
+        return result
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The analysis of one program; ``transfer`` is the effect of its instructions.
+
+    ``fence`` is the effect of the fences to be put before the statements ``before``; those after
+    the statements ``after`` make the agent see what it has learned.
+    """
+
+    classes: Classes
+    transfer: Transfer
+    fence: Callable[[int, State, Agent], State]
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+
+    @property
+    def tree(self) -> Tree:
+        """The statements of the program."""
+        return self.classes.tree
+
     def carried_to(self, who: Agent) -> Carried:
         """What the barriers carry for one warp of the class ``who``."""
-        carried = Carried(self._waiters(who))
-        walks = [Walk(agent, carried, self.tree) for agent in self._others(who)]
+        carried = Carried(self.classes.waiters[who])
+        walks = [Walk(agent, carried, self.tree) for agent in self.classes.others(who)]
         walks.append(Walk(one_of(who), carried, self.tree, asked=True))
         while True:
             carried.changed = False
@@ -331,23 +372,6 @@ class Flow:
     def visit(self, who: Agent, carried: Carried, visit: Visit) -> None:
         """Follows one warp of the class ``who`` and shows every state to ``visit``."""
         self._run(Walk(one_of(who), carried, self.tree, asked=True), visit)
-
-    def _others(self, who: Agent) -> Iterator[Agent]:
-        for agent in self.agents:
-            if agent != who or len(agent.warps) > 1:
-                yield agent
-            if self.tree.program.cluster_size > 1:
-                yield Agent(1, agent.warps)
-
-    def _waiters(self, who: Agent) -> Mapping[Key, frozenset[Agent]]:
-        result: dict[Key, frozenset[Agent]] = {}
-        for node in self.tree.nodes:
-            if not node.effects:
-                continue
-            for agent in self._others(who):
-                for key in self.waits(agent, node) if executes(agent, node) else ():
-                    result[key] = result.get(key, frozenset()) | {agent}
-        return result
 
     def _run(self, walk: Walk, visit: Visit | None) -> None:
         _Path(self, walk, visit).region(self.tree.body, State())
@@ -428,8 +452,8 @@ class _Path:
     def _branch(self, node: Node, state: State) -> State | None:
         assert isinstance(node.stmt, If)
         then, orelse = node.regions
-        taken = self.flow.branches.get((node.number, self.walk.agent.warps[0]))
-        if isinstance(node.stmt.cond, Var) and node.stmt.cond.name in self.flow.elected:
+        taken = self.flow.classes.branches.get((node.number, self.walk.agent.warps[0]))
+        if isinstance(node.stmt.cond, Var) and node.stmt.cond.name in self.flow.classes.elected:
             taken = (True, False)
         match taken:
             case (True, False):  # the lanes of a warp go both ways, one after the other

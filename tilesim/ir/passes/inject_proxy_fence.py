@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim.ir import effects as fx
@@ -11,12 +11,15 @@ from tilesim.ir.ops.fence import FenceProxyAsync
 from tilesim.ir.passes.flow import (
     Agent,
     Carried,
+    Classes,
     Fact,
     Facts,
     Flow,
+    Key,
     Load,
     State,
     Walk,
+    executes,
     one_of,
 )
 from tilesim.ir.passes.meeting import Meetings, mbarrier_keys
@@ -48,6 +51,19 @@ def inject_proxy_fence(program: Program, *, strict: Strict = "practice") -> Prog
     )
 
 
+#: effects that are followed for the agent's own accesses
+_OWN = (fx.Reads, fx.Writes, fx.WaitsGroup, fx.Arrives, fx.Completes, fx.Crosses)
+
+
+@dataclass(frozen=True)
+class _Acts:
+    """What an agent does at a statement: effects, the barriers it releases into and learns from."""
+
+    own: tuple[fx.Effect, ...]
+    released: tuple[Key, ...]
+    acquired: tuple[Key, ...]
+
+
 class _Analysis:
     """The places of one program; ``local``: only shared memory of the executing CTA is involved."""
 
@@ -55,7 +71,8 @@ class _Analysis:
         self._tree = tree
         self._ptx = strict == "ptx"
         self._meetings = Meetings(tree)
-        self._flow = Flow(tree, self._transfer, self._fence, self._meetings.acquired)
+        classes = Classes(tree, self._meetings.acquired)
+        self._flow = Flow(classes, self._transfer, self._fence)
         self._generic = {n.number: found for n in tree.nodes if (found := _generic(n))}
         self._proxied = {n.number: found for n in tree.nodes if (found := _proxied(n))}
         self._relations: dict[tuple[int, int, bool], bool] = {}
@@ -65,13 +82,22 @@ class _Analysis:
             if any(self._clash(site, number, far=False) for number in self._proxied)
             or any(self._clash(site, number, far=True) for number in self._proxied)
         }
+        #: the warps that make asynchronous accesses
+        self._issuers = [
+            who
+            for who in classes.agents
+            if any(executes(who, tree.nodes[number]) for number in self._proxied)
+        ]
+        #: by agent and statement, what it does that counts here
+        self._acts: dict[tuple[Agent, int], _Acts] = {}
         self.local = all(_is_local(what) for what in self._shared_with_async())
 
     def places(self) -> frozenset[int]:
         """Statements before which a fence is needed."""
         if not self._sites:
             return frozenset()
-        carried, bad = self._solve(frozenset())
+        carried = {who: self._flow.carried_to(who) for who in self._flow.classes.agents}
+        bad = {fact for who in self._issuers for fact in self._bad(self._flow, who, carried[who])}
         if not bad:
             return frozenset()
         nodes, sites = self._tree.nodes, {fact.site for _, fact in bad}
@@ -83,28 +109,32 @@ class _Analysis:
             found = handovers(self._flow, who, load, self._hands_over, sites)
             every += found[0]
             first += found[1]
-        best = len(self._solve(frozenset(n.number for n in [*issuing, *every]))[1])
+        best = self._lacking(frozenset(n.number for n in [*issuing, *every]))
         return smallest(
             [*issuing, *every],
-            lambda chosen: len(self._solve(chosen)[1]) == best,
+            lambda chosen: self._lacking(chosen, best) == best,
             first,
             frozenset(node.number for node in issuing),
         )
 
-    def _solve(
-        self, before: frozenset[int]
-    ) -> tuple[dict[Agent, Carried], frozenset[tuple[int, Fact]]]:
-        flow = replace(self._flow, before=before)
-        carried = {who: flow.carried_to(who) for who in flow.agents}
+    def _lacking(self, before: frozenset[int], most: int | None = None) -> int:
+        """How many accesses lack a fence if some stand there, counted to one more than ``most``."""
+        flow, bad = replace(self._flow, before=before), set[tuple[int, Fact]]()
+        for who in self._issuers:
+            bad |= self._bad(flow, who, flow.carried_to(who))
+            if most is not None and len(bad) > most:
+                break
+        return len(bad)
+
+    def _bad(self, flow: Flow, who: Agent, carried: Carried) -> set[tuple[int, Fact]]:
+        """The asynchronous accesses of one warp of a class, with what is not fenced before each."""
         bad: set[tuple[int, Fact]] = set()
-        for who, load in carried.items():
-            asked = one_of(who)
 
-            def visit(node: Node, state: State, agent: Agent = asked) -> None:
-                bad.update((node.number, f) for f in self._unfenced(agent, node, state))
+        def visit(node: Node, state: State) -> None:
+            bad.update((node.number, fact) for fact in self._unfenced(one_of(who), node, state))
 
-            flow.visit(who, load, visit)
-        return carried, frozenset(bad)
+        flow.visit(who, carried, visit)
+        return bad
 
     def _unfenced(self, agent: Agent, node: Node, state: State) -> list[Fact]:
         if node.number not in self._proxied:
@@ -157,14 +187,21 @@ class _Analysis:
 
     def _transfer(self, node: Node, state: State, walk: Walk) -> State:
         agent = walk.agent
-        for effect in node.effects:
+        acts = self._acts.get((agent, node.number))
+        if acts is None:
+            acts = self._acts[agent, node.number] = self._of(agent, node)
+        for effect in acts.own:
             state = self._own(node, effect, state, walk)
-        if _publishes(node):
-            for key in self._meetings.released(agent, node):
-                state = walk.release(key, state)
-        for key in self._meetings.acquired(agent, node):
+        for key in acts.released:
+            state = walk.release(key, state)
+        for key in acts.acquired:
             state = walk.acquire(key, state).see()  # no fence is needed on this side
         return state
+
+    def _of(self, agent: Agent, node: Node) -> _Acts:
+        released = self._meetings.released(agent, node) if _publishes(node) else ()
+        own = tuple(effect for effect in node.effects if isinstance(effect, _OWN))
+        return _Acts(own, released, self._meetings.acquired(agent, node))
 
     def _hands_over(self, agent: Agent, node: Node) -> bool:
         return _publishes(node) and bool(self._meetings.released(agent, node))

@@ -13,6 +13,7 @@ from tilesim.ir.ops.tcgen05_mma import Tcgen05Product
 from tilesim.ir.passes.flow import (
     Agent,
     Carried,
+    Classes,
     Fact,
     Facts,
     Flow,
@@ -77,8 +78,9 @@ class _Analysis:
         _merge_products(tree)
         self._tree = tree
         self._meetings = Meetings(tree)
-        self._flow = Flow(tree, self._transfer, _fenced, self._meetings.acquired)
-        self._classes = tuple(filter(self._uses_tmem, self._flow.agents))
+        classes = Classes(tree, self._meetings.acquired)
+        self._flow = Flow(classes, self._transfer, _fenced)
+        self._classes = tuple(filter(self._uses_tmem, classes.agents))
         self._relations: dict[tuple[Agent, int, Agent, int], tuple[bool, bool]] = {}
 
     def _uses_tmem(self, agent: Agent) -> bool:
@@ -97,7 +99,7 @@ class _Analysis:
             every += found[0]
             first += found[1]
         best = len(self._solve(frozenset(n.number for n in every))[1].bad)
-        return smallest(every, lambda chosen: len(self._solve(chosen)[1].bad) == best, first)
+        return smallest(every, lambda chosen: self._lack(chosen, frozenset(), best), first)
 
     def places_after(self, before: frozenset[int]) -> frozenset[int]:
         """Statements after which an ``after_thread_sync`` is needed."""
@@ -120,7 +122,16 @@ class _Analysis:
         """
         best = len(self._solve(before, after)[1].bad)
         places = [self._tree.nodes[number] for number in before]
-        return smallest(places, lambda chosen: len(self._solve(chosen, after)[1].bad) == best)
+        return smallest(places, lambda chosen: self._lack(chosen, after, best))
+
+    def _lack(self, before: frozenset[int], after: frozenset[int], count: int) -> bool:
+        """Whether so many accesses lack a ``before_thread_sync``, no more and no fewer."""
+        flow, bad = replace(self._flow, before=before, after=after), set[tuple[int, Fact]]()
+        for who in self._classes:
+            bad |= self._missing(flow, who, flow.carried_to(who)).bad
+            if len(bad) > count:
+                return False
+        return len(bad) == count
 
     def _solve(
         self, before: frozenset[int], after: frozenset[int] = frozenset()
