@@ -21,7 +21,9 @@ from tests.litmus.sections import all_rows
 from tilesim import Builder, address_of, pred, s32, u32, u64, view_at
 from tilesim.checker import check
 from tilesim.ir import effects as fx
+from tilesim.ir.loc import caller
 from tilesim.ir.lower import lower
+from tilesim.ir.ops.cp_async import CpAsync
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
 from tilesim.proof.effects import EXECUTORS, SILENT
@@ -127,11 +129,11 @@ def meets_in_two_arms(k: Builder, covered: bool) -> None:
 
 @lacking("lanes that copy one piece to one place by `cp.async`")
 def copies_of_which_one_is_waited_for(k: Builder, covered: bool) -> None:
-    """In PTX the second lane copies as well, and its copy is under way when the word is stored."""
+    """As in PTX: the second lane copies, too, and its copy is under way when the word is stored."""
     k.launch(warps=1)
     x, g = words(k, "x", 4), global_words(k, "g", 4)
     with k.if_(k.lane_id < (1 if covered else 2)):
-        k.cp_async.copy(x, g)
+        k.emit(CpAsync(dst=x[...], src=g[...], shared_out=False, loc=caller()))
     with k.if_(k.lane_id.eq(0)):
         k.cp_async.wait_all()
         k.mem.store(x[0], 7)

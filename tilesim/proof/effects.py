@@ -873,10 +873,10 @@ def _of_lanes(held: Held) -> list[Lanes]:
 def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     group, place, at, *_ = named
     write, issues = isinstance(e, fx.Writes), x.effect(fx.Issues)
-    if e.proxy == "generic":  # cp.async: lanes that name one box share it out
+    if e.proxy == "generic":  # cp.async: lanes that name one box share it out, but not in PTX
         together = len(group) > 1 and _one_box(x)
         rows = at.reshape(-1, issues.piece)
-        if together and len(rows) == 1:  # in PTX each of them copies it
+        if together and not issues.shared_out:
             raise NotCovered(f"{x.where}: lanes that copy one piece to one place")
         for n, lane in enumerate(group):
             mine = rows[n :: len(group)] if together else rows

@@ -36,15 +36,16 @@ _LEAST = 16
 
 @rule("cp.async.ca", "cp.async.cg")
 def _cp_async(low: Lowering, step: Step) -> Iterator[Op]:
-    """The last operand may be a predicate instead of a number: with it nothing is read."""
+    """Each lane copies for itself. The last operand may be a predicate instead of a number: with it
+    nothing is read."""
     ignored = [o for o in step.operands[3:] if _is_predicate(o)]
     rest = tuple(o for o in step.operands if o not in ignored)
     for op in spelled(low, replace(step, operands=rest)) or ():
-        if isinstance(op, CpAsync) and ignored:
-            some = select(low.value(ignored[0], 1), 0, op.size)
-            yield replace(op, src_bytes=some)
-        else:
+        if not isinstance(op, CpAsync):
             yield op
+            continue
+        real = select(low.value(ignored[0], 1), 0, op.size) if ignored else op.src_bytes
+        yield replace(op, src_bytes=real, shared_out=False)
 
 
 def _is_predicate(operand: Flat) -> bool:

@@ -40,8 +40,8 @@ def _copy(e: Emitter, op: CpAsync) -> None:
 
 def _share(e: Emitter, op: CpAsync) -> tuple[str, str]:
     """First chunk of a lane and the distance to its next: chunks go round the active lanes, unless
-    each lane has an operand of its own."""
-    if any(is_divergent(x, e.divergent) for x in operands(op)):
+    each lane copies all of them, or has an operand of its own."""
+    if not op.shared_out or any(is_divergent(x, e.divergent) for x in operands(op)):
         return "0", "1"
     match e.lanes:
         case "all":

@@ -16,7 +16,8 @@ from tilesim.ir.op import Op
 class CpAsync(Op):
     """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
 
-    Where an operand differs between the lanes, each lane copies all of the views that it names.
+    Where an operand differs between the lanes, each lane copies all of the views that it names, and
+    where it is not ``shared_out``, as in PTX, in any case.
     ``src_bytes``: how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
     """
 
@@ -32,6 +33,7 @@ class CpAsync(Op):
     src: View
     size: int = 16
     src_bytes: Expr | None = None
+    shared_out: bool = True
 
     @property
     def cache(self) -> str:
@@ -54,7 +56,7 @@ class CpAsync(Op):
         return (
             Reads(self.src, asynchronous=True),
             Writes(self.dst, asynchronous=True),
-            Issues("cp.async", self.size, self.src_bytes),
+            Issues("cp.async", self.size, self.shared_out, self.src_bytes),
         )
 
 

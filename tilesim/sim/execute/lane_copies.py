@@ -34,7 +34,8 @@ _At = tuple[Memory, Footprint]
 
 @dataclass(frozen=True)
 class _Copy:
-    """One instruction: a box that the lanes share out ``piece`` by ``piece``, or a box of each.
+    """One instruction: a box that the lanes share out ``piece`` by ``piece``, if it ``shares``, or a
+    box of each.
 
     ``most``: bytes of a box; ``limit``: how many of them are read, the rest is zero.
     """
@@ -46,19 +47,26 @@ class _Copy:
     most: int
     limit: Evaluate | None
     piece: int
+    shares: bool
     real: bool
 
-    def shared_out(self, w: Warp) -> None:
-        """All lanes name one box.
+    def of_one_box(self, w: Warp) -> None:
+        """All lanes name one box: they share it out, or each of them copies it, which in practice
+        counts as one copy that is over once each lane has waited for its own (H23).
 
         Raises:
-            NotUniform: they do not; nothing has been done.
+            NotUniform: they do not, or their copies need an order; nothing has been done.
         """
+        several = w.lanes > 1
+        if several and not self.shares and w.machine.options.ptx:
+            raise NotUniform
         nbytes = self.most if self.limit is None else uniform(self.limit(w), w)
         target = self.target.memory(w), self.target.footprint(w)
         # a copy of nothing has no source: kernels fill with zeros where an address means nothing
         origin = (self.source.memory(w), self.source.footprint(w)) if nbytes else None
-        among = EVERY if w.lanes == 1 else w.mask
+        among = w.mask if several and self.shares else EVERY
+        if several and not self.shares:
+            w.machine.lean("H23", self.op)
         self._record(w, origin, target, (w.mask, among), among, self.piece)
         if not 0 <= nbytes <= self.most:
             raise BarrierError(
@@ -169,18 +177,18 @@ def _applies(effects: Effects) -> bool:
 
 def _copy(c: Operands, op: Op, effects: Effects) -> Step:
     match effects:
-        case (fx.Reads(view=src), fx.Writes(view=dst), fx.Issues(piece=piece, real=given)):
-            pass
+        case (fx.Reads(view=src), fx.Writes(view=dst), fx.Issues() as issues):
+            piece, given, shares = issues.piece, issues.real, issues.shared_out
         case _:
             raise TypeError(f"{op.mnemonic}: such a copy reads, writes, and joins its group")
     limit = None if given is None else c.expr(given)
     real = c.real(dst.tensor)
-    copy = _Copy(op, c.view(src), c.view(dst), src.dtype, src.nbytes, limit, piece, real)
+    copy = _Copy(op, c.view(src), c.view(dst), src.dtype, src.nbytes, limit, piece, shares, real)
 
     def step(w: Warp) -> None:
         if not copy.target.differs(w):
             try:
-                copy.shared_out(w)
+                copy.of_one_box(w)
                 return
             except NotUniform:
                 pass
