@@ -11,6 +11,8 @@ from tests.kernel.programs_edges import an_address_that_wraps_into_the_next_cta
 from tests.litmus.notation import global_words, words
 from tilesim import Builder, Program, address_of, check, s32, select, u32, u64, view_at
 from tilesim.ir.expr import Expr
+from tilesim.ir.memory import SharedTensor
+from tilesim.ir.program import Strict
 
 Kernel = Callable[..., None]
 #: a generic address in the simulator's window of shared memory lies so far before its first tensor
@@ -32,8 +34,8 @@ def test_an_address_that_wraps_and_comes_back_in_its_own_bits() -> None:
     assert check(k.finish()).verdict == "proved"
 
 
-def built(kernel: Kernel, *, right: bool) -> Program:
-    k = Builder(kernel.__name__, warps=1)
+def built(kernel: Kernel, *, right: bool, warps: int = 1) -> Program:
+    k = Builder(kernel.__name__, warps=warps)
     kernel(k, right=right)
     return k.finish()
 
@@ -155,3 +157,86 @@ def test_a_pointer_that_counts_from_a_tensor_accesses_no_other_one(kernel: Kerne
     assert check(built(kernel, right=True)).verdict == "proved"
     report = check(built(kernel, right=False))
     assert report.rules == {"out-of-bounds"}
+
+
+def _either(k: Builder, first: Expr, second: Expr, by: int = 0) -> None:
+    """Lanes store through a pointer to one of two tensors, ``by`` bytes further."""
+    p = k.var("p", select(k.lane_id < 16, first, second), u64)
+    q = k.var("q", p + 4 * k.lane_id + by, u64)
+    k.mem.store(view_at(q, s32, space="global"), 1)
+
+
+def one_that_has_been_moved_into_the_other(k: Builder, *, right: bool) -> None:
+    g, h = (address_of(global_words(k, name, 32)) for name in "gh")
+    _either(k, g if right else g + (1 << 40), h)
+
+
+def either_that_is_moved(k: Builder, *, right: bool) -> None:
+    g, h, _ = (address_of(global_words(k, name, 32)) for name in "ghi")
+    _either(k, g, h, 0 if right else 1 << 40)
+
+
+def a_number_that_the_other_begins_at(k: Builder, *, right: bool) -> None:
+    """In one run: a number is where nothing lies."""
+    g, h = (address_of(global_words(k, name, 32)) for name in "gh")
+    _either(k, select(k.lane_id < 8, g if right else 2 << 40, g), h)
+
+
+def a_number_on_one_way(k: Builder, *, right: bool) -> None:
+    g, h = (address_of(global_words(k, name, 32)) for name in "gh")
+    p = k.var("number", 0, u64)
+    with k.if_(k.lane_id < 8):
+        k.assign(p, 0 if right else 2 << 40)
+    with k.if_((k.lane_id >= 8) if not right else (k.lane_id >= 0)):
+        k.assign(p, g)
+    _either(k, p, h)
+
+
+def one_that_is_in_front_for_a_time(k: Builder, *, right: bool) -> None:
+    g, h = (address_of(global_words(k, name, 32)) for name in "gh")
+    p = k.var("p", select(k.lane_id < 16, g - 64, h - 64), u64)
+    by = 64 if right else 64 - (1 << 40)
+    k.mem.store(view_at(p + (4 * k.lane_id + by), s32, space="global"), 1)
+
+
+ONE_OF_TWO = (
+    one_that_has_been_moved_into_the_other, either_that_is_moved,
+    a_number_that_the_other_begins_at, a_number_on_one_way, one_that_is_in_front_for_a_time,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("kernel", ONE_OF_TWO, ids=lambda kernel: kernel.__name__)
+def test_a_pointer_to_one_of_two_tensors_stays_where_it_is(kernel: Kernel, strict: Strict) -> None:
+    """Where the other one lies is chance: so much further than the first in one run only."""
+    assert check(built(kernel, right=True), strict=strict).verdict == "proved"
+    report = check(built(kernel, right=False), strict=strict)
+    assert report.verdict != "proved"
+
+
+def _stored_by_warps(k: Builder, x: SharedTensor, first: Expr, second: Expr | int) -> None:
+    number = k.var("number", select(k.warp_id.eq(0), first, second), u64)
+    with k.elected():
+        k.mem.store(x[0], number)
+
+
+def warps_store_a_number_or_an_address(k: Builder, *, right: bool) -> None:
+    """0 is where shared memory begins in a run."""
+    x = k.shared("x", u64, (1,))
+    place = address_of(x)
+    _stored_by_warps(k, x, place, place if right else 0)
+
+
+def warps_store_two_addresses(k: Builder, *, right: bool) -> None:
+    g, h = (address_of(global_words(k, name, 4)) for name in "gh")
+    _stored_by_warps(k, k.shared("x", u64, (1,)), g, g if right else h - (1 << 40))
+
+
+@pytest.mark.parametrize(
+    "kernel", [warps_store_a_number_or_an_address, warps_store_two_addresses],
+    ids=lambda kernel: kernel.__name__,
+)  # fmt: skip
+def test_numbers_that_are_equal_by_where_things_lie_are_not_the_same_data(kernel: Kernel) -> None:
+    assert check(built(kernel, right=True, warps=2)).verdict == "proved"
+    report = check(built(kernel, right=False, warps=2))
+    assert report.rules == {"race"}

@@ -38,6 +38,13 @@ def in_window(value: Expr) -> Expr:
     return value - Base(WINDOW, "global") < 1 << 32
 
 
+def in_one_window(value: Expr, other: Expr) -> Expr:
+    """What has to hold for two global addresses to be nearest to the same base, with those that the
+    simulator takes."""
+    a, b = (binary("//", e + (GLOBAL_WINDOW >> 1), GLOBAL_WINDOW) for e in (value, other))
+    return binary("==", a, b)
+
+
 def _in_shared(value: Expr, times: Fraction, used: int) -> Expr | None:
     """The bits that where shared memory begins may set hold a place in it, or its end: so what lies
     above them stays as it is wherever that is."""

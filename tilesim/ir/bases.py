@@ -8,7 +8,7 @@ the base of its state space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from tilesim.analysis.ssa import given
 from tilesim.analysis.thread_values import Threads
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
-from tilesim.ir.address_carries import in_window, stays
+from tilesim.ir.address_carries import in_one_window, in_window, stays
 from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.addresses import addressed_in
 from tilesim.ir.arithmetic import Typing
@@ -68,6 +68,8 @@ from tilesim.ir.expr import (
     Var,
     all_of,
     constant,
+    select,
+    unary,
     walk,
 )
 from tilesim.ir.flowgraph import FlowGraph, graph_of
@@ -76,7 +78,7 @@ from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
-from tilesim.ir.ops.scalar import Load
+from tilesim.ir.ops.scalar import Assign, Load
 from tilesim.ir.ops.vector import LoadVector
 from tilesim.ir.told import Told
 
@@ -92,23 +94,26 @@ class Located(NamedTuple):
     ``reasons``: what a base may decide there (`decided_by_bases`). ``lanes``: by number of a
     shuffle those that hold an address for all; what it gives of others is none. ``stays``: by
     number what has to hold whenever an instruction is executed, or a base may decide there, too.
+    ``mixed``: the numbers of those that write what counts from one thing or from another, or from
+    none: equal numbers are no equal data there.
     """
 
     mir: Mir
     reasons: tuple[str, ...]
     lanes: Mapping[int, int]
     stays: Mapping[int, Expr]
+    mixed: frozenset[int]
 
 
 def located(mir: Mir) -> Located:
     """``mir`` as `Located`."""
     if not (is_addressed(mir) or _names_bases(mir)):
-        return Located(mir, (), {}, {})
+        return Located(mir, (), {}, {}, frozenset())
     bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
     stays = {number: all_of(*asked) for number, asked in bases.stays.items()}
-    return Located(replace(mir, code=code), reasons, bases.lanes, stays)
+    return Located(replace(mir, code=code), reasons, bases.lanes, stays, frozenset(bases.mixed))
 
 
 def _names_bases(mir: Mir) -> bool:
@@ -155,6 +160,8 @@ class _Bases:
         self.lanes: dict[int, int] = {}
         #: by number of an instruction what has to hold there (`Located`)
         self.stays: dict[int, list[Expr]] = {}
+        #: by number, what writes data of several bases (`Located`)
+        self.mixed: set[int] = set()
         #: the instruction that is looked at, once all have been followed
         self._looking: int | None = None
         self._used = mir.kernel.smem_used
@@ -170,7 +177,11 @@ class _Bases:
         for block in self._todo:
             self._through(block)
         for block in self._graph.order:
-            self._through(block, look=True)
+            self._through(block, self._look_at)
+        owners = (names for found in self._owners.values() for names in found.values())
+        if any(len(names) > 1 for names in owners):
+            for block in self._graph.order:
+                self._through(block, self._ask_windows)
         return tuple(self._reason)
 
     def located(self, number: int, instruction: Instruction) -> Instruction:
@@ -185,14 +196,14 @@ class _Bases:
             return instruction
         return replace(instruction, what=replace(instruction.what, **found))
 
-    def _through(self, block: int, *, look: bool = False) -> None:
-        """Follows a block, or looks at what bases may decide there."""
+    def _through(self, block: int, look: Callable[[int], None] | None = None) -> None:
+        """Follows a block, or looks at its instructions once all have been followed."""
         self._registers = dict(self._known.get(block, {}))
         for number in self._graph.blocks[block]:
             instruction = self._code[number]
-            if look:
+            if look is not None:
                 self._looking = None if number in self._never else number
-                self._look_at(number, instruction)
+                look(number)
             if isinstance(instruction.what, Op):
                 results = self._follow(number, instruction.what, self._effects[number])
                 for name, forms in results.items():
@@ -529,14 +540,61 @@ class _Bases:
 
     # ------------------------------------------------------------------ what they decide
 
-    def _look_at(self, number: int, instruction: Instruction) -> None:
+    def _look_at(self, number: int) -> None:
         """Notes what a base may decide at an instruction."""
+        instruction = self._code[number]
         for forms in self._deciding(number, instruction) if number not in self._never else ():
             if not is_known(forms):
                 what = f"what happens at {instruction.loc} depends on the value of an address"
                 self._reason[f"{what}, and every launch may have another"] = None
-        if isinstance(instruction.what, Op):
-            self._check_addresses(number, instruction.what)
+        if isinstance(op := instruction.what, Op):
+            self._check_addresses(number, op)
+            effects = self._effects[number]
+            if any(isinstance(effect, fx.Writes) for effect in effects):
+                written = self._inputs(number, op, effects)
+                if written is None or len(written) > 1:
+                    self.mixed.add(number)
+
+    def _ask_windows(self, number: int) -> None:
+        """Asks that no sum carries an address out of the window of what it counts from: where it
+        may count from several tensors, its place in one of them does not tell from which."""
+        for _, value, _ in self._mentions[number].operands:
+            for expr in expressions_in(value):
+                self._ask([*self._moved(expr)])
+        match self._code[number].what:
+            case Assign(var=var, value=value) if is_known(self.forms(value)) and self._held(var):
+                self._ask([in_one_window(value, Const(0))])
+            case _:
+                pass
+
+    def _held(self, var: Var) -> bool:
+        """Whether a register holds an address in global memory somewhere."""
+        states = (*self._known.values(), self._only)
+        return any(owners_of(held.get(var.name, NOTHING), "global") for held in states)
+
+    def _moved(self, expr: Expr) -> Iterator[Expr]:
+        """What has to hold for the addresses in an expression to stay in their windows."""
+        match expr:
+            case Unary(_, operand):
+                yield from self._moved(operand)
+            case Binary(op, lhs, rhs):
+                yield from self._moved(lhs)
+                yield from self._moved(rhs)
+                of = rhs if is_known(self.forms(lhs)) else lhs
+                if op in ("+", "-") and self._is_far(expr) and self._is_far(of):
+                    yield in_one_window(expr, of)
+            case Select(cond, then, other):
+                for arm, chosen in ((then, cond), (other, unary("not", cond))):
+                    moved = [*self._moved(arm)]
+                    if is_known(self.forms(arm)) and self._is_far(expr):
+                        moved.append(in_one_window(arm, Const(0)))
+                    yield from (select(chosen, one, 1) for one in moved)
+            case _:
+                pass
+
+    def _is_far(self, expr: Expr) -> bool:
+        """Whether a value is an address in global memory, or none."""
+        return bool(owners_of(self.forms(expr), "global"))
 
     def _deciding(self, number: int, instruction: Instruction) -> Iterator[Forms]:
         cond = condition(instruction)

@@ -291,7 +291,8 @@ class Issues:
     """The asynchronous operation joins the open group of the executing thread.
 
     ``piece``: a copy that lanes make together goes in pieces of so many bytes, which they take in
-    turn if it is ``shared_out``; else each lane copies all of them. ``real``: how many bytes are copied; what is written behind them is zero. None: all.
+    turn if it is ``shared_out``; else each lane copies all of them. ``real``: how many bytes are
+    copied; what is written behind them is zero. None: all.
     ``work``: the (M, N, K) of 16-bit elements that the tensor core of a CTA multiplies meanwhile.
     ``pair``: it works in both CTAs of a pair, at the same addresses (G10)."""
 

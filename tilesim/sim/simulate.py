@@ -102,13 +102,14 @@ class Simulation:
         _require_level(strict)
         verify(program, to_run=True)
         whole = lower(program) if isinstance(program, Program) else program
-        mir, decided_by_bases, lanes_asked, stays = located(whole)
+        mir, decided_by_bases, lanes_asked, stays, mixed = located(whole)
         #: the launch and the declarations
         self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
         compiler = Compiler(mir, numbers=numbers, stays=stays)
         self.code: Code = compiler.compile()
         self.code.decided_by_bases, self.code.lanes_asked = decided_by_bases, lanes_asked
+        self.code.mixed = mixed
         #: the global tensors that instructions name which write them, and all that may be written
         self.named = frozenset(_named_as_written(mir))
         self.written = frozenset(_written(mir))

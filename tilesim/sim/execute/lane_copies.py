@@ -34,8 +34,7 @@ _At = tuple[Memory, Footprint]
 
 @dataclass(frozen=True)
 class _Copy:
-    """One instruction: a box that the lanes share out ``piece`` by ``piece``, if it ``shares``, or a
-    box of each.
+    """One instruction: a box that lanes share out ``piece`` by ``piece`` (``shares``), or one each.
 
     ``most``: bytes of a box; ``limit``: how many of them are read, the rest is zero.
     """

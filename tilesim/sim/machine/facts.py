@@ -105,6 +105,8 @@ class Facts:
     lanes_asked: Mapping[int, int] = field(default_factory=dict)
     #: by number what has to hold where an instruction is executed, or a base decides there, too
     stays: Mapping[int, Expr] = field(default_factory=dict)
+    #: by number what writes addresses of several things, or others in place of some
+    mixed: frozenset[int] = frozenset()
     allocations: Allocations = field(default_factory=Allocations)
     #: bytes of each global tensor
     sizes: dict[str, int] = field(default_factory=dict)

@@ -82,14 +82,15 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
     """Whether both are one instruction, and it stores the same in shared memory (H23): one number,
     so that elements are the same wherever they overlap, or the same data to the same addresses.
     All warps of Triton's default partition say so what the others have to do; and where a layout
-    replicates data over warps, all of them store it.
+    replicates data over warps, all of them store it. Numbers that are addresses of several things
+    are equal by where these lie only.
 
     Where nobody knows the data, it is noted that it would have to be looked at.
     """
     machine = access.warp.machine
     if access.op is not record.op and not _are_twins(access.op, record.op, machine.plan):
         return False
-    if memory.mbarriers is None or machine.options.ptx:
+    if memory.mbarriers is None or machine.options.ptx or access.op.number in machine.plan.mixed:
         return False
     if access.stored is None or record.stored is None:
         if access.write and record.write and access.scope is None:
