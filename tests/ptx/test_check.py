@@ -265,6 +265,30 @@ def test_the_launch_must_fit_the_kernel() -> None:
         assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("says", "block", "cluster", "wrong"),
+    [
+        ("", (1, 1, 64), 1, ""), ("", (1, 1, 65), 1, "k: block: 65 threads in z, at most 64"),
+        (".maxclusterrank 2", (32, 1, 1), 2, ""),
+        (".maxclusterrank 2", (32, 1, 1), 4, "k: cluster: 4 CTAs, .maxclusterrank allows 2"),
+    ],
+)  # fmt: skip
+def test_launches_that_the_driver_refuses(
+    says: str, block: tuple[int, int, int], cluster: int, wrong: str
+) -> None:
+    text = (
+        f".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{says}\n{{ ret; }}"
+    )
+    module = read(text, "k.ptx")
+    launch = Launch("k", (4, 1, 1), block, (cluster, 1, 1), 0)
+    if not wrong:
+        assert check(lower(module, module.entries[0], launch)).verdict == "proved"
+        return
+    with pytest.raises(LaunchError) as caught:
+        lower(module, module.entries[0], launch)
+    assert str(caught.value) == wrong
+
+
 #: a kernel of at most 64 threads and 40 registers, with dynamic shared memory and a map
 LAUNCHED = """.version 8.4
 .target sm_90a

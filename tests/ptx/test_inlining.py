@@ -72,7 +72,8 @@ def test_calls_are_inlined_with_registers_of_their_own() -> None:
     )
     opcodes = [step.opcode for step in found.code]
     assert opcodes == [
-        "st.param.b32", "bra", "ld.param.b32", "bra", "st.param.b32", "bra", "ld.param.b32", "ret",
+        "st.param.b32", "bra.uni", "ld.param.b32", "bra", "st.param.b32", "bra", "ld.param.b32",
+        "ret",
     ]  # fmt: skip
     skip, load, leave = found.code[1:4]
     assert (skip.guard, skip.operands) == (Register("p", "pred"), (Target(6),))

@@ -87,3 +87,27 @@ def test_what_was_known_of_memory_is_not_known_behind_a_store_of_a_matrix() -> N
     assert found.verdict == "bounded"
     assert "where wmma.store puts what a lane has" in found.reasons[0]
     assert report(body.replace("MATRIX", "")).verdict == "proved"
+
+
+#: a matrix of 16 rows of 16 elements, by its address and how far apart its rows lie
+OF_16 = "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 " + "{{%r1, %r2, %r3, %r4, %r5, %r6, "
+OF_16 += "%r7, %r8}}, [%rd1+{at}], {apart};"
+
+
+@pytest.mark.parametrize("in_a_register", [False, True])
+@pytest.mark.parametrize(
+    ("at", "apart", "right"),
+    [(0, 16, True), (16, 24, True), (4, 16, False), (0, 9, False), (0, 20, False), (8, 24, False)],
+)
+def test_rows_begin_at_multiples(at: int, apart: int, right: bool, in_a_register: bool) -> None:
+    """Of the size of what a lane has of the matrix, or of 16 bytes, if that is less."""
+    params, values = (".param .u64 g", ".param .u32 n"), (
+        Pointer("g", 4096), Scalar("n", "u32", apart),
+    )  # fmt: skip
+    load = OF_16.format(at=at, apart="%r9" if in_a_register else apart)
+    body = f"ld.param.u64 %rd1, [g]; ld.param.u32 %r9, [n];\n{load}"
+    found = report(body, params=params, values=values)
+    assert (found.verdict == "proved") is right
+    if not right:
+        assert found.rules == {"out-of-bounds"}
+        assert "must be a multiple of 16" in found.findings[0].message

@@ -306,7 +306,8 @@ class _Flattening:
         self._inline(function, prefix, bound, frame.depth + 1, frame.located(at))
         if guard is not None:
             opposite = guard.operand if isinstance(guard, Not) else Not(guard)
-            end = Step.of("bra", (Target(len(self._code)),), opposite, at.place, frame.located(at))
+            jump = "bra.uni" if "uni" in at.opcode.split(".") else "bra"
+            end = Step.of(jump, (Target(len(self._code)),), opposite, at.place, frame.located(at))
             self._code[skip] = end, frame
 
     def _outside(self, at: Instruction, name: str, frame: _Frame) -> None:

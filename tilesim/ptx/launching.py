@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from math import prod
 from operator import add
 from typing import cast
 
@@ -45,6 +46,8 @@ _ELEMENTS = {
     "s64": types.s64, "f16": types.f16, "f32": types.f32, "f32.ftz": types.f32, "f64": types.f64,
     "bf16": types.bf16, "tf32": types.tf32, "tf32.ftz": types.tf32,
 }  # fmt: skip
+#: threads of a CTA in z, at most
+_DEEPEST = 64
 
 
 @dataclass(frozen=True)
@@ -443,6 +446,11 @@ def check(entry: Function, launch: Launch) -> None:
     most = _volume(says.get("maxntid"))
     if most is not None and launch.threads > most:
         raise LaunchError(f"{name}: block: {launch.threads} threads, .maxntid allows {most}")
+    if launch.block[2] > _DEEPEST:
+        raise LaunchError(f"{name}: block: {launch.block[2]} threads in z, at most {_DEEPEST}")
+    ctas, largest = prod(launch.cluster), _volume(says.get("maxclusterrank"))
+    if largest is not None and ctas > largest:
+        raise LaunchError(f"{name}: cluster: {ctas} CTAs, .maxclusterrank allows {largest}")
     registers = _volume(says.get("maxnreg"))
     if registers is not None and launch.registers is not None and launch.registers > registers:
         raise LaunchError(

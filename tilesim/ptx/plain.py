@@ -16,9 +16,11 @@ from typing import TypeAlias
 from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
+from tilesim.ir.diverging import diverging
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
-from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
+from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.compute import Data
@@ -131,7 +133,30 @@ def finished(low: Lowering, code: Sequence[Instruction], starts: Sequence[int]) 
     ])  # fmt: skip
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(prepared.launch.entry),) * prepared.program.warps
-    return Mir(program, placed, roles, machine_typing(program, ops, {}))
+    mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
+    _require_agreement(low, mir, starts)
+    return mir
+
+
+def _require_agreement(low: Lowering, mir: Mir, starts: Sequence[int]) -> None:
+    """Lanes that execute a jump with ``.uni`` all go one way (PTX 9.7.12.2): that has to be seen.
+
+    Raises:
+        Unsupported: they may not.
+    """
+    jumps = [
+        (step, number)
+        for step, number in zip(low.kernel.code, starts, strict=True)
+        if "uni" in step.qualifiers and (step.guard is not None or step.base == "brx")
+    ]
+    found = diverging(graph_of(mir)) if jumps else None
+    for step, number in jumps:
+        if found is not None and found.differs(condition(mir.code[number]), number):
+            low.at(step)
+            raise low.unsupported(
+                "lanes of a warp may go different ways here, and .uni says that they do not",
+                "leave .uni out where lanes may differ",
+            )
 
 
 def _missing(low: Lowering) -> Iterator[Instruction]:

@@ -51,22 +51,34 @@ def _layout(step: Step) -> str:
 
 def _parts(low: Lowering, step: Step, origin: Flat) -> tuple[View, ...]:
     """The matrix that begins at an address; if it is not known before it runs how far apart its
-    rows (columns) lie, these one by one."""
+    rows (columns) lie, or that they begin where they may, these one by one."""
     count, length, bits = _form(low, step)
     dtype, space = low.bits(max(8, bits)), low.space(step.qualifiers)
-    each = length * bits // dtype.bits
-    if len(step.operands) == 2:
-        return (low.view(origin, dtype, (count, each), space),)
-    stride = step.operands[2]
-    pitch = low.constants.number(stride)
-    if pitch is not None:
+    each, multiple = length * bits // dtype.bits, _multiple(low, step)
+    pitch = each * dtype.bits // bits if len(step.operands) == 2 else None
+    if len(step.operands) > 2:
+        pitch = low.constants.number(step.operands[2])
+    if pitch is not None and pitch * bits // 8 % multiple == 0:
         strides = pitch * bits // dtype.bits, 1
-        return (low.view(origin, dtype, (count, each), space, strides),)
-    first = low.view(origin, dtype, (each,), space)
+        return (_begins(low.view(origin, dtype, (count, each), space, strides), multiple),)
+    first = _begins(low.view(origin, dtype, (each,), space), multiple)
     assert isinstance(first.tensor, AddressedTensor)
-    place, apart = address_of(first), low.value(stride, 32) * bits >> 3
+    place, apart = address_of(first), low.value(step.operands[2], 32) * bits >> 3
     rows = (replace(first.tensor, address=place + apart * n) for n in range(1, count))
     return (first, *(replace(first, tensor=row) for row in rows))
+
+
+def _multiple(low: Lowering, step: Step) -> int:
+    """At a multiple of how many bytes each row (column) begins: of the size of what a lane has of
+    the matrix, as PTX says, but of no more than 16, as CUDA's guide says."""
+    registers = low.items(step.operands["store" in step.qualifiers])
+    return min(16, len(registers) * (8 if step.qualifiers[-1] == "f64" else 4))
+
+
+def _begins(view: View, multiple: int) -> View:
+    """A view that begins at a multiple of so many bytes."""
+    assert isinstance(view.tensor, AddressedTensor)
+    return replace(view, tensor=replace(view.tensor, multiple=multiple))
 
 
 def _form(low: Lowering, step: Step) -> tuple[int, int, int]:

@@ -331,6 +331,7 @@ class AddressedAccess(ViewAccess):
         spans = tuple(range(o, o + n) for o, n in zip(offsets, self.extents, strict=True))
         strides = self._tensor.byte_strides
         first = start + sum(o * s for o, s in zip(offsets, strides, strict=True))
+        self._require_vector(np.array([first]), memory)
         addresses = swizzle_addresses(first + self._box.within, self._tensor.swizzle)
         tensor, name, slot = self._named(warp, memory, int(addresses.min()), cta)
         made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor, slot))
