@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from tilesim.analysis.uniformity import diverging
 from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
-from tilesim.ir.diverging import diverging
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.flowgraph import graph_of
