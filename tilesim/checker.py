@@ -17,7 +17,6 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.proof.rules import Answer
 from tilesim.repair import Mendable, Trial, Wanted
-from tilesim.repair import suggest as repair
 from tilesim.search.asked import Asked, fitting
 from tilesim.search.checking import Checking
 from tilesim.search.options import NO_LIMITS, searching
@@ -118,6 +117,8 @@ def check(
     except InvalidProgram as error:
         if wanted is None:
             raise
+        from tilesim.repair.mend import suggest as repair  # what only a failure needs
+
         found = repair(program, error.diagnostics, prove, wanted, strict, checked)
         raise Mendable(error.diagnostics, found) from error
 
@@ -132,6 +133,8 @@ def check(
         report = _certified(report, program, plain, strict, timer, checked, asked)
     if wanted is None or report.verdict != "failed":
         return report
+    from tilesim.repair.mend import suggest as repair
+
     witness = Witness.from_dict(report.witness or {})
     again = None if witness.altered else partial(repeat, witness=witness, inputs=checked)
     cost = report.stats.instructions

@@ -21,7 +21,6 @@ from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
-from tilesim.mistakes.diagnose import explained
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Answers, Asker, Order
@@ -219,6 +218,8 @@ def replay(
     Raises:
         UsageError: the witness is malformed, or belongs to another kernel.
     """
+    from tilesim.mistakes.diagnose import explained  # what only a failure needs
+
     parsed, simulation = _fitting(built(program), witness)
     run = repeat(simulation, parsed, inputs or {})
     if parsed.policy == "timed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pickle
 import re
@@ -9,6 +10,8 @@ import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
+from importlib import import_module
+from inspect import getsource
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -35,6 +38,17 @@ PLAIN = {int, str, bool, float, bytes, range, type(None), object, timedelta, Pat
 NONE_IN_WHAT_IS_SENT = {(Task, "target"), (Repair, "made")}
 
 
+def for_types(module: str) -> dict[str, Any]:
+    """What a module imports for its types only."""
+    lazy = [s for s in ast.parse(getsource(import_module(module))).body if isinstance(s, ast.If)]
+    uses = [use for branch in lazy for use in branch.body if isinstance(use, ast.ImportFrom)]
+    return {
+        name.name: getattr(import_module(use.module or ""), name.name)
+        for use in uses
+        for name in use.names
+    }
+
+
 def undata(kind: Any, seen: set[Any], place: str) -> list[str]:
     """The places at which a type is none of data: functions, programs, machines."""
     if kind in PLAIN or get_origin(kind) is Literal or kind is ...:
@@ -51,7 +65,7 @@ def undata(kind: Any, seen: set[Any], place: str) -> list[str]:
     if kind in seen:
         return []
     seen.add(kind)
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, localns=for_types(kind.__module__))
     return [
         found
         for field in fields(kind)

@@ -73,6 +73,9 @@ LOCAL = {
     ("tilesim.loader.text", "tilesim.ir.bare"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.text"): "most programs are Python",
     ("tilesim.mark", "pytest"): "only tests need it",
+    ("tilesim.checker", "tilesim.repair.mend"): "only a failure needs it",
+    ("tilesim.search.checking", "tilesim.mistakes.diagnose"): "only a failure needs it",
+    ("tilesim.witness", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.triton.driver", "torch"): "kernels are recorded without it, too",
     ("tilesim.recording.without_gpu", "torch"): "scripts need not use it",
@@ -150,6 +153,26 @@ def test_definitions_of_instructions_load_types_and_programs_only() -> None:
     assert not {name for name in loaded - {FACADE} if not f"{name}.".startswith(below)}
     lines = sum(len(MODULES[name].read_text().splitlines()) for name in loaded)
     assert lines <= MOST_OF_DEFINITIONS
+
+
+@pytest.mark.parametrize(
+    ("command", "not_loaded"),
+    [
+        ("import tilesim.cli.group", ("tilesim.checker", "tilesim.ir.program", "numpy", "simpy")),
+        ("import tilesim.checker", ("tilesim.mistakes", "tilesim.repair.mend", "tilesim.report")),
+    ],
+)
+def test_what_starts_loads_nothing_that_it_may_not_need(
+    command: str, not_loaded: tuple[str, ...]
+) -> None:
+    """`tilesim --version` loads no checker; a check that proves no causes, repairs or reports."""
+    script = f"{command}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert command.split()[1] in loaded
+    assert not loaded & {*not_loaded}
 
 
 def test_imports_in_functions_have_a_reason() -> None:

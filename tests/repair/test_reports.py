@@ -13,10 +13,9 @@ from click.testing import CliRunner
 
 import tilesim as ts
 from tilesim.cli import main
+from tilesim.ir.edits import Patch
 from tilesim.ir.loc import Loc
-from tilesim.mistakes.edits import Patch
-from tilesim.repair import Mendable
-from tilesim.repair.mend import Change
+from tilesim.repair import Change, Mendable
 from tilesim.report import html, sarif
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked

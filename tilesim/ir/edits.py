@@ -8,7 +8,7 @@ for both forms of a program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import overload
 
 from tilesim.ir.mir import Branch, Control, Mir, Switch, targets_of
@@ -18,6 +18,17 @@ from tilesim.ir.renumber import renumbered
 
 #: what stands at the place of a statement; of machine code, control flow as well
 Instead = tuple[Stmt | Control, ...]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Lines ``first`` to ``last`` of a file, as they are and as they should be."""
+
+    file: str
+    first: int
+    last: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
 
 
 def statements(program: Program | Mir) -> tuple[Stmt | Control, ...]:

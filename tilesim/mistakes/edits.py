@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from tilesim.errors import UsageError
-from tilesim.ir.edits import Instead, edited, statements, stretches
+from tilesim.ir.edits import Instead, Patch, edited, statements, stretches
 from tilesim.ir.expr import Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Instruction, Mir
@@ -22,17 +22,6 @@ Block = tuple[Stmt, ...]
 
 
 # ------------------------------------------------------------------ edits that mend
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Lines ``first`` to ``last`` of a file, as they are and as they should be."""
-
-    file: str
-    first: int
-    last: int
-    old: tuple[str, ...]
-    new: tuple[str, ...]
 
 
 @dataclass(frozen=True)

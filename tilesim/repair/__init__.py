@@ -1,18 +1,16 @@
-"""Repairs of a failing program: single edits and pairs, each of them checked."""
+"""Repairs of a failing program: single edits and pairs, each of them checked.
 
-from tilesim.mistakes.edits import Patch
-from tilesim.repair.mend import (
+What is asked and found is here; `tilesim.repair.mend` searches, and is loaded for a failure.
+"""
+
+from tilesim.repair.repairs import (
     DEFAULT_TIME,
     Change,
     Mendable,
     Repair,
     Repairs,
+    Trial,
     Wanted,
-    suggest,
 )
-from tilesim.repair.search import Trial
 
-__all__ = [
-    "DEFAULT_TIME", "Change", "Mendable", "Patch", "Repair", "Repairs", "Trial", "Wanted",
-    "suggest",
-]  # fmt: skip
+__all__ = ["DEFAULT_TIME", "Change", "Mendable", "Repair", "Repairs", "Trial", "Wanted"]

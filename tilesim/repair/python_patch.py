@@ -15,7 +15,7 @@ from tilesim.files import source_lines
 from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.common import Namespace, recorded
 from tilesim.ir.dsl.methods import call_of
-from tilesim.ir.edits import Instead
+from tilesim.ir.edits import Instead, Patch
 from tilesim.ir.expr import Const, Expr, Special, Var, constant, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, View
@@ -24,7 +24,6 @@ from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.mistakes.context import flipped
-from tilesim.mistakes.edits import Patch
 
 #: by kind of region, the methods of the builder that begin with one
 _REGIONS: dict[type[object], tuple[str, ...]] = {

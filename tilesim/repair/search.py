@@ -20,6 +20,7 @@ from tilesim.mistakes.barrier_use import COUNTED_FAMILIES, counted
 from tilesim.mistakes.context import Facts, Focus, has, names
 from tilesim.mistakes.edits import Edit
 from tilesim.mistakes.table import FAMILIES, mends
+from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.sim.findings import Finding
 
@@ -35,18 +36,6 @@ _FIRST, _SECOND, _ROW = 16, 60, 4
 CERTAIN = ("proved", "exhausted")
 #: edits of registers, which are nothing that the source of a compiled program has
 _OF_REGISTERS = frozenset({"missing step", "step too many", "number"})
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a check says of a program."""
-
-    verdict: str
-    findings: tuple[Finding | Diagnostic, ...] = ()
-    instructions: int = 0
-    #: it was ended at its share of the work
-    cut_off: bool = False
-
 
 #: checks a program; ``thorough``: with all the schedules that the user has asked for
 Check = Callable[[Program | Mir, bool], Trial]

@@ -19,7 +19,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
 from tilesim.ir.dataflow import mentions
-from tilesim.ir.edits import Instead
+from tilesim.ir.edits import Instead, Patch
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
@@ -27,7 +27,7 @@ from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
 from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
-from tilesim.mistakes.edits import Edit, Patch
+from tilesim.mistakes.edits import Edit
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tilesim.repair import Patch
+from tilesim.ir.edits import Patch
 from tilesim.sim.record import Recording
 from tilesim.words import printable
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 
 from tilesim.files import source_lines
-from tilesim.mistakes.edits import Patch
+from tilesim.ir.edits import Patch
 from tilesim.repair import Repair
 from tilesim.report.result import Checked, Rejected, Result
 from tilesim.words import count, printable

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tilesim.checker import Report
-from tilesim.errors import Diagnostic
-from tilesim.ir.loc import Loc
-from tilesim.leaning import Leaning
-from tilesim.repair import Repairs
-from tilesim.sim.record import Recording
+if TYPE_CHECKING:  # `tilesim --version` loads no checker
+    from tilesim.checker import Report
+    from tilesim.errors import Diagnostic
+    from tilesim.ir.loc import Loc
+    from tilesim.leaning import Leaning
+    from tilesim.repair import Repairs
+    from tilesim.sim.record import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE

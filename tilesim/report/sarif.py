@@ -16,9 +16,10 @@ from urllib.parse import quote
 
 import tilesim
 from tilesim.errors import Diagnostic
+from tilesim.ir.edits import Patch
 from tilesim.ir.loc import Loc
 from tilesim.leaning import ASSUMPTIONS, SWITCHES, Leaning
-from tilesim.repair import Patch, Repairs
+from tilesim.repair import Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result

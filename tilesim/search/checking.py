@@ -14,7 +14,6 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
-from tilesim.mistakes.diagnose import explained
 from tilesim.parallel import NotData
 from tilesim.search import extent, leaving
 from tilesim.search.aliases import aliases
@@ -388,6 +387,8 @@ class Checking:
         which = extent.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None
+        from tilesim.mistakes.diagnose import explained  # what only a failure needs
+
         told = partial(explained, run.findings, again, run.stats.instructions)
         findings = self.timer.given(told, run.findings) + causes
         covers, why = f"{which} of {self.extent}", (INTERRUPTED,) * self.timer.interrupted
