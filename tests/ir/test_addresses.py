@@ -20,10 +20,10 @@ from tilesim import (
     u64,
     view_at,
 )
+from tilesim.analysis.taint import at_addresses
 from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
 from tilesim.ir.bases import located
-from tilesim.ir.dataflow import at_addresses
 from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.expr import Expr
 from tilesim.ir.lower import lower

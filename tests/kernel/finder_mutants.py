@@ -38,8 +38,8 @@ from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, SHARED, o
 
 #: what proposes certificates, which nothing trusts either
 PROPOSES = (
-    "tilesim.search.certificates", "tilesim.ir.dataflow", "tilesim.ir.flowgraph",
-    "tilesim.analysis.solver", "tilesim.analysis.ssa",
+    "tilesim.search.certificates", "tilesim.analysis.cfg", "tilesim.analysis.solver",
+    "tilesim.analysis.ssa", "tilesim.analysis.taint", "tilesim.analysis.uses_defs",
 )  # fmt: skip
 #: seconds of a processor for a program, and bytes of memory for all of a mutant
 PATIENCE, MEMORY = 6.0, 6 << 30

@@ -26,6 +26,7 @@ from tests.litmus.sections import all_rows
 from tests.litmus.table import Completes, Rejected, Row
 from tests.litmus.test_litmus import inputs_of
 from tilesim import Program
+from tilesim.analysis.taint import tensors_written
 from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.errors import TilesimError
@@ -34,7 +35,6 @@ from tilesim.gpu.driver import Gpu, probe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.watchdog import Executor
-from tilesim.ir.dataflow import tensors_written
 from tilesim.ir.ops.hints import ReadClock
 from tilesim.ir.program import instructions
 from tilesim.sim.simulate import simulate

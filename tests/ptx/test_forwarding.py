@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tests.ptx.test_check import FIRST, HEAD, lines, program, report
 from tests.sim.sites import BOTH
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.checker import check
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import Compute

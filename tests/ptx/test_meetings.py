@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import program, report
+from tilesim.analysis.cfg import graph_of
 from tilesim.checker import check
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.splitting import parts_of
 from tilesim.ptx.launch import Pointer
 

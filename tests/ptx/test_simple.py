@@ -8,10 +8,10 @@ import pytest
 from tests.ptx.test_check import WAIT, lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.uniformity import diverging
 from tilesim.checker import Report, check
 from tilesim.ir.elected import depends_on_elected
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch
 from tilesim.ir.splitting import parts_of
 from tilesim.ptx.launch import Pointer

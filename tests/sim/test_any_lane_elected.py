@@ -9,9 +9,9 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
+from tilesim.analysis.cfg import graph_of
 from tilesim.arith.types import u32
 from tilesim.ir.elected import depends_on_elected
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.lower import lower
 
 from .sites import BOTH, sites

@@ -15,10 +15,10 @@ import tilesim as ts
 from tests.sim.ablation import jointly
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.arith.types import DType, s32, u32
 from tilesim.ir import word_waits
 from tilesim.ir.expr import Binary
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import AtomicSem
 from tilesim.ir.preimage import Spans

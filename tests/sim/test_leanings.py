@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 import tilesim as ts
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.checker import check
 from tilesim.ir.effects import Elects
 from tilesim.ir.elected import depends_on_elected
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.kernels.bugs import (
     cluster_arrivals,

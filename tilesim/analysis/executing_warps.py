@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.thread_values import Threads
 from tilesim.ir.effects import Exits
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.op import Op

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import bits
-from tilesim.ir.dataflow import mentions
-from tilesim.ir.effects import Defines
-from tilesim.ir.flowgraph import FlowGraph
+from tilesim.analysis.uses_defs import reads, sets
 from tilesim.ir.kept import kept
 
 
@@ -22,25 +21,24 @@ def live_at(graph: FlowGraph, number: int) -> frozenset[str]:
 def carried(graph: FlowGraph, head: int, blocks: Collection[int]) -> frozenset[str]:
     """The registers in which a turn of the loop of these blocks, or who comes behind it, may find
     what an earlier turn has left there."""
-    effects = (e for b in blocks for n in graph.blocks[b] for e in graph.mir.effects[n])
-    sets = {effect.var.name for effect in effects if isinstance(effect, Defines)}
-    return live_at(graph, graph.blocks[head].start) & sets
+    numbers = (n for b in blocks for n in graph.blocks[b])
+    set_there = {name for n in numbers for name in sets(graph.mir, n)}
+    return live_at(graph, graph.blocks[head].start) & set_there
 
 
 @kept
 def _live(graph: FlowGraph) -> list[frozenset[str]]:
     """By block, what is used from its beginning on; special registers are among it."""
-    mir, named = graph.mir, mentions(graph.mir)
+    mir = graph.mir
     names: dict[str, int] = {}
     used, left = [0] * len(graph.blocks), [-1] * len(graph.blocks)
     for place, block in enumerate(graph.blocks):
         for number in reversed(block):
             if mir.code[number].guard is None:
-                for effect in mir.effects[number]:
-                    if isinstance(effect, Defines):
-                        set_here = 1 << names.setdefault(effect.var.name, len(names))
-                        used[place], left[place] = used[place] & ~set_here, left[place] & ~set_here
-            for name in (*named[number].tested, *named[number].used):
+                for name in sets(mir, number):
+                    set_here = 1 << names.setdefault(name, len(names))
+                    used[place], left[place] = used[place] & ~set_here, left[place] & ~set_here
+            for name in reads(mir, number):
                 used[place] |= 1 << names.setdefault(name, len(names))
     ends = bits(graph.order[::-1], graph.successors, left, used)
     live = [end & kept | own for end, kept, own in zip(ends, left, used, strict=True)]

@@ -6,10 +6,11 @@ keep what they had. So what holds for every way holds for every lane.
 
 from __future__ import annotations
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import bits
+from tilesim.analysis.uses_defs import sets
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir
 
@@ -47,9 +48,9 @@ class Reaching:
         return answer
 
     def _note_definitions(self, mir: Mir) -> None:
-        made: dict[int, tuple[int, set[str]]] = {}
-        for number, effects in enumerate(mir.effects):
-            names = {e.var.name for e in effects if isinstance(e, Defines)}
+        made: dict[int, tuple[int, frozenset[str]]] = {}
+        for number in range(len(mir.code)):
+            names = sets(mir, number)
             if not names:
                 continue
             bits = 0

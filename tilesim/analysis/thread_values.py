@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import LANES, is_truth
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.ir.arithmetic import LIMITS, integer_limits
-from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.effects import Defines, Shuffles
 from tilesim.ir.expr import Binary, Const, Expr, Select, Special, Unary, Var, constant
-from tilesim.ir.flowgraph import LANES, is_truth
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Computation
 

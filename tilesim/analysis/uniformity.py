@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.liveness import live_at
 from tilesim.analysis.solver import Worklist
 from tilesim.analysis.ssa import reaching
-from tilesim.ir.dataflow import Mentions, mentioned, mentions, tensors_written
+from tilesim.analysis.taint import tensors_written
+from tilesim.analysis.uses_defs import Mentions, mentioned, mentions, reads, sets
 from tilesim.ir.effects import Defines, Effect, Elects, JoinsBarrier, Reads, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir, condition
@@ -92,7 +93,7 @@ class Diverging:
         splits = self.differs(cond, number)
         if splits and number in self._graph.meetings and number not in self.splits:
             self.splits.add(number)
-            self.inside |= set[int]().union(*sides(self._graph, number))
+            self.inside |= self._graph.inside(number)
             for name, setter in self._apart(number):
                 self._raise(name, setter, ANYTHING)
         for effect in sets:
@@ -118,10 +119,10 @@ class Diverging:
         """Where lanes that a branch splits may set registers differently, with these: where they
         come together, or wherever both may come before. What lanes outside of its loop have in a
         counter does not matter."""
-        arms, meet = sides(self._graph, number), self._graph.meetings[number]
-        all_of_them = sum(map(len, arms)) != len(set[int]().union(*arms))
+        arms, meet = self._graph.sides(number), self._graph.meetings[number]
+        all_of_them = sum(map(len, arms)) != len(self._graph.inside(number))
         used_later = live_at(self._graph, meet)
-        for n in set[int]().union(*arms):
+        for n in self._graph.inside(number):
             for effect in self._sets.get(n, ()):
                 name = effect.var.name
                 if name not in self._mir.local and (all_of_them or name in used_later):
@@ -181,7 +182,7 @@ def _sources(named: Mentions, sets: Iterable[Defines]) -> frozenset[str]:
         for e in sets
         if isinstance(e.value, Expr) and not any(e.value is value for value in operands)
     )
-    return named.tested.union(named.used, *others)
+    return named.names.union(*others)
 
 
 def _of_low_bits(op: str, number: int) -> int:
@@ -212,13 +213,6 @@ def _of_low_bits(op: str, number: int) -> int:
 def diverging(graph: FlowGraph) -> Diverging:
     """What differs between lanes, elections included."""
     return Diverging(graph)
-
-
-def sides(graph: FlowGraph, number: int) -> list[set[int]]:
-    """What may be executed on each side of a branch before its lanes meet."""
-    meet = graph.meetings[number]
-    starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
-    return [graph.between(start, meet) for start in starts]
 
 
 # ---------------------------------------------------------------------- threads of a CTA
@@ -299,13 +293,10 @@ def private_registers(graph: FlowGraph) -> frozenset[str]:
         for name, numbers in mir.setters.items()
         if all(_assigns(mir.effects[n]) and mir.code[n].guard is None for n in numbers)
     }
-    names = [
-        one.tested.union(one.used, (e.var.name for e in effects if isinstance(e, Defines)))
-        for one, effects in zip(mentions(mir), mir.effects, strict=True)
-    ]
+    names = [reads(mir, n) | sets(mir, n) for n in range(len(mir.code))]
     shared: set[str] = set()
     for number in diverging(graph).splits:
-        ways = [frozenset[str]().union(*(names[n] for n in way)) for way in sides(graph, number)]
+        ways = [frozenset[str]().union(*(names[n] for n in way)) for way in graph.sides(number)]
         several = Counter(name for way in ways for name in way)
         shared.update(name for name, count in several.items() if count > 1)
         shared.update(several.keys() & live_at(graph, graph.meetings[number]))

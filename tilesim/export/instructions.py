@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tilesim.analysis.cfg import LANES
 from tilesim.export.errors import NotExportable
 from tilesim.export.model import NAMED, Flight
 from tilesim.export.nodes import Action, Choice, Node
@@ -18,7 +19,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.flowgraph import LANES
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 

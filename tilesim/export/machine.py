@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tilesim.analysis.cfg import LANES, graph_of
 from tilesim.export.errors import NotExportable
 from tilesim.export.instructions import instruction, silent
 from tilesim.export.model import Model
@@ -23,7 +24,6 @@ from tilesim.export.values import Known, Runtime, Unknown, Value, active
 from tilesim.ir.addresses import bases
 from tilesim.ir.effects import Defines, Gathers, Shuffles
 from tilesim.ir.expr import Expr, Var, walk
-from tilesim.ir.flowgraph import LANES, graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir, Switch, Trap
 from tilesim.ir.op import Op

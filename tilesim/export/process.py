@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tilesim.analysis.cfg import LANES
 from tilesim.export.errors import NotExportable
 from tilesim.export.model import Model
 from tilesim.export.nodes import Action, Node, lines, useful
@@ -26,7 +27,6 @@ from tilesim.export.values import (
     restrict,
 )
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.flowgraph import LANES
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tilesim.analysis.cfg import LANES
 from tilesim.arith.operators import BINARY, COMPARE, UNARY, Scalar
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.flowgraph import LANES
 
 #: the range of a Promela ``int``
 INT = (-(1 << 31), (1 << 31) - 1)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.taint import tensors_read, tensors_written
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.checker import check
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import tensors_read, tensors_written
 from tilesim.ir.program import Program, instructions
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import Run, simulate

@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import eq, ge, gt, le, lt, ne
 
+from tilesim.analysis.cfg import FlowGraph, graph_of, known
 from tilesim.analysis.liveness import carried, live_at
 from tilesim.analysis.solver import closure
 from tilesim.analysis.ssa import reaching
+from tilesim.analysis.uses_defs import mentions, reads, sets
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant, walk
-from tilesim.ir.flowgraph import FlowGraph, graph_of, known
 from tilesim.ir.kept import kept
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap
@@ -200,17 +200,6 @@ def is_idle(mir: Mir, number: int) -> bool:
 def _drawn(mir: Mir, number: int) -> bool:
     """Whether an instruction sets a register to what no operand says."""
     return any(isinstance(e, Defines) and e.chance for e in mir.effects[number])
-
-
-def sets(mir: Mir, number: int) -> set[str]:
-    """The registers that an instruction sets."""
-    return {e.var.name for e in mir.effects[number] if isinstance(e, Defines)}
-
-
-def reads(mir: Mir, number: int) -> frozenset[str]:
-    """What an instruction, or what decides it, is made of."""
-    named = mentions(mir)[number]
-    return named.tested | named.used
 
 
 # ---------------------------------------------------------------------- what stands for an await

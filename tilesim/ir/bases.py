@@ -12,10 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.executing_warps import never
 from tilesim.analysis.solver import Worklist
 from tilesim.analysis.ssa import given
+from tilesim.analysis.taint import (
+    acquires_map,
+    aliases,
+    at_addresses,
+    is_addressed,
+    tensors_read,
+    tensors_written,
+)
 from tilesim.analysis.thread_values import Threads
+from tilesim.analysis.uses_defs import OPERANDS, expressions_in, mentions, reads
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
 from tilesim.ir.address_carries import in_one_window, in_window, stays
@@ -47,17 +57,6 @@ from tilesim.ir.base_forms import (
     union,
     within_bits,
 )
-from tilesim.ir.dataflow import (
-    OPERANDS,
-    acquires_map,
-    aliases,
-    at_addresses,
-    expressions_in,
-    is_addressed,
-    mentions,
-    tensors_read,
-    tensors_written,
-)
 from tilesim.ir.expr import (
     Base,
     Binary,
@@ -72,7 +71,6 @@ from tilesim.ir.expr import (
     unary,
     walk,
 )
-from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.lane_addresses import Holders, holders
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
@@ -118,7 +116,7 @@ def located(mir: Mir) -> Located:
 
 def _names_bases(mir: Mir) -> bool:
     """Whether the address of a declaration is in the program, or what an instruction gives."""
-    if any(name.startswith("&") for m in mentions(mir) for name in (*m.tested, *m.used)):
+    if any(name.startswith("&") for m in mentions(mir) for name in m.names):
         return True
     given = (e.value for _, e in mir.all_of(fx.Defines) if isinstance(e.value, Expr))
     return any(isinstance(part, Base) for value in given for part in walk(value))
@@ -650,9 +648,9 @@ def _readers(graph: FlowGraph) -> dict[str, frozenset[int]]:
     mir = graph.mir
     setters = {name: numbers[0] for name, numbers in mir.setters.items() if len(numbers) == 1}
     found: dict[str, set[int]] = {name: set() for name in setters}
-    reached, named = frozenset(graph.order), mentions(mir)
+    reached = frozenset(graph.order)
     for number, block in enumerate(graph.block_of[:-1]):
-        for name in (*named[number].tested, *named[number].used):
+        for name in reads(mir, number):
             if name in found and block in reached:
                 setter = setters[name]
                 if graph.block_of[setter] != block or number <= setter:

@@ -11,20 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
+from tilesim.analysis.cfg import FlowGraph, arms_that_compute
 from tilesim.analysis.ssa import reaching
-from tilesim.arith.operators import BINARY, integer
-from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor, is_part
-from tilesim.ir.dataflow import (
-    OPERANDS,
+from tilesim.analysis.taint import (
     aliases,
-    expressions_in,
     reached,
     tensors_read,
     tensors_written,
 )
+from tilesim.analysis.uses_defs import OPERANDS, expressions_in
+from tilesim.arith.operators import BINARY, integer
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.flowgraph import FlowGraph, arms_that_compute
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Instruction, condition

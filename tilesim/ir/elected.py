@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, reduce
 from operator import or_
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.solver import states
+from tilesim.analysis.taint import flow_of, tensors_read, tensors_written
 from tilesim.analysis.uniformity import Diverging
-from tilesim.ir.dataflow import flow_of, mentions, sets_only, tensors_read, tensors_written
+from tilesim.analysis.uses_defs import mentions, sets_only
 from tilesim.ir.effects import (
     Arrives,
     Commits,
@@ -42,7 +44,6 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import constant
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
@@ -74,7 +75,7 @@ class _Elected:
         self._graph, self._mir = graph, graph.mir
         self._elections = frozenset(elections)
         #: by instruction: what it tests, and what its operands are made of
-        self._names = [named.tested | named.used for named in mentions(graph.mir)]
+        self._names = [named.names for named in mentions(graph.mir)]
         #: what differs between lanes, whichever lane is elected
         self._lanes = Diverging(graph, elections=False)
         #: what differs because one lane was elected, and what only that lane executes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilesim.analysis.cfg import FlowGraph, Loop, graph_of, known
 from tilesim.analysis.liveness import carried
+from tilesim.analysis.uses_defs import only_computes
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import only_computes
 from tilesim.ir.expr import Binary, Const, Var
-from tilesim.ir.flowgraph import FlowGraph, Loop, graph_of, known
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign

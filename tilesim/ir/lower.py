@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tilesim.analysis.cfg import graph_of
 from tilesim.arith.operators import integer
 from tilesim.arith.types import s32
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.elements import apart
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.lanes import Lanes
 from tilesim.ir.loc import Loc

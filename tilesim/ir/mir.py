@@ -1,7 +1,7 @@
 """MIR, the machine's form of a program: a numbered list of instructions, registers, jumps.
 
 The machine runs this and nothing else. The number of an instruction is its identity; a loop is
-registers and a branch, and branches may make any graph (`tilesim.ir.flowgraph`). Roles and source
+registers and a branch, and branches may make any graph (`tilesim.analysis.cfg`). Roles and source
 locations are annotations for reports, nothing depends on them.
 """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.ir import effects as fx
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
 

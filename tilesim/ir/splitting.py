@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
-from tilesim.analysis.uniformity import diverging, sides
+from tilesim.analysis.uniformity import diverging
+from tilesim.analysis.uses_defs import expressions_in, mentioned, mentions
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.effects import (
     Commits,
     Defines,
@@ -24,7 +25,6 @@ from tilesim.ir.effects import (
     UsesFragment,
 )
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Join, Mir
@@ -66,11 +66,12 @@ class _Splitting:
         self._graph = graph
         self._mir, self._warps = graph.mir, executing(graph.mir)
         self._mentions = mentions(graph.mir)
-        self._regions: dict[int, set[int]] = {}
         #: what may differ between the lanes of a warp
         self._diverging = diverging(graph)
         self._splits = self._diverging.splits
-        self._apart = set[int]().union(*(self._region(n) for n in self._splits))
+        #: by branch, what lanes that it splits may execute before they meet
+        self._regions = {number: graph.inside(number) for number in self._splits}
+        self._apart = set[int]().union(*self._regions.values())
         self.parts: dict[int, int] = {}
         self._count()
 
@@ -79,21 +80,12 @@ class _Splitting:
     def _differs(self, names: frozenset[str]) -> bool:
         return not names.isdisjoint(self._diverging.names)
 
-    def _region(self, number: int) -> set[int]:
-        """What lanes that a branch splits may execute before they meet."""
-        if number not in self._regions:
-            self._regions[number] = set().union(*self._sides(number))
-        return self._regions[number]
-
-    def _sides(self, number: int) -> list[set[int]]:
-        return sides(self._graph, number)
-
     # ------------------------------------------------------------------ how often
 
     def _count(self) -> None:
         for number in sorted(self._splits):
             if not self._simple(number):
-                self._add(number, _ALL if self._repeats(number) else len(self._sides(number)))
+                self._add(number, _ALL if self._repeats(number) else len(self._graph.sides(number)))
         for number, instruction in enumerate(self._mir.code):
             op, guard = instruction.what, instruction.guard
             if not isinstance(op, Op):
@@ -145,7 +137,7 @@ class _Splitting:
             return False
         if met_before(self._graph, number) is None or not meets_at(self._graph, meet):
             return False
-        inside = self._region(number)
+        inside = self._regions[number]
         return inside.isdisjoint(self._splits) and not any(map(self._ends, inside))
 
     @cached_property
@@ -164,7 +156,7 @@ class _Splitting:
         found: dict[tuple[int, str], set[frozenset[int]]] = {}
         for number, effect in self._mir.all_of(Issues):
             guard = self._mir.code[number].guard
-            told = {self._teller(n) for n in self._splits if number in self._region(n)}
+            told = {self._teller(n) for n, region in self._regions.items() if number in region}
             if guard is not None and self._diverging.differs(guard, number):
                 told.add(_ELECTED if self._unelected(guard) is not None else number)
             lanes = [frozenset(told)]

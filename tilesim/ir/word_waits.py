@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilesim.analysis.cfg import FlowGraph, representatives
 from tilesim.analysis.liveness import live_at
 from tilesim.analysis.ssa import reaching
+from tilesim.analysis.uses_defs import expressions_in, mentioned, reads, sets
 from tilesim.ir.arithmetic import Typing, integer_limits
-from tilesim.ir.await_condition import Await, awaits, is_alike, is_idle, reads, sets
-from tilesim.ir.dataflow import expressions_in, mentioned
+from tilesim.ir.await_condition import Await, awaits, is_alike, is_idle
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, unary, walk
-from tilesim.ir.flowgraph import FlowGraph, representatives
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.preimage import NoPreimage, Preimage
 from tilesim.ir.scalars import WordAccess, word_access

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from tilesim.analysis.uses_defs import mentions
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import (
     Binary,
     Const,

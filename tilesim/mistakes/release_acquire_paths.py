@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tilesim.analysis.uses_defs import mentions
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers

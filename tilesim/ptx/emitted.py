@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.taint import flow_of
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.gpu.emit.source import Param, Source
-from tilesim.ir.dataflow import flow_of
 from tilesim.ir.expr import ScalarParam
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, TensorMap
 from tilesim.ptx.errors import LaunchError

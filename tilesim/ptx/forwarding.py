@@ -20,6 +20,8 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeAlias
 
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.uses_defs import mentions_of, operand_expressions, registers_set
 from tilesim.arith.operators import integer
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import (
@@ -32,7 +34,6 @@ from tilesim.ir.arithmetic import (
     join_types,
     wrap,
 )
-from tilesim.ir.dataflow import mentions_of, operand_expressions, registers_set
 from tilesim.ir.effects import Gathers, Shuffles
 from tilesim.ir.expr import (
     Base,
@@ -49,7 +50,6 @@ from tilesim.ir.expr import (
     unary,
     walk,
 )
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap

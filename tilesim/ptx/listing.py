@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilesim.ir.dataflow import mentioned, mentions_of, registers_set
+from tilesim.analysis.uses_defs import mentioned, mentions_of, registers_set
 from tilesim.ir.mir import Instruction
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
@@ -20,7 +20,7 @@ class Listing:
 
     def __init__(self, code: Iterable[Instruction]) -> None:
         self.code = [*code]
-        #: what each mentions, as `tilesim.ir.dataflow.Mentions` has it
+        #: what each mentions, as `tilesim.analysis.uses_defs.Mentions` has it
         self.names = [_mentioned_by(instruction) for instruction in self.code]
         #: the registers that each sets
         self.sets = [_set_by(instruction) for instruction in self.code]

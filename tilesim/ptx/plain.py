@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.uniformity import diverging
 from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import Exit

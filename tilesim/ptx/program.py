@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tilesim.analysis.uses_defs import only_computes, operand_expressions, registers_set
 from tilesim.heap import patient
 from tilesim.ir.await_condition import with_awaits
-from tilesim.ir.dataflow import only_computes, operand_expressions, registers_set
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op

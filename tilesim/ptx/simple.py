@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilesim.ir.dataflow import mentions_of, registers_set, sets_only
+from tilesim.analysis.cfg import FlowGraph, graph_of
+from tilesim.analysis.uses_defs import mentions_of, registers_set, sets_only
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
-from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.compute import Data

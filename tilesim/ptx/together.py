@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
-from tilesim.ir.dataflow import mentioned, mentions_of, registers_set
+from tilesim.analysis.uses_defs import mentioned, mentions_of, registers_set
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.mir import Instruction
 from tilesim.ir.op import Computation, Op

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.ssa import reaching
 from tilesim.errors import Diagnostic
 from tilesim.ir.edits import Instead, edited
 from tilesim.ir.expr import Var, walk
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.taint import tensors_written
 from tilesim.arith.types import numpy_dtype
 from tilesim.errors import InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
-from tilesim.ir.dataflow import tensors_written
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
 from tilesim.ir.loc import Loc

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import dropwhile
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.uses_defs import reads, sets
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
-from tilesim.ir.dataflow import mentions
 from tilesim.ir.edits import Instead, Patch
 from tilesim.ir.expr import Const, Expr, constant
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bar import BarSync
@@ -285,16 +285,9 @@ class SourceEdits:
         graph = graph_of(self.mir)
         if graph.block_of[number] != graph.block_of[min(end, len(self.mir.code) - 1)]:
             return True
-        own, said = self._sets(number), mentions(self.mir)
-        needs = said[number].used | said[number].tested
-        return any(
-            own & (said[n].used | said[n].tested) or (own | needs) & self._sets(n)
-            for n in range(number + 1, end)
-        )
-
-    def _sets(self, number: int) -> frozenset[str]:
-        """The registers that an instruction sets."""
-        return frozenset(e.var.name for e in self.mir.effects[number] if isinstance(e, fx.Defines))
+        mir, own = self.mir, sets(self.mir, number)
+        needs = own | reads(mir, number)
+        return any(own & reads(mir, n) or needs & sets(mir, n) for n in range(number + 1, end))
 
     # ------------------------------------------------------------------ edits
 

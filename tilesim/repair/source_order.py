@@ -15,12 +15,12 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.ssa import reaching
+from tilesim.analysis.uses_defs import reads, sets
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import mentions
-from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
@@ -291,11 +291,11 @@ def _line(mir: Mir, number: int, write: int | None = None) -> Loc:
 
 def uses_of(mir: Mir, number: int) -> list[int]:
     """The instructions that use what one has set."""
-    names = {e.var.name for e in mir.effects[number] if isinstance(e, fx.Defines)}
+    names = sets(mir, number)
     setters = reaching(graph_of(mir)).setters
     return [
-        n for n, said in enumerate(mentions(mir)) for name in names
-        if name in said.used | said.tested and number in setters(n, name)
+        n for n in range(len(mir.code)) for name in names & reads(mir, n)
+        if number in setters(n, name)
     ]  # fmt: skip
 
 

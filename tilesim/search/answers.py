@@ -19,8 +19,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.analysis.uses_defs import OPERANDS, expressions_in
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.drawn import CLUSTERS, CTAS, Drawn
 from tilesim.ir.expr import Binary, Expr, constant, walk
 from tilesim.ir.memory import Mbarriers

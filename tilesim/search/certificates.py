@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.taint import flow_of
 from tilesim.certificate_file import read
 from tilesim.errors import InvalidProgram
-from tilesim.ir.dataflow import flow_of
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir

@@ -8,8 +8,8 @@ come after the instruction, or that are perhaps not performed when it is execute
 
 from __future__ import annotations
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.ir import effects as fx
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op

@@ -20,10 +20,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.taint import Dataflow
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.drawn import Drawn
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Mir
 from tilesim.search.answers import Plan, representatives, rings
 from tilesim.sim.machine.chance import Draw, Order, Word

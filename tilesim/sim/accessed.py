@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilesim.analysis.cfg import FlowGraph, graph_of
+from tilesim.analysis.taint import Dataflow, at_addresses
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.bases import located
-from tilesim.ir.dataflow import Dataflow, at_addresses
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
 from tilesim.ir.near import Range, parts_of_shared, told_apart

@@ -6,27 +6,29 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from typing import Any
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.taint import (
+    Dataflow,
+    at_addresses,
+    flow_of,
+    loaded_tensors,
+)
 from tilesim.analysis.uniformity import private_registers
+from tilesim.analysis.uses_defs import (
+    only_computes,
+    operand_expressions,
+    registers_set,
+    sets_only,
+)
 from tilesim.arith.types import DType, u32, u64
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.await_condition import peek_flags
-from tilesim.ir.dataflow import (
-    Dataflow,
-    at_addresses,
-    flow_of,
-    loaded_tensors,
-    only_computes,
-    operand_expressions,
-    registers_set,
-    sets_only,
-)
 from tilesim.ir.distribution import Layout, layouts
 from tilesim.ir.elements import goes_on
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap

@@ -1,7 +1,7 @@
 """Steps of control flow: branches that split the lanes of a warp, and where they go on together.
 
 A branch that splits the active lanes pushes a frame: where they will have met at the latest
-(`tilesim.ir.flowgraph`), and the groups of them that wait for their turn. A group that comes to a
+(`tilesim.analysis.cfg`), and the groups of them that wait for their turn. A group that comes to a
 `Join` lets those go first that are before it in the graph, and takes along those that wait there.
 When all have come to where they meet, or have ended, the frame is popped.
 """

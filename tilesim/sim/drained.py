@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import states
+from tilesim.analysis.uses_defs import expressions_in, mentions_of
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import expressions_in, mentions_of
 from tilesim.ir.effects import Defines, Effect, UsesFragment, UsesTmem, WaitsGroup, Writes
 from tilesim.ir.expr import Var, walk
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
 from tilesim.sim.machine.facts import Drained
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.taint import Dataflow
 from tilesim.arith.types import numpy_dtype
-from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program
 from tilesim.sim.machine.chance import Answers
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from tilesim.ir.dataflow import sets_only
+from tilesim.analysis.uses_defs import sets_only
 from tilesim.ir.effects import Defines
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.uniformity import agreed
 from tilesim.ir import effects as fx
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import communicates
 from tilesim.sim.machine.machine import Warp

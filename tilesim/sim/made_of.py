@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from tilesim.analysis.solver import closure
-from tilesim.ir.dataflow import expressions_in, operand_expressions, registers_set
+from tilesim.analysis.uses_defs import expressions_in, operand_expressions, registers_set
 from tilesim.ir.effects import (
     Defines,
     Effect,

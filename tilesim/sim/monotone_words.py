@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilesim.ir.dataflow import aliases, at_addresses, reached, tensors_read, tensors_written
+from tilesim.analysis.taint import (
+    aliases,
+    at_addresses,
+    reached,
+    tensors_read,
+    tensors_written,
+)
 from tilesim.ir.effects import Effect, Reads, Writes
 from tilesim.ir.expr import constant
 from tilesim.ir.memory import Mbarriers

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.uses_defs import operand_expressions
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import operand_expressions
 from tilesim.ir.expr import Expr, Var, walk
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import View
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op

@@ -17,10 +17,10 @@ import numpy as np
 
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import registers_set, sets_only
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
-from tilesim.ir.dataflow import registers_set, sets_only
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Mir, Switch

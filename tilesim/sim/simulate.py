@@ -13,11 +13,11 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from tilesim.analysis.taint import written_by
 from tilesim.arith.types import numpy_dtype
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located
-from tilesim.ir.dataflow import written_by
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.kept import kept
 from tilesim.ir.kernel import Kernel, built

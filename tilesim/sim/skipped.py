@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import constant
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.uses_defs import sets
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Const, Var, walk
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Mir
@@ -64,10 +65,8 @@ def loops_of(mir: Mir) -> tuple[Counted, ...]:
 
 def _only_tests(mir: Mir, body: set[int]) -> bool:
     """Whether a loop is the wait that it tests for: its turns are up to how long that takes."""
-    tested = {
-        e.var.name for n in body if any(isinstance(w, fx.Waits) for w in mir.effects[n])
-        for e in mir.effects[n] if isinstance(e, fx.Defines)
-    }  # fmt: skip
+    waits = (n for n in body if any(isinstance(e, fx.Waits) for e in mir.effects[n]))
+    tested = {name for n in waits for name in sets(mir, n)}
     return all(isinstance(e, _TESTING) for n in body for e in mir.effects[n]) and any(
         isinstance(part, Var) and part.name in tested
         for n in body if isinstance(what := mir.code[n].what, Branch) and what.cond is not None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
-from tilesim.ir.dataflow import expressions_in, mentioned, operand_expressions
+from tilesim.analysis.uses_defs import expressions_in, mentioned, operand_expressions
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
 from tilesim.ir.mir import Mir, condition

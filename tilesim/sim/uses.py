@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.taint import Dataflow, aliases, reached
 from tilesim.analysis.uniformity import diverging
+from tilesim.analysis.uses_defs import mentions
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import Dataflow, aliases, mentions, reached
 from tilesim.ir.expr import constant
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.analysis.cfg import FlowGraph, Loop
 from tilesim.analysis.solver import closure
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
-from tilesim.ir.flowgraph import FlowGraph, Loop
 from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import word_access

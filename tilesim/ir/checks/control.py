@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.analysis.uniformity import diverging, sides
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.uniformity import diverging
 from tilesim.errors import Diagnostic
-from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
 
@@ -30,7 +30,7 @@ def check_meetings(mir: Mir) -> Iterator[Diagnostic]:
     graph = graph_of(mir)
     found = diverging(graph)
     for number in (n for n in meetings if n in found.inside):
-        by = next(b for b in sorted(found.splits) if any(number in s for s in sides(graph, b)))
+        by = next(b for b in sorted(found.splits) if number in graph.inside(b))
         yield Diagnostic(
             "region",
             f"instruction {number} is a join at which all lanes of a warp meet, and instruction "

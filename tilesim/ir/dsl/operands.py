@@ -16,9 +16,9 @@ from typing import (
     get_type_hints,
 )
 
+from tilesim.analysis.uses_defs import expressions_in
 from tilesim.arith.types import DType
 from tilesim.errors import reject
-from tilesim.ir.dataflow import expressions_in
 from tilesim.ir.dsl.given import check_size
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var, constant, named
 from tilesim.ir.fractional import fraction

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.analysis.cfg import LANES, known
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import LANES, known
 
 
 def lanes_taking(cond: Expr, warp: int) -> tuple[bool, bool] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from tilesim.analysis.uses_defs import registers_set
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import registers_set
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access

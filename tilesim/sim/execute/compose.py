@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.taint import Dataflow
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.addresses import GLOBAL_WINDOW
-from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.distribution import Layout
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.boxes import fields_of
-from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Switch, Trap, condition

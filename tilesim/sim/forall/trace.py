@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesim.ir.dataflow import operand_expressions
+from tilesim.analysis.uses_defs import operand_expressions
 from tilesim.ir.expr import Base, Expr, walk
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Instruction, condition

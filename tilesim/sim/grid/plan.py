@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import (
+from tilesim.analysis.taint import tensors_written
+from tilesim.analysis.uses_defs import (
     OPERANDS,
     expressions_in,
     registers_set,
     sets_only,
-    tensors_written,
 )
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View

@@ -6,8 +6,13 @@ from collections.abc import Collection
 from typing import TypeGuard
 
 from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import (
+    OPERANDS,
+    mentioned,
+    operand_expressions,
+    registers_set,
+)
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import OPERANDS, mentioned, operand_expressions, registers_set
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Mir

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from tilesim.ir.dataflow import Dataflow
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.taint import Dataflow
 from tilesim.ir.expr import Expr
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -90,7 +90,7 @@ class Facts:
     graph: FlowGraph
     flow: Dataflow
     origins: list[Op | Loc] = field(default_factory=list)
-    #: by number, which lanes of a warp go on first (`tilesim.ir.flowgraph.FlowGraph.ranks`)
+    #: by number, which lanes of a warp go on first (`tilesim.analysis.cfg.FlowGraph.ranks`)
     ranks: list[int] = field(default_factory=list)
     #: numbers of instructions that set registers which decide nothing, where data is not computed
     idle: set[int] = field(default_factory=set)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.cfg import FlowGraph, representatives
 from tilesim.ir.effects import Registers
-from tilesim.ir.flowgraph import FlowGraph, representatives
 from tilesim.ir.op import Op
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Switch, Trap, condition

@@ -16,11 +16,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.uses_defs import expressions_in, operand_expressions
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.boxes import fields_of
-from tilesim.ir.dataflow import expressions_in, operand_expressions
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.op import Op

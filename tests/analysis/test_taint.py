@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.taint import Dataflow
 from tilesim.arith.types import s32
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
-from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.expr import Var, minimum
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.program import Program

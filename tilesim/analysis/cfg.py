@@ -51,6 +51,7 @@ class FlowGraph:
         self.mir = mir
         self.warp = warp
         self._instead = instead or {}
+        self._sides: dict[int, list[set[int]]] = {}
         end = len(mir.code)
         jumps = {n: self._after(n, i) for n, i in enumerate(mir.code) if _may_jump(i)}
         jumps.update(self._instead)
@@ -151,6 +152,18 @@ class FlowGraph:
                     at = self.post_dominators[at]
                 found[self.blocks[block][-1]] = end if at is None else joins[at]
         return found
+
+    def sides(self, number: int) -> list[set[int]]:
+        """What may be executed on each side of a branch before its lanes meet."""
+        if number not in self._sides:
+            starts = (self.blocks[b].start for b in self.successors[self.block_of[number]])
+            meet = self.meetings[number]
+            self._sides[number] = [self.between(start, meet) for start in starts]
+        return self._sides[number]
+
+    def inside(self, number: int) -> set[int]:
+        """What may be executed behind a branch before its lanes meet."""
+        return set[int]().union(*self.sides(number))
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from tilesim import Builder
+from tilesim.analysis.cfg import FlowGraph, known, representatives
 from tilesim.analysis.ssa import reaching
 from tilesim.arith.types import s32
 from tilesim.ir.expr import Const, Special, Var
-from tilesim.ir.flowgraph import FlowGraph, known, representatives
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.bar import Exit

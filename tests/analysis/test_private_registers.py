@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.ptx.test_check import program, report
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.uniformity import private_registers
-from tilesim.ir.flowgraph import graph_of
 
 #: lane 3 goes on, the others wait at OUT, or go to ELSE
 SPLIT = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 3; mov.u32 %r2, 5;\n@!%p1 bra {};\n"
