@@ -12,8 +12,8 @@ from itertools import pairwise
 from types import MappingProxyType
 
 from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import computed
 from tilesim.arith.operators import BINARY, COMPARE, UNARY
-from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, condition
@@ -256,32 +256,22 @@ def graph_of(mir: Mir) -> FlowGraph:
 
 
 def arms_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
-    """The instructions between a branch and where its ways meet, if all they do is compute
-    registers, without loops; else None."""
-    block = graph.block_of[number]
-    branch, meet = graph.mir.code[number].what, graph.post_dominators[block]
-    if not isinstance(branch, Branch) or branch.polls or meet is None:
+    """The instructions behind a branch before its lanes meet, if all they do is compute registers,
+    without loops; else None."""
+    branch = graph.mir.code[number].what
+    if not isinstance(branch, Branch) or branch.polls or number not in graph.meetings:
         return None
-    starts = [graph.blocks[after].start for after in graph.successors[block]]
-    inside = {n for start in starts for n in graph.between(start, graph.blocks[meet].start)}
-    if not all(_computes(graph, n) for n in inside):
+    inside = graph.inside(number)
+    blocks = {graph.block_of[n] for n in (number, *inside)}
+    if any(block in blocks and after in blocks for block, after in graph.ways_back):
         return None
-    ways = ((b, s) for b in {block, *map(graph.block_of.__getitem__, inside)}
-            for s in graph.successors[b])  # fmt: skip
-    first = [graph.ranks[b.start] for b in graph.blocks]
-    return tuple(sorted(inside)) if all(first[b] < first[s] for b, s in ways) else None
+    return tuple(sorted(inside)) if all(_computes(graph.mir, n) for n in inside) else None
 
 
-def _computes(graph: FlowGraph, number: int) -> bool:
-    match graph.mir.code[number].what:
+def _computes(mir: Mir, number: int) -> bool:
+    match mir.code[number].what:
         case Op():
-            effects = graph.mir.effects[number]
-            return bool(effects) and all(
-                isinstance(e, Defines)
-                and isinstance(e.value, Expr | None)
-                and not (e.chance or e.elsewhere)
-                for e in effects
-            )
+            return computed(mir.effects[number]) is not None
         case Branch(polls=polls):
             return not polls
         case what:

@@ -28,6 +28,12 @@ def only_computes(op: Op) -> bool:
     )
 
 
+def computed(effects: tuple[fx.Effect, ...]) -> frozenset[str] | None:
+    """The registers that an instruction sets which does nothing else; None if it does."""
+    names = {e.var.name for e in effects if isinstance(e, fx.Defines) and not e.chance}
+    return frozenset(names) if len(names) == len(effects) else None
+
+
 def sets(mir: Mir, number: int) -> frozenset[str]:
     """The registers that an instruction sets."""
     return _sets(mir)[number]

@@ -15,11 +15,11 @@ _AT_ONCE = (
 )  # fmt: skip
 
 
-def as_predicates(graph: FlowGraph, number: int, target: int, meet: int) -> bool:
+def as_predicates(graph: FlowGraph, number: int) -> bool:
     """Whether lanes that a branch parts do no more, up to where they meet, than instructions with a
     predicate would: it is written either way, and ptxas makes one of the other."""
     code, effects = graph.mir.code, graph.mir.effects
-    inside = graph.between(number + 1, meet) | graph.between(target, meet)
+    inside = graph.inside(number)
     return number not in inside and all(
         isinstance(code[n].what, Op | Join) and all(isinstance(e, _AT_ONCE) for e in effects[n])
         for n in inside

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import mentioned
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import mbar_at, peer_address
 from tilesim.ir.edits import Instead
-from tilesim.ir.expr import Base, Const, Expr, Special, Var, binary, constant, walk
+from tilesim.ir.expr import Const, Expr, Special, binary, constant
 from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -134,19 +136,13 @@ def _addresses(op: Op) -> Iterator[Expr]:
 
 def _bases(mir: Mir, address: Expr) -> frozenset[str]:
     """The declarations that an address is made of, through the registers in it."""
-    found = set[str]()
-    left, seen = [address], set[str]()
-    while left:
-        for part in walk(left.pop()):
-            if isinstance(part, Base):
-                found.add(part.name)
-            elif isinstance(part, Var) and part.name not in seen:
-                seen.add(part.name)
-                for number in mir.setters.get(part.name, ()):
-                    value = getattr(mir.code[number].what, "value", None)
-                    if isinstance(value, Expr):
-                        left.append(value)
-    return frozenset(found)
+
+    def made_of(name: str) -> Iterator[str]:
+        for number in mir.setters.get(name, ()):
+            value = getattr(mir.code[number].what, "value", None)
+            yield from mentioned(value) if isinstance(value, Expr) else ()
+
+    return frozenset(name for name in closure(mentioned(address), made_of) if name[0] == "&")
 
 
 def _raised(inits: list[Place], size: int) -> Iterator[int]:

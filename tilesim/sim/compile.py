@@ -15,6 +15,7 @@ from tilesim.analysis.taint import (
 )
 from tilesim.analysis.uniformity import private_registers
 from tilesim.analysis.uses_defs import (
+    computed,
     only_computes,
     operand_expressions,
     registers_set,
@@ -59,7 +60,7 @@ from tilesim.sim.monotone_words import counters, counting_words, polls_memory
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
-from tilesim.sim.skipped import computed, skipped, spared
+from tilesim.sim.skipped import skipped, spared
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
 from tilesim.sim.ways import region
@@ -368,12 +369,12 @@ class Compiler:
         parts = apart and all(self._synchronises(side, meet) for side in sides)
         return control.branch(
             what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
-            skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
+            skip=self._slots(skipped(self.code.graph, number)),
             perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),
-            divides=not as_predicates(self.code.graph, number, what.target, meet),
+            divides=not as_predicates(self.code.graph, number),
         )  # fmt: skip
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:

@@ -70,15 +70,13 @@ class _Naming:
     def __init__(self, code: Code) -> None:
         self._code = code
         self.makings: dict[int, Making] = {}
-        self._setters: dict[str, list[int]] = {}
+        self._setters = code.mir.setters
         #: by name of a register tile, the variable that stands for its registers, and the other way
         self._variables: dict[str, str] = {}
         self._products: dict[str, list[int]] = {}
         for number, instruction in enumerate(code.mir.code):
             if not isinstance(instruction.what, Op):
                 continue
-            for var in registers_set(instruction.what):
-                self._setters.setdefault(var.name, []).append(number)
             for effect in code.mir.effects[number]:
                 if isinstance(effect, UsesFragment) and effect.variable:
                     self._variables[effect.fragment.name] = effect.variable

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilesim.analysis.cfg import FlowGraph
-from tilesim.analysis.uses_defs import operand_expressions
+from tilesim.analysis.uses_defs import computed, operand_expressions
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Expr, Var, walk
@@ -23,7 +23,6 @@ from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
-from tilesim.sim.skipped import computed
 
 
 def somebody_looks(mir: Mir) -> bool:

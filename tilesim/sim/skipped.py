@@ -8,36 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilesim.analysis.cfg import FlowGraph
-from tilesim.ir.effects import Defines, Effect
+from tilesim.analysis.cfg import FlowGraph, arms_that_compute
+from tilesim.analysis.uses_defs import computed, sets
 from tilesim.ir.expr import constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op
 
 
-def skipped(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[str] | None:
+def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
     """The registers that lanes which a branch splits may set before they meet; None if they may do
     anything else, or anything again and again."""
-    if meet == len(graph.mir.code):
+    inside = arms_that_compute(graph, number)
+    if inside is None or graph.meetings[number] == len(graph.mir.code):
         return None
-    inside = graph.between(number + 1, meet) | graph.between(target, meet)
-    blocks = {graph.block_of[n] for n in inside}
-    if any(block in blocks and after in blocks for block, after in graph.ways_back):
-        return None
-    found: set[str] = set()
-    for n in inside:
-        match graph.mir.code[n].what:
-            case Branch() | Join():
-                pass
-            case Op():
-                more = computed(graph.mir.effects[n])
-                if more is None:
-                    return None
-                found |= more
-            case _:
-                return None
-    return frozenset(found)
+    return frozenset(name for n in inside for name in sets(graph.mir, n))
 
 
 @dataclass(frozen=True)
@@ -86,9 +71,3 @@ def led_to(graph: FlowGraph, start: int) -> int:
             case _:
                 break
     return number
-
-
-def computed(effects: tuple[Effect, ...]) -> frozenset[str] | None:
-    """The registers that an instruction sets which does nothing else; None if it does."""
-    names = {e.var.name for e in effects if isinstance(e, Defines) and not e.chance}
-    return frozenset(names) if len(names) == len(effects) else None

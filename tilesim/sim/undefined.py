@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
+from tilesim.analysis.solver import closure
 from tilesim.analysis.uses_defs import expressions_in, mentioned, operand_expressions
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
@@ -47,11 +48,9 @@ class Quotients:
         #: registers that may hold such a number in some lane
         self.registers: frozenset[str] = frozenset()
         self._any = any(map(self._divides, _parts(mir)))
-        while self._any:
-            found = frozenset(v.name for v, value in self._values if self.doubts(value))
-            if found == self.registers:
-                break
-            self.registers = found
+        if self._any:
+            divided = [v.name for v, value in self._values if self.doubts(value)]
+            self.registers = frozenset(closure(divided, self._made_of))
 
     def doubts(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
@@ -68,12 +67,11 @@ class Quotients:
         found = self.registers.union(
             *(mentioned(part) & self._computed for part in _parts(self._mir) if self.doubts(part))
         )
-        while True:
-            sources = (mentioned(value) for var, value in self._values if var.name in found)
-            more = found.union(*sources) & (self._computed | self.registers)
-            if more == found:
-                return found
-            found = more
+        held = self._computed | self.registers
+        sources: dict[str, frozenset[str]] = {}
+        for var, value in self._values:
+            sources[var.name] = sources.get(var.name, frozenset()) | mentioned(value) & held
+        return frozenset(closure(found, lambda name: sources.get(name, ())))
 
     def used(self, expr: Expr, evaluate: Evaluate) -> Evaluate:
         """``evaluate`` for those to whom the number matters in all active lanes."""
@@ -180,17 +178,25 @@ class Quotients:
     @cached_property
     def _computed(self) -> frozenset[str]:
         """Registers that hold what the program computes, and not what stands for data."""
-        names = frozenset(self._mir.setters)
-        if self._deciding is None:
+        names, deciding = frozenset(self._mir.setters), self._deciding
+        if deciding is None:
             return names
         found = [effect for _, effect in self._mir.all_of(Defines)]
-        data = frozenset(e.var.name for e in found if not isinstance(e.value, Expr))
-        while True:
-            more = data.union(v.name for v, value in self._values if mentioned(value) & data)
-            more -= self._deciding
-            if more == data:
-                return names - data
-            data = more
+        data = {e.var.name for e in found if not isinstance(e.value, Expr)} - deciding
+        held = closure(data, lambda name: self._made_of(name) - deciding)
+        return names - held
+
+    def _made_of(self, name: str) -> frozenset[str]:
+        """The registers that expressions which mention this one set."""
+        return self._makes.get(name, frozenset())
+
+    @cached_property
+    def _makes(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for var, value in self._values:
+            for name in mentioned(value):
+                found.setdefault(name, set()).add(var.name)
+        return {name: frozenset(names) for name, names in found.items()}
 
 
 class _Settled:

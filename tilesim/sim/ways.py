@@ -16,6 +16,7 @@ import numpy as np
 
 from tilesim.analysis.cfg import FlowGraph, Loop
 from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import computed
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.mir import Branch, Join, Trap
@@ -25,7 +26,6 @@ from tilesim.sim.expression import plain
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.perhaps import accessing, may_be_made, may_be_made_inside
-from tilesim.sim.skipped import computed
 
 #: instructions after which a loop has to be one that data ends
 _MOST = 1 << 15
