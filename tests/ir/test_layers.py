@@ -73,6 +73,9 @@ LOCAL = {
     ("tilesim.loader.text", "tilesim.ir.bare"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.text"): "most programs are Python",
     ("tilesim.mark", "pytest"): "only tests need it",
+    ("tilesim.cli.check", "tilesim.report.html"): "only a page needs it",
+    ("tilesim.cli.examine", "tilesim.report.html.diagram"): "only a page needs it",
+    ("tilesim.cli.examine", "tilesim.cli.smallest"): "only --shrink needs it",
     ("tilesim.checker", "tilesim.repair.mend"): "only a failure needs it",
     ("tilesim.search.checking", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.witness", "tilesim.mistakes.diagnose"): "only a failure needs it",
@@ -159,6 +162,7 @@ def test_definitions_of_instructions_load_types_and_programs_only() -> None:
     ("command", "not_loaded"),
     [
         ("import tilesim.cli.group", ("tilesim.checker", "tilesim.ir.program", "numpy", "simpy")),
+        ("import tilesim.cli.check", ("tilesim.mistakes", "tilesim.fuzz", "tilesim.report.html")),
         ("import tilesim.checker", ("tilesim.mistakes", "tilesim.repair.mend", "tilesim.report")),
     ],
 )

@@ -43,7 +43,6 @@ from tilesim.errors import UsageError
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report import ci
-from tilesim.report import html as page
 from tilesim.report import json as json_report
 from tilesim.report import text as text_report
 from tilesim.report.diff import Diff
@@ -205,7 +204,11 @@ def command(
         _diff(session, output, style_for(sys.stderr))
     else:
         _report(session, output_format, output, stream, style)
-    for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
+    if html is not None:
+        from tilesim.report.html import render  # what only a page needs
+
+        write_file(html, render(session.results))
+    for path, renderer in ((sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:
             write_file(path, renderer(session.results))
     if certificate is not None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import Report, Stats, check
 from tilesim.cli.options import Progress, write_file
-from tilesim.cli.smallest import changed, in_words, smallest
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.ir.mir import Mir
@@ -28,7 +27,6 @@ from tilesim.loader.python import identify
 from tilesim.ptx.names import short
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
-from tilesim.report.html.diagram import drawn
 from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
 from tilesim.search.values import Values
@@ -164,6 +162,8 @@ class Examination:
     ) -> tuple[Target, Program | Mir, Report]:
         """The kernel with the smallest parameters that fail by the same rule, its program, and its
         report."""
+        from tilesim.cli.smallest import changed, in_words, smallest  # what only --shrink needs
+
         rule = report.findings[0].rule
         try:
             less = smallest(target, rule, self.strict, self.schedules, self.seed)
@@ -296,7 +296,11 @@ def _checked(
     pictures: bool,
 ) -> Checked:  # fmt: skip
     """The result; only a program with a tree has a diagram."""
-    diagram = drawn(program) if pictures and isinstance(program, Program) else ""
+    diagram = ""
+    if pictures and isinstance(program, Program):
+        from tilesim.report.html.diagram import drawn  # what only a page needs
+
+        diagram = drawn(program)
     return Checked(target.id, kernel_of(program).target.name, report, "", diagram, recording)
 
 
