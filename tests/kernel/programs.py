@@ -36,7 +36,7 @@ from tilesim.ir.addressed import Space
 from tilesim.ir.expr import Const, Expr, Operand, Select, Var, as_expr
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor
-from tilesim.ir.mir import Mir, Trap
+from tilesim.ir.mir import Branch, Mir, Trap
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import Strict
 from tilesim.ir.tmem import TmemView
@@ -457,6 +457,23 @@ def an_arrival_if_a_byte_without_a_sign_is_negative(k: Builder, *, right: bool) 
         with k.if_(r.eq(0xFF if right else 0xFFFFFFFF)):
             k.mbarrier.arrive(b)
         k.mbarrier.wait(b, 0)
+
+
+def _in_one_way(mir: Mir) -> Mir:
+    """Of each branch it is said that lanes go one way."""
+    jumps = (
+        i.doing(replace(i.what, uniform=True)) if isinstance(i.what, Branch) else i
+        for i in mir.code
+    )
+    return replace(mir, code=tuple(jumps))
+
+
+@wrong("uniform", edit=_in_one_way)
+def a_jump_at_which_lanes_part(k: Builder, *, right: bool) -> None:
+    k.launch(warps=2)
+    out = k.tensor("out", s32, (64,))
+    with k.if_(k.lane_id < 8):
+        k.mem.store(out[k.thread_id], 1)
 
 
 def _traps(mir: Mir) -> Mir:

@@ -6,8 +6,9 @@ import pytest
 
 from tests.ptx.test_check import HEAD, program, report
 from tilesim.checker import Report, check
+from tilesim.errors import InvalidProgram
+from tilesim.proof.check import certify
 from tilesim.ptx.launch import Launch, Pointer
-from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -43,6 +44,11 @@ def _report(body: str) -> Report:
     return report(body, warps=2, params=PARAMS, values=VALUES)
 
 
+def _certified(body: str) -> bool:
+    mir = program(body, warps=2, params=PARAMS, values=VALUES, by=plain)
+    return certify(mir).verdict == "certified"
+
+
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_lanes_go_one_way_at_a_jump_that_says_so(number: str, jump: str) -> None:
@@ -54,10 +60,12 @@ def test_lanes_go_one_way_at_a_jump_that_says_so(number: str, jump: str) -> None
     assert verdict == ("bounded" if "word" in number and jump == "brx.idx" else "proved")
     if same:
         assert _report(body).verdict == verdict
+        # where data decides, the kernel does not know whether lanes have the same
+        assert _certified(body) is (number != "a word" and _certified(without))
         return
-    for by in (lower, plain):
-        with pytest.raises(Unsupported, match="different ways"):
-            program(body, warps=2, params=PARAMS, values=VALUES, by=by)
+    assert not _certified(body)
+    with pytest.raises(InvalidProgram, match="different ways"):
+        _report(body)
 
 
 @pytest.mark.parametrize("same", [False, True])
@@ -71,9 +79,9 @@ def test_a_call_that_is_made_by_all_lanes_or_by_none(same: bool) -> None:
     if same:
         assert check(lower(module, module.entries[0], launch)).verdict == "proved"
         return
-    for by in (lower, plain):
-        with pytest.raises(Unsupported, match="different ways"):
-            by(module, module.entries[0], launch)
+    with pytest.raises(InvalidProgram, match="different ways"):
+        check(lower(module, module.entries[0], launch))
+    assert certify(plain(module, module.entries[0], launch)).rule == "uniform"
 
 
 def test_a_wait_that_is_left_by_such_a_jump() -> None:

@@ -45,7 +45,8 @@ class Branch:
 
     ``arms``: lanes on both sides synchronise before they meet. ``polls``: the way back of a loop
     that waits for others, in which a turn that has changed nothing need not be repeated before
-    something else has.
+    something else has. ``uniform``: the program says that lanes which execute it go one way
+    (``bra.uni``), and is wrong if they do not.
     """
 
     target: int
@@ -53,15 +54,20 @@ class Branch:
     sense: bool = True
     arms: bool = False
     polls: bool = False
+    uniform: bool = False
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """Active lanes go on at the one of ``targets`` that ``index`` says (``brx.idx``)."""
+    """Active lanes go on at the one of ``targets`` that ``index`` says (``brx.idx``).
+
+    ``uniform``: as for `Branch`.
+    """
 
     index: Expr
     targets: tuple[int, ...]
+    uniform: bool = False
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tilesim.errors import Diagnostic, InvalidProgram
-from tilesim.ir.checks.control import check_guards, check_meetings
+from tilesim.ir.checks.control import check_guards, check_meetings, check_one_way
 from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
 from tilesim.ir.checks.encodings import check_encodings
 from tilesim.ir.checks.instructions import (
@@ -61,7 +61,7 @@ def _diagnose(program: Program, stages: tuple[tuple[Check, ...], ...]) -> tuple[
 def verify(program: Program | Mir, *, to_run: bool = False) -> None:
     """Raises `InvalidProgram` with every problem that `diagnose` finds.
 
-    What regions need is not asked of `Mir`, but that lanes meet where all of them come. ``to_run``:
+    What regions need is not asked of `Mir`, but that lanes meet, and jump, as it says. ``to_run``:
     the program must have an instruction, too.
     """
     problems = _diagnose_list(program) if isinstance(program, Mir) else diagnose(program)
@@ -74,7 +74,7 @@ def verify(program: Program | Mir, *, to_run: bool = False) -> None:
 @kept
 def _diagnose_list(mir: Mir) -> tuple[Diagnostic, ...]:
     found = tuple(check_guards(mir)) or _diagnose(_flat(mir), (_LIST, _ENCODINGS))
-    return found or tuple(check_meetings(mir))
+    return found or (*check_meetings(mir), *check_one_way(mir))
 
 
 @kept

@@ -704,7 +704,7 @@ class Machine:
         w.jumps_back = min(w.at[i] for i in lanes) <= at
 
     def _go(self, w: Warp, at: int, lanes: list[int]) -> None:
-        match self.mir.code[at].what:
+        match what := self.mir.code[at].what:
             case Branch(target=target, cond=None):
                 for i in lanes:
                     w.at[i] = target
@@ -715,16 +715,19 @@ class Machine:
                     w, cond, lanes, f"the branch at {at}", polls=polls, found=found
                 )
                 w.leaving = {i: x for i, x in w.leaving.items() if i not in found}
+                _one_way(what, [bool(taken) for taken in decided.values()], at)
                 for i, taken in decided.items():
                     w.at[i] = target if bool(taken) == sense else at + 1
                 for i, x in polls.items():
                     w.detours[i] = x.look, target if bool(x.yes) == sense else at + 1
             case Switch(index=index, targets=targets):
-                for i, index_ in self._decided(w, index, lanes, f"the switch at {at}").items():
+                chosen = self._decided(w, index, lanes, f"the switch at {at}")
+                _one_way(what, [*chosen.values()], at)
+                for i, index_ in chosen.items():
                     w.at[i] = _target(targets, index_, at)
-            case Trap(cond=cond, what=what):
+            case Trap(cond=cond, what=why):
                 for i, traps in self._decided(w, cond, lanes, f"the trap at {at}").items():
-                    _no_trap(traps, what)
+                    _no_trap(traps, why)
                     w.at[i] = at + 1
 
     def exit(self, w: Warp, lanes: Sequence[int]) -> None:
@@ -1092,6 +1095,12 @@ def _target(targets: tuple[int, ...], index: int, at: int) -> int:
     if not 0 <= index < len(targets):
         raise NotCovered(f"the switch at {at} goes nowhere")
     return targets[index]
+
+
+@rule("uniform", "lanes that execute a jump with .uni go one way")
+def _one_way(jump: Branch | Switch, ways: Sequence[int], at: int) -> None:
+    if jump.uniform and len(set(ways)) > 1:
+        raise Refuted("uniform", f"lanes go several ways at {at}")
 
 
 @rule("trap", "no thread traps")

@@ -101,6 +101,8 @@ class Region:
         match instruction.what:
             case _ if not on:
                 pass
+            case Branch(uniform=True):
+                raise NotCovered(f"whether lanes go one way at {at} is not known")
             case Branch(cond=cond) | Trap(cond=cond, aborts=True) as what:
                 no, yes = self._answers(cond, on, f"the branch at {at}")
                 to = what.target if isinstance(what, Branch) else _TRAPS

@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from tilesim.analysis.cfg import graph_of
-from tilesim.analysis.uniformity import diverging
 from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
 from tilesim.heap import patient
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
-from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap, condition
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.compute import Data
@@ -109,7 +107,7 @@ def _instructions(rules: _Rules, number: int, step: Step) -> Iterator[Instructio
     low, guard = rules.low, None
     if step.base == "mov" and low.tiles.renamed(step):
         return  # the assembler leaves it out
-    if step.guard is not None and step.base not in ("bra", "brx", *_TRAPS):
+    if step.guard is not None and not _jumps(step) and step.base not in _TRAPS:
         guard = _guard(low, step)
     lowered = _lowered(rules, step)
     if number in low.tiles.numbers:
@@ -133,30 +131,7 @@ def finished(low: Lowering, code: Sequence[Instruction], starts: Sequence[int]) 
     ])  # fmt: skip
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(prepared.launch.entry),) * prepared.program.warps
-    mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
-    _require_agreement(low, mir, starts)
-    return mir
-
-
-def _require_agreement(low: Lowering, mir: Mir, starts: Sequence[int]) -> None:
-    """Lanes that execute a jump with ``.uni`` all go one way (PTX 9.7.12.2): that has to be seen.
-
-    Raises:
-        Unsupported: they may not.
-    """
-    jumps = [
-        (step, number)
-        for step, number in zip(low.kernel.code, starts, strict=True)
-        if "uni" in step.qualifiers and (step.guard is not None or step.base == "brx")
-    ]
-    found = diverging(graph_of(mir)) if jumps else None
-    for step, number in jumps:
-        if found is not None and found.differs(condition(mir.code[number]), number):
-            low.at(step)
-            raise low.unsupported(
-                "lanes of a warp may go different ways here, and .uni says that they do not",
-                "leave .uni out where lanes may differ",
-            )
+    return Mir(program, placed, roles, machine_typing(program, ops, {}))
 
 
 def _missing(low: Lowering) -> Iterator[Instruction]:
@@ -280,6 +255,8 @@ def _by_its_rule(rules: _Rules, step: Step) -> Sequence[_What]:
     low = rules.low
     if step.base == "bra":
         return [_branch(low, step)]
+    if _jumps(step) and step.base == "ret":
+        return [_goes_to(len(low.kernel.code), low, step)]
     if step.base == "brx":
         return [_switch(low, step)]
     if step.base in _TRAPS:
@@ -317,17 +294,31 @@ def _branch(low: Lowering, step: Step) -> Branch:
             pass
         case _:
             raise low.unsupported("a branch goes to a label")
+    return _goes_to(number, low, step)
+
+
+def _jumps(step: Step) -> bool:
+    """Whether an instruction is a jump: a return, with a predicate, if all lanes take it together,
+    or none does."""
+    return step.base in ("bra", "brx") or (step.guard is not None and step.opcode == "ret.uni")
+
+
+def _goes_to(number: int, low: Lowering, step: Step) -> Branch:
     if step.guard is None:
         return Branch(target=number, loc=low.loc)
     negated = isinstance(step.guard, Not)
     inner = step.guard.operand if isinstance(step.guard, Not) else step.guard
-    return Branch(target=number, cond=low.value(inner, 1), sense=not negated, loc=low.loc)
+    return Branch(
+        target=number, cond=low.value(inner, 1), sense=not negated,
+        uniform="uni" in step.qualifiers, loc=low.loc,
+    )  # fmt: skip
 
 
 def _switch(low: Lowering, step: Step) -> Switch:
     match step.operands:
         case (index, Items(items)) if step.guard is None:
             targets = tuple(item.number for item in items if isinstance(item, Target))
-            return Switch(index=low.value(index, 32), targets=targets, loc=low.loc)
+            uniform = "uni" in step.qualifiers
+            return Switch(index=low.value(index, 32), targets=targets, uniform=uniform, loc=low.loc)
         case _:
             raise low.unsupported("a branch by index has a list of labels and no predicate")

@@ -1,4 +1,5 @@
-"""Control flow of a machine program: guards, and joins at which all lanes of a warp meet."""
+"""Control flow of a machine program: guards, jumps that lanes take together, and joins at which all
+lanes of a warp meet."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.uniformity import diverging
 from tilesim.errors import Diagnostic
-from tilesim.ir.mir import Join, Mir
+from tilesim.ir.mir import Branch, Join, Mir, Switch
 from tilesim.ir.op import Op
 
 
@@ -20,6 +21,23 @@ def check_guards(mir: Mir) -> Iterator[Diagnostic]:
                 "operand", f"instruction {number}, a {what}, has a guard", instruction.loc,
                 "give a branch or a trap its condition, and jump past a switch",
             )  # fmt: skip
+
+
+def check_one_way(mir: Mir) -> Iterator[Diagnostic]:
+    """At a jump at which the program says that lanes go one way it can be seen that they do (PTX
+    ``bra.uni``)."""
+    for number, instruction in enumerate(mir.code):
+        match instruction.what:
+            case Branch(uniform=True, cond=cond) | Switch(uniform=True, index=cond):
+                if diverging(graph_of(mir)).differs(cond, number):
+                    yield Diagnostic(
+                        "participation",
+                        "lanes of a warp may go different ways at this jump, of which .uni says "
+                        "that they do not",
+                        instruction.loc, "leave .uni out where lanes may differ",
+                    )  # fmt: skip
+            case _:
+                pass
 
 
 def check_meetings(mir: Mir) -> Iterator[Diagnostic]:
