@@ -27,6 +27,18 @@ TWINS = {
         "setp.gt.u32 %p1, %r1, 7; selp.u32 %r6, %r1, 8, %p1; setp.gt.u32 %p8, %r6, 7;",
         "setp.gt.u32 %p1, %r1, 7; selp.u32 %r6, %r1, 7, %p1; setp.gt.u32 %p8, %r6, 7;",
     ),
+    "a register that holds something else later": (
+        "mov.u32 %r6, 8; setp.eq.u32 %p8, %r6, 8; mov.u32 %r6, %r4; setp.eq.u32 %p7, %r6, 8;",
+        "mov.u32 %r6, %r4; setp.eq.u32 %p8, %r6, 8; mov.u32 %r6, 8; setp.eq.u32 %p7, %r6, 8;",
+    ),
+    "turns": (
+        "mov.u32 %r6, 8;\nL: setp.gt.u32 %p8, %r6, 7; mov.u32 %r6, 8;\n@%p7 bra L;",
+        "mov.u32 %r6, 8;\nL: setp.gt.u32 %p8, %r6, 7; sub.u32 %r6, %r6, 1;\n@%p7 bra L;",
+    ),
+    "numbers that wrap": (
+        "sub.u32 %r6, %r1, 64; setp.gt.u32 %p8, %r6, 64;",
+        "sub.u32 %r6, %r1, 63; setp.gt.u32 %p8, %r6, 64;",
+    ),
     "one number": (
         "mov.u32 %r6, 8;\n@%p7 bra L;\nmov.u32 %r6, 8;\nL: setp.eq.u32 %p8, %r6, 8;",
         "mov.u32 %r6, 8;\n@%p7 bra L;\nmov.u32 %r6, 7;\nL: setp.eq.u32 %p8, %r6, 8;",

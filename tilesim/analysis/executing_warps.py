@@ -52,7 +52,7 @@ class _Ways:
 
     def __init__(self, mir: Mir) -> None:
         self._mir, self._graph = mir, graph_of(mir)
-        self._threads = Threads(mir)
+        self._threads = Threads(self._graph)
         self._every = (1 << mir.kernel.warps) - 1
         #: by block, the warps that may come there, and by number; at first from the beginning
         self._at_start = [0] * len(self._graph.blocks)
@@ -67,7 +67,8 @@ class _Ways:
     def executes(self, number: int, instruction: Instruction) -> bool:
         """Whether some lane may execute an instruction."""
         guard = instruction.guard
-        return bool(self.coming[number]) and (guard is None or bool(self._decided(guard)[0]))
+        some = self._every if guard is None else self._decided(guard, number)[0]
+        return bool(self.coming[number] and some)
 
     def _through(self, todo: list[tuple[int, int]], found: list[int]) -> None:
         """Follows warps from blocks on, but not to where others have come before; ``found``: by
@@ -100,7 +101,7 @@ class _Ways:
         what = self._mir.code[number].what if number >= 0 else None
         if not isinstance(what, Branch) or what.cond is None:
             return [(following, coming) for following in graph.successors[block]]
-        true, false = self._decided(what.cond)
+        true, false = self._decided(what.cond, number)
         taking, others = (true, false) if what.sense else (false, true)
         ways = ((what.target, taking), (number + 1, others))
         return [(graph.block_of[n], coming & some) for n, some in ways if coming & some]
@@ -112,12 +113,12 @@ class _Ways:
             return 0
         if not any(isinstance(effect, Exits) for effect in self._mir.effects[number]):
             return 0
-        _, false = self._decided(instruction.guard)
+        _, false = self._decided(instruction.guard, number)
         return self._every & ~false
 
-    def _decided(self, cond: Expr) -> tuple[int, int]:
+    def _decided(self, cond: Expr, number: int) -> tuple[int, int]:
         """The warps in which a condition may hold in some lane, and those in which it may not."""
-        value = self._threads.value(cond)
+        value = self._threads.value(cond, number)
         if value is None:
             return self._every, self._every
         if isinstance(value, int):

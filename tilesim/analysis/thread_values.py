@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.analysis.cfg import LANES, is_truth
+from tilesim.analysis.cfg import LANES, FlowGraph, is_truth
+from tilesim.analysis.ssa import reaching
 from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
+from tilesim.arith.types import DType
 from tilesim.ir.arithmetic import LIMITS, integer_limits
 from tilesim.ir.effects import Defines, Shuffles
-from tilesim.ir.expr import Binary, Const, Expr, Select, Special, Unary, Var, constant
-from tilesim.ir.mir import Mir
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, constant
 from tilesim.ir.op import Computation
 
 #: one number for all threads of a CTA, or an array of (warps, lanes); None: not known
@@ -29,42 +30,51 @@ _ABSORBING = ("and", "or", "&", "|")
 
 
 class Threads:
-    """What registers hold in each thread of a CTA, as far as its number decides that."""
+    """What registers hold in each thread of a CTA, as far as its number decides that.
 
-    def __init__(self, mir: Mir) -> None:
-        self._mir, self._typing = mir, mir.typing
+    ``launch``: and what is the same in all CTAs of a launch: its scalars, the size of its grid.
+    """
+
+    def __init__(self, graph: FlowGraph, *, launch: bool = False) -> None:
+        mir = graph.mir
+        self._mir, self._typing, self._launch = mir, mir.typing, launch
+        self._setters = reaching(graph).setters
         warps = np.arange(mir.kernel.warps, dtype=np.int64)[:, None]
         lanes = np.arange(LANES, dtype=np.int64)[None, :]
         own = np.broadcast_to(warps, (mir.kernel.warps, LANES))
-        self._special: dict[str, NDArray[np.int64]] = {
+        self._special: dict[str, int | NDArray[np.int64]] = {
             "warp_id": own, "lane_id": np.broadcast_to(lanes, own.shape),
             "thread_id": warps * LANES + lanes,
         }  # fmt: skip
-        self._registers: dict[str, Value] = {}
+        if launch:
+            grid = zip(("grid_x", "grid_y", "grid_z"), mir.kernel.grid, strict=True)
+            self._special |= {"cluster_size": mir.kernel.cluster_size, **dict(grid)}
+        #: by register and the instruction that sets it
+        self._registers: dict[tuple[str, int], Value] = {}
 
-    def value(self, expr: Expr) -> Value:
-        """An expression of integers of which no part wraps."""
+    def value(self, expr: Expr, number: int) -> Value:
+        """An expression of integers of which no part wraps, as an instruction finds it."""
         match expr:
             case Const(int(value)):
+                return value if _lies(value, -_MOST, _MOST) else None
+            case ScalarParam(_, int(value)) if self._launch:
                 return value if _lies(value, -_MOST, _MOST) else None
             case Special(name):
                 return self._special.get(name)
             case Var(name):
-                if name not in self._registers:
-                    self._registers[name] = None  # what is made of itself is not known
-                    self._registers[name] = self._held(expr)
-                return self._registers[name]
+                held = [self._held(expr, setter) for setter in self._setters(number, name)]
+                return held[0] if held and all(_same(held[0], other) for other in held) else None
             case Unary(op, operand):
-                a = self.value(operand)
+                a = self.value(operand, number)
                 return None if a is None else self._within(expr, ARRAY_UNARY[op](np.asarray(a)))
             case Binary(op, lhs, rhs):
-                a = self.value(lhs)
-                b = None if a is None and op not in _ABSORBING else self.value(rhs)
+                a = self.value(lhs, number)
+                b = None if a is None and op not in _ABSORBING else self.value(rhs, number)
                 if a is not None and b is not None:
                     return self._binary(expr, a, b)
                 return self._absorbed(expr, a if b is None else b)
             case Select(cond, then, other):
-                chosen, a, b = self.value(cond), self.value(then), self.value(other)
+                chosen, a, b = (self.value(part, number) for part in (cond, then, other))
                 if isinstance(chosen, int):
                     a = b = a if chosen else b
                 if chosen is None or a is None or b is None:
@@ -73,47 +83,35 @@ class Threads:
             case _:
                 return None
 
-    def _held(self, var: Var) -> Value:
-        """What a register holds that one instruction sets, always to the same, or several to one
-        number."""
-        setters = self._mir.setters.get(var.name, [])
-        if any(self._mir.code[number].guard is not None for number in setters):
+    def _held(self, var: Var, number: int) -> Value:
+        """What a register holds that an instruction has set, always to the same."""
+        if self._mir.code[number].guard is not None or var.name in self._typing.tokens:
             return None
-        first, *others = [self._set_to(number, var) for number in setters] or [None]
-        if all(
-            isinstance(first, int) and isinstance(other, int) and other == first for other in others
-        ):
-            return first
-        return None
+        if (var.name, number) not in self._registers:
+            self._registers[var.name, number] = None  # what is made of itself is not known
+            found = None if var.dtype.kind == "float" else self._set_to(number, var)
+            self._registers[var.name, number] = None if found is None else _fitted(found, var.dtype)
+        return self._registers[var.name, number]
 
     def _set_to(self, number: int, var: Var) -> Value:
-        """What an instruction sets a register to, in the lanes in which it is executed."""
+        """What an instruction sets a register to."""
         match self._mir.code[number].what, self._mir.effects[number]:
             case Computation() as op, _:
-                found = self._computed(op, var)
+                return self._computed(op, var, number)
             case _, (Defines(value=Expr() as value, chance="", unknown=""),):
-                found = self.value(value)
+                return self.value(value, number)
             case _, (*_, Shuffles(value=value, lane=lane, mode="idx"), Defines()):
-                found = self._shuffled(value, constant(lane))
+                return _shuffled(self.value(value, number), constant(lane))
             case _:
                 return None
-        if found is None or var.name in self._typing.tokens or var.dtype.kind == "float":
-            return None
-        return found if _lies(found, *integer_limits(var.dtype)) else None
 
-    def _computed(self, op: Computation, var: Var) -> Value:
-        operands = {id(e): self.value(e) for e in operand_expressions(op)}
+    def _computed(self, op: Computation, var: Var, number: int) -> Value:
+        operands = {id(e): self.value(e, number) for e in operand_expressions(op)}
         if any(value is None for value in operands.values()):
             return None
         results = op.compute_many(lambda operand: operands[id(operand)])
         place = [result.name for result in registers_set(op)].index(var.name)
         return None if results is None else _number(np.asarray(results[place]))
-
-    def _shuffled(self, expr: Expr, lane: int | None) -> Value:
-        value = self.value(expr)
-        if value is None or lane is None or not 0 <= lane < LANES:
-            return None
-        return value if isinstance(value, int) else np.broadcast_to(value[:, [lane]], value.shape)
 
     def _binary(
         self, expr: Binary, a: int | NDArray[np.int64], b: int | NDArray[np.int64]
@@ -146,6 +144,25 @@ class Threads:
         if kind not in LIMITS or found is None:
             return None
         return found if _lies(found, *LIMITS[kind]) else None
+
+
+def _shuffled(value: Value, lane: int | None) -> Value:
+    if value is None or lane is None or not 0 <= lane < LANES:
+        return None
+    return value if isinstance(value, int) else np.broadcast_to(value[:, [lane]], value.shape)
+
+
+def _same(one: Value, other: Value) -> bool:
+    return one is other or (isinstance(one, int) and isinstance(other, int) and one == other)
+
+
+def _fitted(value: int | NDArray[np.int64], dtype: DType) -> Value:
+    """What a register of a type holds that is set to a value."""
+    low, high = integer_limits(dtype)
+    if _lies(value, low, high):
+        return value
+    wraps = dtype.kind != "pred" and dtype.bits <= _MOST_BITS
+    return (value - low) % (high - low + 1) + low if wraps else None
 
 
 def _number(result: NDArray[Any]) -> Value:

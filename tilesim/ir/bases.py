@@ -153,7 +153,7 @@ class _Bases:
         #: by register that one instruction sets, always, what it is set to
         self._given = given(mir)
         self._told = Told(self._typing, self._given)
-        self._graph, self._never, self._threads = graph, never(mir), Threads(mir)
+        self._graph, self._never, self._threads = graph, never(mir), Threads(graph)
         #: by number of a shuffle, the lanes that hold an address for all
         self.lanes: dict[int, int] = {}
         #: by number of an instruction what has to hold there (`Located`)
@@ -354,7 +354,7 @@ class _Bases:
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else within_bits(moved, effect.var.dtype.bits)
             case fx.Shuffles(value=value, mode=mode):
-                found = self._holders(value) if mode == "idx" else None
+                found = self._holders(value, op.number) if mode == "idx" else None
                 if found is None:
                     return self.forms(value)
                 self.lanes[op.number] = found.lanes
@@ -362,11 +362,11 @@ class _Bases:
             case _:
                 return computed
 
-    def _holders(self, value: Expr) -> Holders | None:
+    def _holders(self, value: Expr, number: int) -> Holders | None:
         forms = self.forms(value)
         if forms is None or KNOWN not in forms or len(forms) == 1:
             return None
-        return holders(value, self._given, self._threads, self.forms)
+        return holders(value, number, self._graph.mir, self._threads, self.forms)
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)

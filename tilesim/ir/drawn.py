@@ -19,11 +19,12 @@ from tilesim.analysis.taint import (
     tensors_read,
     tensors_written,
 )
+from tilesim.analysis.thread_values import Threads
 from tilesim.analysis.uses_defs import OPERANDS, expressions_in
-from tilesim.arith.operators import BINARY, integer
+from tilesim.arith.operators import integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
-from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Instruction, condition
@@ -49,8 +50,6 @@ Value: TypeAlias = frozenset[tuple[str, int | Period | None]]
 _NOTHING: Value = frozenset()
 #: so many different sums with one number; more are taken for any function of it
 _MOST = 8
-#: numbers that expressions of 64 bits do not reach
-_LARGE = 1 << 63
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 #: how many more than the bound are the numbers at which the outcome of a comparison changes
@@ -94,8 +93,7 @@ class Drawn:
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = reaching(graph).setters
-        #: assignments of which it is being found out which number they leave
-        self._asked: set[int] = set()
+        self._threads = Threads(graph, launch=True)
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
@@ -319,9 +317,9 @@ class Drawn:
             return _any(left | right)
         if right and op in (*_COMPARISONS, "+"):
             return self._binary(_MIRRORED.get(op, op), rhs, lhs, at)
-        number = self._number(rhs, at)
+        number = self._threads.value(rhs, at)
         exact = [(source, d) for source, d in left if isinstance(d, int)]
-        if number is None or len(exact) < len(left):
+        if not isinstance(number, int) or len(exact) < len(left):
             return _any(left | right)
         if op in _COMPARISONS:
             for source, d in exact:
@@ -334,40 +332,6 @@ class Drawn:
         if op == "//" and number > 0:
             return frozenset((s, (number, d)) for s, d in exact)
         return _any(left | right)
-
-    def _number(self, expr: Expr, at: int) -> int | None:
-        """The value of an expression that is the same in all CTAs and at all times."""
-        match expr:
-            case Var(name):
-                set_to = {self._set_to(n) for n in self._setters(at, name)}
-                return set_to.pop() if len(set_to) == 1 else None
-            case Const(value) | ScalarParam(_, value):
-                return integer(value) if value == integer(value) else None
-            case Special("grid_x" | "grid_y" | "grid_z" as name):
-                return self.kernel.grid["xyz".index(name[-1])]
-            case Special("cluster_size"):
-                return self.kernel.cluster_size
-            case Binary(op, lhs, rhs):
-                one, other = self._number(lhs, at), self._number(rhs, at)
-                if one is None or other is None or (op in ("//", "%") and not other):
-                    return None
-                found = integer(BINARY[op](one, other))
-                return found if abs(found) < _LARGE else None
-            case _:
-                return None
-
-    def _set_to(self, number: int) -> int | None:
-        """The number that an instruction sets a register to in all lanes, whatever happens."""
-        instruction = self._code[number]
-        op = instruction.what
-        if not isinstance(op, Assign) or instruction.guard is not None or number in self._asked:
-            return None  # a register of a loop is made of itself
-        self._asked.add(number)
-        try:
-            found = self._number(op.value, number)
-        finally:
-            self._asked.discard(number)
-        return None if found is None else _held(found, op.var)
 
     def _steer(self, value: Value, loc: Loc) -> None:
         for source, d in sorted(_numbers(value), key=str):
@@ -392,18 +356,6 @@ class Drawn:
         if after != before:
             self._nodes[node] = after
             self._grew = True
-
-
-def _held(value: int, var: Var) -> int | None:
-    """What a register holds to which a number is assigned."""
-    size = 1 << var.dtype.bits
-    match var.dtype.kind:
-        case "uint":
-            return value % size
-        case "int":
-            return (value + size // 2) % size - size // 2
-        case _:
-            return None
 
 
 def _any(value: Value) -> Value:

@@ -8,14 +8,16 @@ A lane without a stage holds a number of no account. Whether such a lane is aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from tilesim.analysis.ssa import given, once
 from tilesim.analysis.thread_values import Threads
 from tilesim.ir.base_forms import KNOWN, Forms
 from tilesim.ir.expr import Expr, Select, Var
+from tilesim.ir.mir import Mir
 
 
 class Holders(NamedTuple):
@@ -26,16 +28,16 @@ class Holders(NamedTuple):
 
 
 def holders(
-    value: Expr, values: Mapping[str, Expr], threads: Threads, forms: Callable[[Expr], Forms]
+    value: Expr, number: int, mir: Mir, threads: Threads, forms: Callable[[Expr], Forms]
 ) -> Holders | None:
-    """The lanes that hold an address while the others hold a number; None if that is not so.
-
-    ``values``: by register that one instruction sets, what it is set to.
-    """
-    chosen = values.get(value.name) if isinstance(value, Var) else value
+    """The lanes that hold an address, as an instruction finds it, while the others hold a number;
+    None if that is not so."""
+    chosen: Expr | None = value
+    if isinstance(value, Var):
+        chosen, number = given(mir).get(value.name), once(mir).get(value.name, number)
     if not isinstance(chosen, Select):
         return None
-    holds = threads.value(chosen.cond)
+    holds = threads.value(chosen.cond, number)
     if not isinstance(holds, np.ndarray):
         return None
     for arm, lanes in ((chosen.then, holds != 0), (chosen.other, holds == 0)):
