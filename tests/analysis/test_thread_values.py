@@ -39,6 +39,10 @@ TWINS = {
         "sub.u32 %r6, %r1, 64; setp.gt.u32 %p8, %r6, 64;",
         "sub.u32 %r6, %r1, 63; setp.gt.u32 %p8, %r6, 64;",
     ),
+    "in all lanes": (
+        "mov.u32 %r6, 8; setp.eq.u32 %p8, %r6, 8;",
+        "@%p7 mov.u32 %r6, 8; setp.eq.u32 %p8, %r6, 8;",
+    ),
     "one number": (
         "mov.u32 %r6, 8;\n@%p7 bra L;\nmov.u32 %r6, 8;\nL: setp.eq.u32 %p8, %r6, 8;",
         "mov.u32 %r6, 8;\n@%p7 bra L;\nmov.u32 %r6, 7;\nL: setp.eq.u32 %p8, %r6, 8;",

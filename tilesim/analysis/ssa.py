@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import bits
 from tilesim.analysis.uses_defs import sets
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir
@@ -93,6 +93,25 @@ def reaching(graph: FlowGraph) -> Reaching:
     return Reaching(graph)
 
 
+def assigned(graph: FlowGraph, number: int, name: str) -> Expr | None:
+    """What a register that an instruction reads was set to, if one instruction alone may have done
+    that, in all lanes that execute it, and an expression says it."""
+    match reaching(graph).setters(number, name):
+        case (setter,) if graph.mir.code[setter].guard is None:
+            return value_of(graph.mir.effects[setter])
+        case _:
+            return None
+
+
+def value_of(effects: tuple[Effect, ...]) -> Expr | None:
+    """What an instruction sets a register to that does nothing else."""
+    match effects:
+        case (Defines(value=Expr() as value),):
+            return value
+        case _:
+            return None
+
+
 @kept
 def once(mir: Mir) -> dict[str, int]:
     """By register that one instruction sets, in all lanes that execute it: its number."""
@@ -106,11 +125,5 @@ def once(mir: Mir) -> dict[str, int]:
 @kept
 def given(mir: Mir) -> dict[str, Expr]:
     """By register that one instruction sets so: what to, where an expression says it."""
-    found: dict[str, Expr] = {}
-    for name, number in once(mir).items():
-        match mir.effects[number]:
-            case (Defines(value=Expr() as value),):
-                found[name] = value
-            case _:
-                pass
-    return found
+    found = {name: value_of(mir.effects[number]) for name, number in once(mir).items()}
+    return {name: value for name, value in found.items() if value is not None}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 from tilesim.analysis.cfg import FlowGraph, arms_that_compute
-from tilesim.analysis.ssa import reaching
+from tilesim.analysis.ssa import assigned, reaching
 from tilesim.analysis.taint import (
     aliases,
     reached,
@@ -89,7 +89,7 @@ class Drawn:
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
         self.kernel, self._instead = mir.kernel, instead or {}
-        self._mir, self._graph, self._code = mir, graph, mir.code
+        self._mir, self._graph = mir, graph
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = reaching(graph).setters
@@ -271,13 +271,8 @@ class Drawn:
                 found = self._fixed(inner, at)
                 return None if found is None else (found[0], found[1] + integer(value))
             case Var(name):
-                setters = self._setters(at, name)
-                whats = [self._code[n] for n in setters]
-                match whats:
-                    case [Instruction(what=Assign(value=Base() as base), guard=None)]:
-                        return self._fixed(base, at)
-                    case _:
-                        return None
+                base = assigned(self._graph, at, name)
+                return self._fixed(base, at) if isinstance(base, Base) else None
             case _:
                 return None
 

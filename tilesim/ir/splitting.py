@@ -11,6 +11,7 @@ from functools import cached_property
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.ssa import assigned
 from tilesim.analysis.uniformity import diverging
 from tilesim.analysis.uses_defs import expressions_in, mentioned, mentions
 from tilesim.ir.addressed import AddressedMbarriers
@@ -30,7 +31,6 @@ from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.relaxed import fencing
 from tilesim.ir.scalars import word_access
 
@@ -247,18 +247,9 @@ class _Splitting:
         return found
 
     def _set_before(self, number: int, cond: Expr) -> Expr:
-        """What a register that a branch tests was set to before it, if that is in its block."""
-        if not isinstance(cond, Var):
-            return cond
-        for earlier in reversed(range(block_at(self._graph, number).start, number)):
-            if earlier in self._mir.setters.get(cond.name, ()):
-                found = self._mir.code[earlier]
-                match found.what:
-                    case Assign(value=value) if found.guard is None:
-                        return value
-                    case _:
-                        return cond
-        return cond
+        """What a register that a branch tests was set to, where that is known."""
+        found = assigned(self._graph, number, cond.name) if isinstance(cond, Var) else None
+        return cond if found is None else found
 
     def _unelected(self, cond: Expr) -> bool | None:
         """What a predicate is in lanes that were not elected; None if other things decide it."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.analysis.solver import closure
+from tilesim.analysis.ssa import value_of
 from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
@@ -110,7 +111,7 @@ def _in_registers(c: Operands, op: Op, registers: tuple[Expr, Expr]) -> Response
     """Takes a response from two registers of 64 bits."""
     parts = [c.expr(register) for register in registers]
     setters = _loads(c, op.number, registers)
-    loaded = any(not _assigns(c.mir.effects[n]) for n in setters)
+    loaded = any(not value_of(c.mir.effects[n]) for n in setters)
 
     def take(w: Warp, op: Op) -> Answer:
         values = [uniform(part(w), w) & _HALF for part in parts]
@@ -129,19 +130,10 @@ def _loads(c: Operands, number: int, registers: tuple[Expr, ...]) -> frozenset[i
         return {setter for name in names for setter in c.flow.setters(at, name)}
 
     def moved(setter: int) -> set[int]:
-        value = _assigns(c.mir.effects[setter])
+        value = value_of(c.mir.effects[setter])
         return set() if value is None else before(setter, value)
 
     return frozenset(closure(before(number, *registers), moved))
-
-
-def _assigns(effects: Effects) -> Expr | None:
-    """The value of an instruction that does nothing but assign it to a register."""
-    match effects:
-        case (fx.Defines(value=Expr() as value),):
-            return value
-        case _:
-            return None
 
 
 def _see_failure(w: Warp, op: Op) -> None:
