@@ -289,6 +289,18 @@ def test_launches_that_the_driver_refuses(
     assert str(caught.value) == wrong
 
 
+@pytest.mark.parametrize("align", [64, 128, 8, 32])
+def test_a_tensor_map_begins_at_a_multiple_of_64_bytes(align: int) -> None:
+    """By what the kernel declares: a parameter may lie at any other place (B16)."""
+    params = (f".param .align {align} .b8 a[128]",)
+    body = INIT + LOAD.format(nbytes=1024) + WAIT
+    if align >= 64:
+        assert report(body, params=params, values=(TILE,)).verdict == "proved"
+        return
+    with pytest.raises(Unsupported, match="a multiple of 64 bytes"):
+        report(body, params=params, values=(TILE,))
+
+
 #: a kernel of at most 64 threads and 40 registers, with dynamic shared memory and a map
 LAUNCHED = """.version 8.4
 .target sm_90a

@@ -32,6 +32,8 @@ _STORES: tuple[StoreMode, ...] = ("im2col_no_offs", "tile::scatter4")
 _ROWS: tuple[LoadMode | StoreMode, ...] = ("tile::gather4", "tile::scatter4")
 #: bytes of the smallest box, which stands for what a map in memory says
 _LEAST = 16
+#: a tensor map begins at a multiple of so many bytes
+_MAP = 64
 
 
 @rule("cp.async.ca", "cp.async.cg")
@@ -84,6 +86,12 @@ def _map(low: Lowering, operand: Flat) -> _Through:
             f"byte {key[1]} of parameter {key[0]} is no tensor map in the launch description",
             'describe it there as a parameter of kind "map"',
         )  # fmt: skip
+    if place.variable.alignment % _MAP or key[1] % _MAP:
+        raise low.unsupported(
+            f"nothing says that the tensor map at byte {key[1]} of parameter {key[0]} begins at a "
+            f"multiple of {_MAP} bytes (B16)",
+            f"declare the parameter with .align {_MAP}",
+        )
     if found.tensor.name == begun_name(found.name):
         raise low.unsupported(
             f"the tensor map at byte {key[1]} of parameter {key[0]} sees less of its buffer than "
