@@ -96,8 +96,8 @@ class _Analysis:
         """Statements before which a fence is needed."""
         if not self._sites:
             return frozenset()
-        carried = {who: self._flow.carried_to(who) for who in self._flow.classes.agents}
-        bad = {fact for who in self._issuers for fact in self._bad(self._flow, who, carried[who])}
+        carried = {who: self._flow.carried_to(who) for who in self._issuers}
+        bad = {lack for who in carried for lack in self._bad(self._flow, who, carried[who])}
         if not bad:
             return frozenset()
         nodes, sites = self._tree.nodes, {fact.site for _, fact in bad}
@@ -105,7 +105,8 @@ class _Analysis:
         every = [hoisted(nodes[number], [nodes[fact.site]]) for number, fact in bad]
         every = [node for node in every if node not in issuing]
         first: list[Node] = []
-        for who, load in carried.items():
+        for who in self._flow.classes.agents:
+            load = carried.get(who) or self._flow.carried_to(who)
             found = handovers(self._flow, who, load, self._hands_over, sites)
             every += found[0]
             first += found[1]
