@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sim/machine/lane_groups.py", "sim/machine/interchange.py", "sim/execute/apart.py",
         "sim/execute/lanes.py", "sim/execute/lane_copies.py", "sim/execute/shuffles.py",
         "sim/idle_lanes.py", "ir/lanes_apart.py", "ir/elected.py", "analysis/uniformity.py",
+        "analysis/executing_warps.py", "analysis/thread_values.py",
         "ir/splitting.py", "ir/joins.py", "search/lagging.py", "search/electing.py",
     ),
     "skipping": ("sim/steady/*.py",),

@@ -92,6 +92,16 @@ def reads(mir: Mir, number: int) -> frozenset[str]:
     return mentions(mir)[number].names
 
 
+@kept
+def registers_of(mir: Mir) -> dict[str, set[str]]:
+    """By what operands mention, the registers that are set by instructions with these operands."""
+    found: dict[str, set[str]] = {}
+    for number, mentioned in enumerate(mentions(mir)):
+        for name in mentioned.used:
+            found.setdefault(name, set()).update(sets(mir, number))
+    return found
+
+
 def mentions_of(instruction: Instruction) -> Mentions:
     """What an instruction mentions."""
     op = instruction.what

@@ -6,12 +6,7 @@ from collections.abc import Collection
 from typing import TypeGuard
 
 from tilesim.analysis.solver import closure
-from tilesim.analysis.uses_defs import (
-    OPERANDS,
-    mentioned,
-    operand_expressions,
-    registers_set,
-)
+from tilesim.analysis.uses_defs import OPERANDS, mentioned, registers_of
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
@@ -23,19 +18,9 @@ _OF_THE_GRID = ("%cta_x", "%cta_y", "%cta_z", "%cluster_id")
 
 
 def varying_registers(mir: Mir) -> frozenset[str]:
-    """Registers that may hold different values in different clusters."""
-    found: set[str] = set()
-    #: by register, those that are computed of it
-    of: dict[str, list[str]] = {}
-    for op in mir.ops():
-        results = [result.name for result in registers_set(op)]
-        exprs = operand_expressions(op) if results else ()
-        named = frozenset[str]().union(*map(mentioned, exprs))
-        if not named.isdisjoint(_OF_THE_GRID):
-            found.update(results)
-        for name in named:
-            of.setdefault(name, []).extend(results)
-    return frozenset(closure(found, lambda name: of.get(name, ())))
+    """What may have different values in different clusters, special registers among it."""
+    made = registers_of(mir)
+    return frozenset(closure(_OF_THE_GRID, lambda name: made.get(name, ())))
 
 
 def varies(expr: Expr, registers: Collection[str]) -> bool:
