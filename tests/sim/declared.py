@@ -141,7 +141,7 @@ class Recorded:
             def note(
                 _: object, memory: object, footprint: Footprint, made: Access, *__: Any
             ) -> None:
-                where = footprint.tensor or footprint.low
+                where = footprint.tensor or footprint.bytes.low
                 self._note(made.op, what, where)
 
             return note

@@ -13,6 +13,7 @@ import pytest
 from examples import pipeline
 from tests.ptx.test_check import WAIT, report
 from tilesim import Builder, Program, ds, f32, kernel, u32
+from tilesim.arith.byte_set import ByteSet
 from tilesim.checker import check
 from tilesim.ir.layout import swizzled
 from tilesim.ir.memory import GlobalTensor, SharedTensor
@@ -21,20 +22,9 @@ from tilesim.sim.machine import addressed
 from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import box_footprint, element_addresses
-from tilesim.sim.machine.region import intersection, progression_within, progressions_meet, union
 from tilesim.sim.machine.storage import elements_apart
 
 RNG = random.Random(14)
-
-
-def test_progressions_are_compared_as_sets() -> None:
-    for _ in range(4000):
-        a, b = (
-            range(first, first + RNG.randint(1, 24), RNG.randint(1, 7))
-            for first in (RNG.randint(-9, 9), RNG.randint(-9, 9))
-        )
-        assert progressions_meet(a, b) == bool(set(a) & set(b)), (a, b)
-        assert progression_within(a, b) == (set(a) <= set(b)), (a, b)
 
 
 def _tensor(form: str) -> GlobalTensor | SharedTensor:
@@ -89,10 +79,7 @@ def test_footprints_are_compared_byte_by_byte(
         table = FootprintTable("t", by_element=elements_apart(tensor) and form != "swizzled")
         made = [table.get(box, partial(_footprint, tensor, box)) for box in boxes]
         for one, mine in zip(made, truth, strict=True):
-            lows, highs = one.runs
-            assert {b for x, y in zip(lows, highs, strict=True) for b in range(x, y)} == mine
-            assert one.low <= min(mine)
-            assert max(mine) < one.high
+            assert set(one.bytes) == mine
             size = len(list(product(*boxes[made.index(one)]))) * 4
             assert one.folded == (len(mine) < size)
             for other, theirs in zip(made, truth, strict=True):
@@ -123,22 +110,6 @@ def test_memories_that_are_alike_relate_their_footprints_alike(
                 assert not any(f in model._known.values() for f in one.overlaps)
 
 
-def test_sets_of_bytes_are_united_and_intersected() -> None:
-    for _ in range(500):
-        a, b = ({RNG.randrange(40) for _ in range(RNG.randint(1, 30))} for _ in range(2))
-        first, second = (
-            union([(np.array([x]), np.array([x + 1])) for x in sorted(numbers)])
-            for numbers in (a, b)
-        )
-        for result, wanted in ((intersection(first, second), a & b),
-                               (union([first, second]), a | b)):  # fmt: skip
-            lows, highs = (part.tolist() for part in result)
-            assert [x for low, high in zip(lows, highs, strict=True)
-                    for x in range(low, high)] == sorted(wanted)  # fmt: skip
-            # no two intervals touch
-            assert all(h < low for h, low in zip(highs, lows[1:], strict=False))
-
-
 # ---------------------------------------------------------------------- growth
 
 
@@ -148,9 +119,9 @@ class Work:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pairs = self.most = 0
         self.cells = 0
-        meets, relate = Footprint.meets, FootprintTable._relate
+        meets, relate = ByteSet.meets, FootprintTable._relate
 
-        def counted(one: Footprint, other: Footprint) -> bool:
+        def counted(one: ByteSet, other: ByteSet) -> bool:
             self.pairs += 1
             return meets(one, other)
 
@@ -160,7 +131,7 @@ class Work:
             self.cells += table.steps - before
             self.most = max(self.most, len(table._known))
 
-        monkeypatch.setattr(Footprint, "meets", counted)
+        monkeypatch.setattr(ByteSet, "meets", counted)
         monkeypatch.setattr(FootprintTable, "_relate", related)
 
 

@@ -59,8 +59,7 @@ class Accessed:
                 self._far.add(op.number)
                 self._graph = self._flow = None
             return
-        lows, highs = footprint.runs
-        new = set(zip(lows.tolist(), highs.tolist(), strict=True))
+        new = set(footprint.bytes.pairs)
         known = self._ranges.setdefault(op.number, set())
         if not new <= known:
             known |= new

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
@@ -91,7 +92,11 @@ def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
 
     def make() -> Footprint:
         return Footprint(
-            barrier.label, "", np.arange(low, low + 8, dtype=np.int64), 1, (low, low + 8)
+            barrier.label,
+            "",
+            ByteSet.interval(low, low + 8),
+            np.arange(low, low + 8, dtype=np.int64),
+            1,
         )
 
     footprint = memory.table.get(("mbarrier", low), make)

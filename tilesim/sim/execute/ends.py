@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import PACKINGS, Direction, DType, Packing, numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.boxes import MapFields, fields_of
@@ -102,7 +103,7 @@ class _Masked:
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
         whole = self._range.footprint
         assert whole is not None
-        cells = self.memory.data[whole.low : whole.high]
+        cells = self.memory.data[whole.bytes.low : whole.bytes.high]
         before = cells.copy()
         self._range.store(values, combine)
         cells[~self._kept] = before[~self._kept]
@@ -137,7 +138,7 @@ class _Selected:
         if self._packing is not None:
             values = packed(values, self._packing)
         if self.footprint is not None and self.memory.marks is not None:
-            self.memory.marks.set_runs(self.footprint.runs, None)
+            self.memory.marks.set(self.footprint.bytes, None)
         self._box.store(self.memory, values, combine)
 
 
@@ -200,21 +201,20 @@ def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
     """The bytes of a contiguous range that are in ``mask``, by their place in 16; None for none."""
     if not mask:
         return None
-    size = footprint.high - footprint.low
+    low, size = footprint.bytes.low, footprint.bytes.high - footprint.bytes.low
 
     def make() -> Footprint:
-        chosen = np.flatnonzero([mask >> i % 16 & 1 for i in range(size)])
-        around = footprint.spans
+        chosen = low + np.flatnonzero([mask >> i % 16 & 1 for i in range(size)])
         points = footprint.points
-        if around is not None:
-            points = [tuple((span.start, span[-1]) for span in around)]
+        if footprint.bytes.indices is not None:
+            points = footprint.boxes(by_element=True)
         return Footprint(
             f"{footprint.name} in the bytes {mask:#x} of 16", footprint.tensor,
-            footprint.low + chosen, 1, (footprint.low, footprint.high), start=footprint.start,
-            points=points, place=footprint.place,
+            ByteSet.intervals(chosen, chosen + 1), chosen, 1, start=footprint.start, points=points,
+            place=footprint.place,
         )  # fmt: skip
 
-    return memory.table.get(("mask", mask, footprint.low, size), make)
+    return memory.table.get(("mask", mask, low, size), make)
 
 
 def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | None = None) -> End:
@@ -294,7 +294,7 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skippe
     """A non-tensor bulk copy moves one contiguous, unswizzled, 16-byte aligned range (B6), which
     begins ``skipped`` bytes before what is touched of it."""
     size = footprint.addresses.size * footprint.itemsize
-    straight = footprint.high - footprint.low == size
+    low, straight = footprint.bytes.low, footprint.bytes.high - footprint.bytes.low == size
     swizzled = getattr(view.tensor, "swizzle", 0)
     if not straight or swizzled:
         raise BarrierError(
@@ -302,9 +302,9 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skippe
             f"{op.mnemonic} of {footprint.name}, which is not one contiguous range (B.3)",
             "copy row by row, or through a tensor map",
         )
-    if (footprint.low - skipped) % CHUNK:
+    if (low - skipped) % CHUNK:
         raise BarrierError(
             "out-of-bounds",
-            f"{op.mnemonic} of {footprint.name} at byte {footprint.low}, not 16-byte aligned (B6)",
+            f"{op.mnemonic} of {footprint.name} at byte {low}, not 16-byte aligned (B6)",
             "align both ends to 16 bytes",
         )

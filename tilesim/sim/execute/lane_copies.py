@@ -102,7 +102,7 @@ class _Copy:
                 raise NotUniform
             reading = mask_bits((sizes > 0) & active)
         memory, target, _ = self.target.lane_footprint(w)
-        if target.nbytes != w.lanes * self.most:
+        if target.bytes.nbytes != w.lanes * self.most:
             raise NotUniform
         origin = self._sources(w, reading) if reading else None
         self._record(w, origin, (memory, target), (reading, reading), w.mask, 0)

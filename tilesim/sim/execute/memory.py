@@ -102,9 +102,10 @@ class _Lanes:
         """What the active lanes access: memory, footprint and addresses, (lanes, elements)."""
         memory, footprint, flat = self.view.lane_footprint(w)
         addresses = flat.reshape(-1, self.size)
-        nbytes, pattern = self.size * self.dtype.bytes, footprint.pattern
-        if pattern is None or not pattern.fits(footprint.low, nbytes):
+        nbytes = self.size * self.dtype.bytes
+        if footprint.vector != nbytes:
             self._require_vectors(footprint, addresses, nbytes)
+            footprint.vector = nbytes
         return memory, footprint, addresses
 
     def _require_vectors(

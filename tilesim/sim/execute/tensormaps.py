@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import Direction
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
@@ -100,16 +99,17 @@ class MapReader:
 
     def _fields(self, w: Warp, memory: Memory, footprint: Footprint) -> MapFields:
         what = f"{self._op.mnemonic} of {w} through the tensor map at {footprint.name}"
-        if footprint.low % NBYTES:
+        low = footprint.bytes.low
+        if low % NBYTES:
             raise BarrierError(
                 "out-of-bounds", f"{what}, which is not {NBYTES}-byte aligned (B14)",
                 "align the map",
             )  # fmt: skip
-        some = np.array([footprint.low]), np.array([footprint.low + USED])
-        lost = None if memory.marks is None else memory.marks.in_runs(some)
+        used = ByteSet.interval(low, low + USED)
+        lost = None if memory.marks is None else memory.marks.first_in(used)
         if lost is not None:
             raise UnknownSteers(lost.read_by(self._op.mnemonic, self._op.loc))
-        data = memory.data[footprint.low : footprint.low + NBYTES]
+        data = memory.data[low : low + NBYTES]
         try:
             numbers = decoded(data)
         except KeyError as missing:

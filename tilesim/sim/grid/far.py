@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.sums import Sums
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.program import Program
 from tilesim.sim.grid.plan import Far
 from tilesim.sim.grid.touches import Box
 from tilesim.sim.grid.values import Values
-from tilesim.sim.machine.region import merged
 
 
 def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
@@ -48,6 +48,5 @@ def bytes_at(far: Far, addresses: NDArray[np.int64]) -> tuple[Box, ...]:
     """The bytes of a tensor that lanes access at these addresses, as intervals."""
     first = (addresses % GLOBAL_WINDOW)[:, None]
     lows, highs = (np.array(ends, dtype=np.int64) for ends in zip(*far.pieces, strict=True))
-    runs = merged((first + lows).ravel(), (first + highs).ravel())
-    pairs = zip(runs[0].tolist(), runs[1].tolist(), strict=True)
-    return tuple(((low, high),) for low, high in pairs)
+    held = ByteSet.intervals((first + lows).ravel(), (first + highs).ravel())
+    return tuple((pair,) for pair in held.pairs)

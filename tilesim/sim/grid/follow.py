@@ -428,7 +428,7 @@ class Follower:
         if access.perhaps is not None and access.among == EVERY:  # anywhere in the tensor
             kind = Kind(op, access.write, access.scope, access.asynchronous)
             touches = self.far.setdefault(memory.label, Touches())
-            touches.add_all(kind, (footprint.low, footprint.high), len(self.clusters))
+            touches.add_all(kind, (footprint.bytes.low, footprint.bytes.high), len(self.clusters))
             return
         plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
         if plan is not None and plan.far is not None and plan.far.whole:

@@ -14,6 +14,7 @@ from tilesim.analysis.uses_defs import (
     registers_set,
     sets_only,
 )
+from tilesim.arith.byte_set import ByteSet
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
@@ -38,7 +39,6 @@ from tilesim.sim.grid.varying import (
     varying_registers,
 )
 from tilesim.sim.machine.machine import Code
-from tilesim.sim.machine.region import runs_of_box
 
 #: the largest address that an instruction asks to be a multiple of
 _ALIGNED = 16
@@ -390,8 +390,8 @@ def _far_operand(op: Op) -> View | None:
 def _pieces(sizes: tuple[tuple[int, int], ...], itemsize: int) -> tuple[tuple[int, int], ...]:
     """The bytes of a box, of which ``sizes`` are the extents and strides of the dimensions."""
     spans = tuple(range(extent) for extent, _ in sizes)
-    lows, highs = runs_of_box(0, spans, tuple(stride for _, stride in sizes), itemsize)
-    return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+    held = ByteSet.box(0, spans, tuple(stride for _, stride in sizes), itemsize)
+    return tuple(held.pairs)
 
 
 def _only_inputs(context: _Context, op: Op) -> bool:

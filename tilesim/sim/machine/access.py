@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.byte_set import ByteSet
+    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.unknown import Unknown
 
 #: see `Access.among`
@@ -70,7 +70,7 @@ class Access:
     turn: int = 0
     #: by component and bytes the first access that came after it and does not stand in for it: of a
     #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
-    later: dict[tuple[int, ByteSet], Access] | None = None
+    later: dict[tuple[int, Footprint], Access] | None = None
     #: of a weak store, to which others by the same instruction need not be ordered (H23): accesses
     #: that it has superseded, which they have to come after all the same, with their footprints
     over: tuple[tuple[Any, Access], ...] = ()
@@ -85,7 +85,7 @@ class Access:
     #: of a strong write: which one of its machine (`tilesim.sim.machine.observation`)
     number: int | None = None
 
-    def precedes(self, access: Access, footprint: ByteSet) -> None:
+    def precedes(self, access: Access, footprint: Footprint) -> None:
         """An access to these bytes came after this one."""
         if self.later is None:
             self.later = {}

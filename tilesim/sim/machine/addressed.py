@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.ir.addressed import AddressedTensor, Space, is_part
 from tilesim.ir.addresses import GLOBAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
 from tilesim.ir.expr import Expr
@@ -29,8 +30,6 @@ from tilesim.sim.machine.memory import (
     uniform,
 )
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.pattern import Pattern, pattern_of
-from tilesim.sim.machine.region import Runs, runs_within
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -39,8 +38,8 @@ _OFFSET = (1 << RANK_SHIFT) - 1
 _REMEMBERED = 4096
 
 
-#: all addresses of what lanes access, where its first piece is and how the others lie from there
-_Flat = tuple[NDArray[np.int64], int, Pattern]
+#: all addresses of what lanes access, where its pieces begin, their size, and a name for them
+_Flat = tuple[NDArray[np.int64], NDArray[np.int64], int, bytes]
 
 
 def _of_lanes(values: NDArray[Any], mask: int) -> NDArray[Any]:
@@ -126,9 +125,8 @@ def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str, str, int | 
         BarrierError: there can be none.
     """
     allocations = w.machine.plan.allocations
-    own = np.array([offset]), np.array([offset + 8])
-    found = allocations.at(offset)
-    if offset % 8 or found is None or not runs_within(own, allocations.bytes):
+    own, found = ByteSet.interval(offset, offset + 8), allocations.at(offset)
+    if offset % 8 or found is None or not allocations.bytes.contains(own):
         raise BarrierError(
             "out-of-bounds",
             f"{w} takes byte {offset:#x} of {cta.memory.label} memory for an mbarrier: it must "
@@ -234,16 +232,13 @@ class AddressedAccess(ViewAccess):
     def whole(self, warp: Warp, memory: Memory) -> Footprint:
         """All bytes of a memory that an instruction may access, as its elements."""
         near = memory.mbarriers is not None
-        nbytes = 0 if near else self._size_of(warp, memory)
-        runs = warp.machine.plan.allocations.bytes if near else (np.array([0]), np.array([nbytes]))
-        size, bounds = self._tensor.dtype.bytes, (int(runs[0][0]), int(runs[1][-1]))
-
+        held, size = self._existing(warp, memory), self._tensor.dtype.bytes
         label = f"{memory.label} memory" if near else memory.label
 
         def make() -> Footprint:
             return Footprint(
-                f"unknown bytes of {label}", memory.label, lambda: np.arange(*bounds, size), size,
-                bounds, runner=lambda: runs,
+                f"unknown bytes of {label}", memory.label, held,
+                lambda: np.arange(held.low, held.high, size), size,
             )  # fmt: skip
 
         return memory.footprint(("whole", size), make)
@@ -335,7 +330,7 @@ class AddressedAccess(ViewAccess):
         addresses = swizzle_addresses(first + self._box.within, self._tensor.swizzle)
         tensor, name, slot = self._named(warp, memory, int(addresses.min()), cta)
         made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor, slot))
-        self._require_inside(warp, memory, made, cta)
+        self._require_inside(warp, memory, made.bytes)
         _require_aligned(made.start, self._tensor.dtype.bytes, name)
         return made
 
@@ -357,11 +352,10 @@ class AddressedAccess(ViewAccess):
             self._require_vector(first, memory)
             flat, piece = self._elements(first), self._box.piece
             # a piece is where it begins and how long it is: whether two meet is seen from that
-            size = self._tensor.dtype.bytes
-            found = pattern_of(first, piece) if piece else pattern_of(flat, size)
-            known = self._flat[key] = flat, *found
-        flat, start, pattern = known
-        name = ("at", self._grain, self._tensor.dtype.bytes, pattern.width, start, pattern.name)
+            starts, width = (first, piece) if piece else (flat, self._tensor.dtype.bytes)
+            known = self._flat[key] = flat, starts, width, starts.tobytes()
+        flat, _, width, places = known
+        name = ("at", self._grain, self._tensor.dtype.bytes, width, places)
         made = memory.footprint(name, lambda: self._lane_bytes(warp, memory, known, cta))
         return memory, made, flat
 
@@ -387,26 +381,23 @@ class AddressedAccess(ViewAccess):
         return flat
 
     def _lane_bytes(self, warp: Warp, memory: Memory, known: _Flat, cta: Cta | None) -> Footprint:
-        flat, start, pattern = known
-        size, low, high = self._tensor.dtype.bytes, start + pattern.low, start + pattern.high
-        tensor, name, slot = self._named(warp, memory, low, cta)
-        made = Footprint(
-            name if high - low == size else f"{name}..+{high - low}", tensor, flat, size,
-            (low, high), start=low, runner=partial(pattern.runs_from, start),
-            common=pattern.common, pattern=pattern, grain=self._grain,
-            place=(tensor, slot),
-        )  # fmt: skip
+        flat, starts, width, _ = known
+        size, held = self._tensor.dtype.bytes, ByteSet.pieces(starts, width)
+        tensor, name, slot = self._named(warp, memory, held.low, cta)
+        length = held.high - held.low
         try:
-            self._require_inside(warp, memory, made, cta)
+            self._require_inside(warp, memory, held)
         except OutOfBounds as fault:
             if cta is None:
                 nbytes = self._size_of(warp, memory)
-                fault.lanes = _outside(pattern.starts_from(start), pattern.width, nbytes, warp.mask)
+                fault.lanes = _outside(starts, width, nbytes, warp.mask)
             raise
-        if not pattern.aligned(start, size):
-            for address in pattern.starts_from(start).tolist():
-                _require_aligned(address, size, name)
-        return made
+        for address in starts[starts % size != 0].tolist():
+            _require_aligned(address, size, name)
+        return Footprint(
+            name if length == size else f"{name}..+{length}", tensor, held, flat, size,
+            common=held.nbytes < len(starts) * width, grain=self._grain, place=(tensor, slot),
+        )  # fmt: skip
 
     def _require_vector(self, first: NDArray[np.int64], memory: Memory) -> None:
         """The vectors to whose elements the lanes' addresses belong begin at multiples of their
@@ -438,27 +429,22 @@ class AddressedAccess(ViewAccess):
         name = self._tensor.name if found is None else found[1]
         return name, allocations.name(low), allocations.slot(low)
 
-    def _require_inside(
-        self, warp: Warp, memory: Memory, footprint: Footprint, cta: Cta | None
-    ) -> None:
+    def _existing(self, warp: Warp, memory: Memory) -> ByteSet:
+        """All bytes of a memory that are of something that is declared."""
+        if memory.mbarriers is not None:
+            return warp.machine.plan.allocations.bytes
+        return ByteSet.interval(0, self._size_of(warp, memory))
+
+    def _require_inside(self, warp: Warp, memory: Memory, held: ByteSet) -> None:
         """Raises unless all bytes are of something that is declared."""
-        allocations = warp.machine.plan.allocations
-        if cta is None:
-            nbytes = self._size_of(warp, memory)
-            if footprint.low >= 0 and footprint.high <= nbytes:
-                return
-            known: Runs = (np.array([0]), np.array([nbytes]))
-        else:
-            known = allocations.bytes
-            if allocations.holds(footprint.low, footprint.high):
-                return
-        if runs_within(footprint.runs, known):
+        known = self._existing(warp, memory)
+        if known.contains(held):
             return
-        first = _first_outside(footprint.runs, known)
-        if cta is None:
-            what = f"byte {first:#x} of {memory.label}, which has {nbytes} bytes (J1)"
+        first = (held - known).low
+        if memory.mbarriers is None:
+            what = f"byte {first:#x} of {memory.label}, which has {known.high} bytes (J1)"
             raise OutOfBounds(what, memory.label)
-        near = allocations.nearest(first)
+        near = warp.machine.plan.allocations.nearest(first)
         raise OutOfBounds(
             f"byte {first:#x} of {memory.label} memory, where nothing is declared: {near} (J1)",
             memory.label,
@@ -470,17 +456,6 @@ def _outside(starts: NDArray[np.int64], width: int, nbytes: int, mask: int) -> i
     lanes = np.flatnonzero(mask_array(mask))
     wrong = ((starts < 0) | (starts + width > nbytes)).reshape(len(lanes), -1).any(axis=1)
     return sum(1 << int(lane) for lane in lanes[wrong])
-
-
-def _first_outside(runs: Runs, known: Runs) -> int:
-    """The first byte of a set that is in no known range."""
-    for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
-        for start, stop in zip(known[0].tolist(), known[1].tolist(), strict=True):
-            if start <= low < stop:
-                low = stop
-        if low < high:
-            return int(low)
-    return int(runs[0][0])
 
 
 def _require_aligned(address: int, size: int, name: str) -> None:

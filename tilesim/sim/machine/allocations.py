@@ -6,11 +6,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
+from tilesim.arith.byte_set import ByteSet
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.program import Program
-from tilesim.sim.machine.region import Runs, union
 
 
 @dataclass(frozen=True)
@@ -30,19 +28,9 @@ class Allocations:
         )
 
     @cached_property
-    def bytes(self) -> Runs:
+    def bytes(self) -> ByteSet:
         """All that are declared."""
-        ends = [(np.array([low]), np.array([high])) for low, high, _ in self.spans]
-        return union(ends) if ends else (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-    @cached_property
-    def _stretches(self) -> list[tuple[int, int]]:
-        lows, highs = self.bytes
-        return [*zip(lows.tolist(), highs.tolist(), strict=True)]
-
-    def holds(self, low: int, high: int) -> bool:
-        """Whether all bytes from ``low`` to ``high`` (not included) are declared."""
-        return any(start <= low and high <= end for start, end in self._stretches)
+        return ByteSet.union(ByteSet.interval(low, high) for low, high, _ in self.spans)
 
     def at(self, address: int) -> tuple[int, str] | None:
         """Where the allocation begins that holds a byte, and its name: the smallest one, if several

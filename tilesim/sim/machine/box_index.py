@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Generic, TypeAlias, TypeVar
 
-#: per dimension the first and the last coordinate of a box
+#: per dimension the bounds [low, high) of a box
 Box: TypeAlias = "tuple[tuple[int, int], ...]"
 _Cell: TypeAlias = "tuple[int, ...]"
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class BoxIndex(Generic[T]):
     def add(self, boxes: Iterable[Box], item: T) -> None:
         """Keeps ``item`` under every one of ``boxes``."""
         for box in boxes:
-            size = tuple((last - first).bit_length() for first, last in box)
+            size = tuple((high - low - 1).bit_length() for low, high in box)
             grid = self._grids.setdefault(size, {})
             for cell in product(*_cells(box, size)):
                 self.steps += 1
@@ -56,6 +56,6 @@ class BoxIndex(Generic[T]):
 def _cells(box: Box, size: _Cell) -> list[range]:
     """Per dimension the cells of a grid that a box covers."""
     return [
-        range(first >> bits, (last >> bits) + 1)
-        for (first, last), bits in zip(box, size, strict=True)
+        range(low >> bits, (high - 1 >> bits) + 1)
+        for (low, high), bits in zip(box, size, strict=True)
     ]

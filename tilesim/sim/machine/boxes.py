@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import numpy_dtype
 from tilesim.ir.boxes import MapFields, copied_shape, rows_of
 from tilesim.ir.layout import byte_strides, row_pitch
@@ -110,12 +111,12 @@ class Box:
         for extent, stride in zip(self.held, strides, strict=True):
             addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride
         addresses = swizzle_addresses(addresses, swizzle)
-        low, high = int(addresses.min()), int(addresses.max()) + size
-        if high > len(memory.data):
-            what = f"byte {high - 1} of shared memory, which has {len(memory.data)}"
+        held = _held(addresses, size)
+        if held.high > len(memory.data):
+            what = f"byte {held.high - 1} of shared memory, which has {len(memory.data)}"
             raise OutOfBounds(what, memory.label)
         return Footprint(
-            f"{name} as {'x'.join(map(str, self.held))}", name, addresses, size, (low, high),
+            f"{name} as {'x'.join(map(str, self.held))}", name, held, addresses, size,
             start=start,
         )  # fmt: skip
 
@@ -196,25 +197,31 @@ class Box:
 
     def _points(self) -> Footprint:
         addresses = self._scattered[2]
-        return self._bytes(addresses, twice=len(np.unique(addresses[:, 0])) < len(addresses))
+        return self._bytes(addresses)
 
-    def _bytes(self, addresses: NDArray[np.int64], *, twice: bool = False) -> Footprint:
-        """Any bytes of the tensor, at element addresses. ``twice``: some are there more than once.
+    def _bytes(self, addresses: NDArray[np.int64]) -> Footprint:
+        """Any bytes of the tensor, at element addresses.
 
         Raises:
             OutOfBounds: the map says that the tensor is where it is not.
         """
         size, tensor = self.fields.dtype.bytes, self.tensor
-        low, high = int(addresses.min()), int(addresses.max()) + size
-        if low < 0 or high > tensor.nbytes:
+        held = _held(addresses, size)
+        if held.low < 0 or held.high > tensor.nbytes:
             raise OutOfBounds(
-                f"bytes {low}..{high - 1} of {tensor.name}, which has {tensor.nbytes}: its tensor "
-                "map says that it is larger",
+                f"bytes {held.low}..{held.high - 1} of {tensor.name}, which has {tensor.nbytes}: "
+                "its tensor map says that it is larger",
                 tensor.name,
             )
         where = ", ".join(map(str, self.coords))
-        whole = [tuple((0, n - 1) for n in tensor.shape)]
+        whole = [tuple((0, n) for n in tensor.shape)]
         return Footprint(
-            f"{tensor.name} at ({where})", tensor.name, addresses, size, (low, high), start=low,
-            points=whole, folded=twice,
+            f"{tensor.name} at ({where})", tensor.name, held, addresses, size, points=whole,
+            folded=self.mode != "tile" and held.nbytes < addresses.size * size,
         )  # fmt: skip
+
+
+def _held(addresses: NDArray[np.int64], size: int) -> ByteSet:
+    """The bytes of elements at these addresses."""
+    lows = addresses.ravel()
+    return ByteSet.intervals(lows, lows + size)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilesim.sim.machine.byte_set import ByteSet
-from tilesim.sim.machine.region import intersection, runs_within, union
+from tilesim.arith.byte_set import ByteSet
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -29,7 +28,7 @@ class Completions:
     def __init__(self, machine: Core) -> None:
         self._machine = machine
         #: by the bytes of an access, those of an earlier one, and those touched in between
-        self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
+        self._vouched: dict[tuple[Footprint, Footprint, tuple[Footprint, ...]], bool] = {}
 
     @staticmethod
     def note_write(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
@@ -80,8 +79,8 @@ class Completions:
         if answer is None:
             if len(self._vouched) >= _VOUCHED:
                 self._vouched.clear()
-            both = intersection(footprint.runs, other.runs)
-            answer = self._vouched[key] = runs_within(both, union([part.runs for part in known]))
+            vouched = ByteSet.union(part.bytes for part in known)
+            answer = self._vouched[key] = vouched.contains(footprint.bytes & other.bytes)
         if answer:
             self._note_bridged(record, rows, clock)
         return answer

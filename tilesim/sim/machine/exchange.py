@@ -144,7 +144,7 @@ def by_lane(
     the last; None where it is not known which lane touches what (see `Access`)."""
     if among == EVERY or isinstance(piece, Unsaid):
         chosen = np.flatnonzero(mask_array(lanes))
-        lows, highs = where.runs
+        lows, highs = where.bytes.runs
         count, pieces = len(chosen), len(lows)
         return np.repeat(chosen, pieces), np.tile(lows, count), np.tile(highs, count)
     if not among:

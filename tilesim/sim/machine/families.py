@@ -204,7 +204,7 @@ def _any_twice(one: Family, other: Family) -> bool:
 def corners(boxes: list[Box]) -> tuple[Corners, Corners]:
     """Boxes as [low, high)."""
     bounds = np.array(boxes, dtype=np.int64)
-    return bounds[:, :, 0], bounds[:, :, 1] + 1
+    return bounds[:, :, 0], bounds[:, :, 1]
 
 
 @dataclass(frozen=True, eq=False)

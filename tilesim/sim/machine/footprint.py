@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet, Integers
 from tilesim.sim.findings import Named
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.box_index import Box, BoxIndex
-from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.families import Corners, Past, Unskippable, corners
-from tilesim.sim.machine.pattern import Pattern
-from tilesim.sim.machine.region import Runs, Spans, runs_meet, runs_within, union
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
@@ -34,50 +32,55 @@ _PAGE = 1 << 16
 _ALL = (1 << _PAGE) - 1
 
 
-class Footprint(ByteSet):
+class Footprint:
     """A set of bytes of one memory, with the accesses that are still relevant to it.
 
-    ``start`` is the address of the first element before swizzling, which is what alignment rules
-    are about. ``folded``: some of its elements share bytes with others. ``common``: of some bytes,
-    that several lanes access them. ``grain``: how many bytes a strong access takes at a time, of
-    which each element may be a piece. ``overlaps`` are all footprints sharing a byte (itself
+    ``name`` and ``place`` are for reports: the array that it is in, and the first index of all its
+    elements, if that is one. ``addresses`` are element byte addresses in the shape of a box, given
+    or computed on first use; ``start`` is that of the first one before swizzling, which is what
+    alignment rules are about. ``points``: the indices of single elements, for a memory that goes by
+    elements. ``folded``: some of its elements share bytes with others. ``common``: of some bytes,
+    that several lanes access them. ``vector``: each lane accesses one piece of so many bytes, at a
+    multiple of that; 0: it is not known. ``grain``: how many bytes a strong access takes at a time,
+    of which each element may be a piece. ``overlaps`` are all footprints sharing a byte (itself
     included), in the order in which they were made; ``covers`` those of them that lie inside this
     one.
     """
 
     __slots__ = (
-        "barriers", "common", "covers", "folded", "grain", "initialised", "number", "overlaps",
-        "place", "points", "reads", "start", "writes",
+        "_addresses", "_cells", "barriers", "bytes", "common", "covers", "folded", "grain",
+        "initialised", "itemsize", "name", "number", "overlaps", "place", "points", "reads",
+        "start", "tensor", "vector", "writes",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
         tensor: str,
-        addresses: NDArray[np.int64] | Callable[[], NDArray[np.int64]],
+        held: ByteSet,
+        addresses: Integers | Callable[[], Integers],
         itemsize: int,
-        bounds: tuple[int, int],
         *,
-        start: int = 0,
-        spans: Spans | None = None,
+        start: int | None = None,
         points: list[Box] | None = None,
-        runner: Callable[[], Runs] | None = None,
         folded: bool = False,
         common: bool = False,
-        pattern: Pattern | None = None,
         grain: int = 0,
         place: tuple[str, int | None] | None = None,
     ) -> None:
-        """``points``: the indices of single elements, for a memory that goes by elements.
-        ``place``: the array that it is in and the first index of all its elements, if that is
-        one."""
-        super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner, pattern)
-        self.start = start
+        self.name, self.tensor, self.bytes, self.itemsize = name, tensor, held, itemsize
+        self._addresses = addresses
+        self._cells: tuple[int, Integers] | None = None
+        self.start = held.low if start is None else start
         self.points = points
         self.folded = folded
         self.common = common
+        self.vector = 0
         self.grain = grain or itemsize
         self.place = place or (tensor, None)
+        self._forget()
+
+    def _forget(self) -> None:
         self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []
@@ -88,14 +91,22 @@ class Footprint(ByteSet):
 
     def twin(self) -> Footprint:
         """The same bytes in another memory, with nothing recorded."""
-        twin = Footprint(
-            self.name, self.tensor, self._addresses, self.itemsize, (self.low, self.high),
-            start=self.start, spans=self.spans, points=self.points, runner=self._runner,
-            folded=self.folded, common=self.common, pattern=self.pattern, grain=self.grain,
-            place=self.place,
-        )  # fmt: skip
-        twin._runs, twin._nbytes, twin._bits = self._runs, self._nbytes, self._bits
+        twin = copy(self)
+        twin._forget()
         return twin
+
+    @property
+    def addresses(self) -> Integers:
+        """Byte address of every element, in the shape of the box."""
+        if not isinstance(self._addresses, np.ndarray):
+            self._addresses = self._addresses()
+        return self._addresses
+
+    def cells(self, size: int) -> Integers:
+        """The addresses, counted in elements of ``size`` bytes."""
+        if self._cells is None or self._cells[0] != size:
+            self._cells = size, self.addresses // size
+        return self._cells[1]
 
     @property
     def named(self) -> Named:
@@ -105,8 +116,9 @@ class Footprint(ByteSet):
     def same_elements(self, other: Footprint) -> bool:
         """True if wherever the two share a byte, strong accesses share all that either takes at a
         time there (H2)."""
-        pieces = self.itemsize == other.itemsize and (self.low - other.low) % self.itemsize == 0
-        return pieces and self.grain == other.grain
+        apart = self.bytes.low - other.bytes.low
+        same = self.itemsize == other.itemsize and apart % self.itemsize == 0
+        return same and self.grain == other.grain
 
     def boxes(self, *, by_element: bool) -> list[Box]:
         """Boxes that together hold the footprint: of element indices, or of byte addresses.
@@ -114,17 +126,16 @@ class Footprint(ByteSet):
         Where bytes are in many pieces, one box around them has to do: that is cheaper, but where
         the pieces of many footprints lie between each other.
         """
+        held = self.bytes
         if not by_element:
-            lows, highs = self.runs
-            apart = len(lows) <= _APART and self.high - self.low > _SPARSE * self.nbytes
-            if len(lows) > _PIECES and not apart:
-                return [((self.low, self.high - 1),)]
-            pairs = zip(lows.tolist(), highs.tolist(), strict=True)
-            return [((low, high - 1),) for low, high in pairs]
-        if self.spans is None:
+            apart = held.high - held.low > _SPARSE * held.nbytes
+            if len(held.form.lows) > (_APART if apart else _PIECES):
+                return [((held.low, held.high),)]
+            return [(pair,) for pair in held.pairs]
+        if held.indices is None:
             assert self.points is not None
             return self.points
-        return [tuple((span.start, span[-1]) for span in self.spans)]
+        return [tuple((span.start, span[-1] + 1) for span in held.indices)]
 
 
 class FootprintTable:
@@ -145,7 +156,7 @@ class FootprintTable:
         #: in ascending order
         self.barrier_addresses: list[int] = []
         self._by_element = by_element
-        self._initialised: Runs | None = None
+        self._initialised = ByteSet.interval(0, 0)
         self._written: list[Footprint] = []
         #: what may have been written, with what says so (`tilesim.sim.perhaps`)
         self._perhaps: dict[Footprint, Unknown] = {}
@@ -223,12 +234,12 @@ class FootprintTable:
         new.overlaps.append(new)
         new.covers.append(new)
         for other in self._near_to(new):
-            if new.meets(other):
+            if new.bytes.meets(other.bytes):
                 new.overlaps.append(other)
                 other.overlaps.append(new)
-                if new.contains(other):
+                if new.bytes.contains(other.bytes):
                     new.covers.append(other)
-                if other.contains(new):
+                if other.bytes.contains(new.bytes):
                     other.covers.append(new)
         if self.crowded is not None and len(self._known) > self._limit:
             self._limit *= 2
@@ -241,9 +252,7 @@ class FootprintTable:
         if len(self._known) <= _FEW:
             if alone:
                 return []
-            low, high = new.low, new.high
-            known = self._known.values()
-            return [f for f in known if f.low < high and low < f.high and f is not new]
+            return [f for f in self._known.values() if f is not new]
         if self._index is None:
             self._index = self._indexed(f for f in self._known.values() if f is not new)
         boxes = new.boxes(by_element=self._by_element)
@@ -252,15 +261,14 @@ class FootprintTable:
         return [near[number] for number in sorted(near)]
 
     def _takes(self, new: Footprint) -> bool:
-        """Whether others may have bytes of ``new``, which has them from now on: of one whose lanes
-        make a pattern it is known which, another one may have all between its bounds."""
-        size, page, met = new.high - new.low, new.low // _PAGE, 0
-        if size > _PAGE:
+        """Whether others may have bytes of ``new``, which has them from now on: one that is
+        longer than a page may have any."""
+        held, met = new.bytes, 0
+        if held.high - held.low > _PAGE:
             self._taken = None
         if self._taken is None:
             return True
-        bits = (1 << size) - 1 if new.pattern is None else new.pattern.bits
-        bits <<= new.low % _PAGE
+        page, bits = held.low // _PAGE, held.form.bits << held.low % _PAGE
         while bits:
             known, here = self._taken.get(page, 0), bits & _ALL
             met |= known & here
@@ -294,9 +302,9 @@ class FootprintTable:
 
     def _note_barriers(self, new: Footprint) -> None:
         known = self.barrier_addresses
-        near = known[bisect_right(known, new.low - 8) : bisect_left(known, new.high)]
+        near = known[bisect_right(known, new.bytes.low - 8) : bisect_left(known, new.bytes.high)]
         if near:
-            new.barriers = tuple(a for a in near if runs_meet(_object(a), new.runs))
+            new.barriers = tuple(a for a in near if _object(a).meets(new.bytes))
 
     @property
     def steps(self) -> int:
@@ -346,7 +354,7 @@ class FootprintTable:
         if address not in self.barrier_addresses:
             insort(self.barrier_addresses, address)
         for footprint in self._known.values():
-            if runs_meet(_object(address), footprint.runs):
+            if _object(address).meets(footprint.bytes):
                 footprint.barriers = tuple(sorted({*footprint.barriers, address}))
 
     # ------------------------------------------------------------------ what is over
@@ -385,22 +393,23 @@ class FootprintTable:
 
     def perhaps_written(self, footprint: Footprint) -> Unknown | None:
         """What says whether some of the bytes have been written, if nobody knows it."""
-        return next((v for other, v in self._perhaps.items() if other.meets(footprint)), None)
+        return next(
+            (v for other, v in self._perhaps.items() if other.bytes.meets(footprint.bytes)), None
+        )
 
     def is_initialised(self, footprint: Footprint) -> bool:
         """True if every byte has been written."""
         if any(o.initialised and footprint in o.covers for o in footprint.overlaps):
             footprint.initialised = True
-        elif self._gather() is not None:
-            assert self._initialised is not None
-            footprint.initialised = runs_within(footprint.runs, self._initialised)
+        else:
+            footprint.initialised = self._gather().contains(footprint.bytes)
         return footprint.initialised
 
-    def _gather(self) -> Runs | None:
+    def _gather(self) -> ByteSet:
         """All bytes that have been written."""
         if self._written:
-            known = [] if self._initialised is None else [self._initialised]
-            self._initialised = union([*known, *(f.runs for f in self._written)])
+            written = (f.bytes for f in self._written)
+            self._initialised = ByteSet.union([self._initialised, *written])
             self._written.clear()
         return self._initialised
 
@@ -409,6 +418,6 @@ def _number(pair: tuple[Footprint, Footprint]) -> int:
     return pair[0].number
 
 
-def _object(address: int) -> Runs:
+def _object(address: int) -> ByteSet:
     """The bytes of the mbarrier at ``address``."""
-    return np.array([address]), np.array([address + 8])
+    return ByteSet.interval(address, address + 8)

@@ -152,4 +152,4 @@ def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes
 
 def place_of(memory: Memory, footprint: Footprint) -> Where:
     """Where a map lies."""
-    return memory.label, footprint.low
+    return memory.label, footprint.bytes.low

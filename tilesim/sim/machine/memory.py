@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet, Indices
 from tilesim.arith.types import DType
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import CHUNK_MASK
@@ -19,7 +20,6 @@ from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
-from tilesim.sim.machine.region import Spans, runs_of_box
 from tilesim.sim.machine.storage import Memory, elements_apart
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -53,7 +53,7 @@ def swizzle_addresses(addresses: NDArray[np.int64], swizzle: int) -> NDArray[np.
 
 
 def box_footprint(
-    tensor: Tensor, base: int, spans: Spans, addresses: Callable[[], NDArray[np.int64]],
+    tensor: Tensor, base: int, spans: Indices, addresses: Callable[[], NDArray[np.int64]],
     named: tuple[str, str, int | None] | None = None,
 ) -> Footprint:  # fmt: skip
     """The footprint of the elements with these indices, one progression per dimension.
@@ -64,19 +64,16 @@ def box_footprint(
     size, strides = tensor.dtype.bytes, tensor.byte_strides
     apart = named is None and elements_apart(tensor)
     start = base + sum(x.start * s for x, s in zip(spans, strides, strict=True))
-    end = base + sum(x[-1] * s for x, s in zip(spans, strides, strict=True)) + size
-    mask = CHUNK_MASK[getattr(tensor, "swizzle", 0)]
-    runs = None if apart else runs_of_box(base, spans, strides, size, mask)
+    held = ByteSet.box(
+        base, spans, strides, size, mask=CHUNK_MASK[getattr(tensor, "swizzle", 0)],
+        space=tensor.name if apart else None,
+    )  # fmt: skip
     parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
     first = spans[0].start if len(spans) > 1 and len(spans[0]) == 1 else None
     name, owner, slot = named or (f"{tensor.name}[{', '.join(parts)}]", tensor.name, first)
     return Footprint(
-        name, owner, addresses, size,
-        (start & ~127, (end + 127) & ~127) if mask else (start, end), start=start,
-        spans=spans if apart else None,
-        runner=partial(runs_of_box, base, spans, strides, size, mask),
-        folded=runs is not None and int((runs[1] - runs[0]).sum()) < size * prod(map(len, spans)),
-        place=(owner, slot),
+        name, owner, held, addresses, size, start=start,
+        folded=held.nbytes < size * prod(map(len, spans)), place=(owner, slot),
     )  # fmt: skip
 
 
@@ -268,15 +265,15 @@ class ViewAccess:
         parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
         box = tuple(range(a, b + 1) for a, b in zip(low, high, strict=True))
         apart = elements_apart(self.tensor)
-        different = len(set(addresses.tolist()))
-        full = apart and different == prod(map(len, box))
-        points = None
-        if apart and not full and not self.shared:
-            points = [tuple((i, i) for i in indices) for indices in chosen.T.tolist()]
+        held = ByteSet.pieces(addresses, size)
+        common, points = held.nbytes < len(addresses) * size, None
+        if apart and held.nbytes == prod(map(len, box)) * size:
+            held = ByteSet(held.base, held.form, self.tensor.name, box)
+        elif apart and not self.shared:
+            points = [tuple((i, i + 1) for i in indices) for indices in chosen.T.tolist()]
         return Footprint(
-            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, addresses, size,
-            (int(addresses.min()), int(addresses.max()) + size),
-            spans=box if full else None, points=points, common=different < len(addresses),
+            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, held, addresses, size,
+            points=points, common=common,
             place=(self.tensor.name, low[0] if low[0] == high[0] else None),
         )  # fmt: skip
 
@@ -375,7 +372,7 @@ def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
     marks = memory.marks
     if marks is None:
         return None
-    found = marks.start if marks.untouched else marks.in_runs(footprint.runs)
+    found = marks.start if marks.untouched else marks.first_in(footprint.bytes)
     return None if found is None else found.read_by(op.mnemonic, op.loc)
 
 
@@ -390,5 +387,5 @@ def write_elements(
 ) -> None:
     """Stores ``values`` (broadcast to the footprint's shape)."""
     if memory.marks is not None:
-        memory.marks.set_runs(footprint.runs, None)
+        memory.marks.set(footprint.bytes, None)
     memory.typed(dtype)[footprint.cells(dtype.bytes)] = values

@@ -214,7 +214,7 @@ class Observations:
                 other
                 for other in footprint.overlaps
                 if other in self._words
-                and other.nbytes == footprint.nbytes == footprint.itemsize
+                and other.bytes.nbytes == footprint.bytes.nbytes == footprint.itemsize
                 and other.same_elements(footprint)
             ),
             None,

@@ -142,7 +142,7 @@ def lanes_at(
     if pieces is None:
         return record.lanes
     lanes, low, high = pieces
-    lows, highs = other.runs
+    lows, highs = other.bytes.runs
     own = None if access is None else by_lane(other, access.lanes, access.among, access.piece)
     if own is not None:
         _, lows, highs = own

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith import byte_set
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.addresses import begins_with
 from tilesim.ir.memory import GlobalTensor, Tensor
@@ -16,7 +18,6 @@ from tilesim.ir.program import Program
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.overlaid import Overlaid
-from tilesim.sim.machine.region import lies_apart
 from tilesim.sim.machine.unknown import Marks, Unknown
 
 
@@ -75,7 +76,7 @@ class Memory:
     def forget(self, footprint: Footprint, value: Unknown) -> None:
         """Nobody knows any longer what these bytes hold; of memory without bytes nobody asks."""
         if self.data.size:
-            self._marks().set_runs(footprint.runs, value)
+            self._marks().set(footprint.bytes, value)
 
     def forget_at(self, addresses: NDArray[np.int64], size: int, value: Unknown) -> None:
         """The same of elements of ``size`` bytes at ``addresses``."""
@@ -140,9 +141,8 @@ def _told(program: Program, tensor: GlobalTensor, memory: Memory) -> None:
     memory.marks = Marks(len(memory.data), Unknown(f"the contents of {tensor.name}", fix))
     known = np.frombuffer(begins_with(program, tensor), np.uint8)[: len(memory.data)]
     if known.size:
-        count = known.size
-        memory.data[:count] = known
-        memory.marks.set_runs((np.array([0]), np.array([count])), None)
+        memory.data[: known.size] = known
+        memory.marks.set(ByteSet.interval(0, known.size), None)
 
 
 def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:
@@ -155,4 +155,4 @@ def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:
 @cache
 def elements_apart(tensor: Tensor) -> bool:
     """Whether elements with different indices share no byte (a swizzle keeps them apart)."""
-    return lies_apart(tensor.shape, tensor.byte_strides, tensor.dtype.bytes)
+    return byte_set.elements_apart(tensor.shape, tensor.byte_strides, tensor.dtype.bytes)

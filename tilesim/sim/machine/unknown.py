@@ -11,9 +11,9 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.sim.findings import Finding
-from tilesim.sim.machine.region import Runs
 
 
 class UnknownSteers(Exception):
@@ -129,11 +129,11 @@ class Marks:
         """Whether all bytes are as at the start."""
         return self._bytes is None
 
-    def in_runs(self, runs: Runs) -> Unknown | None:
-        """What the first byte in these ranges is of which nobody knows what it is."""
+    def first_in(self, held: ByteSet) -> Unknown | None:
+        """What the first of these bytes is of which it is not known what it is."""
         if self._bytes is None:
             return self.start
-        for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+        for low, high in held.pairs:
             found = self._first(self._bytes[low:high])
             if found is not None:
                 return found
@@ -155,13 +155,13 @@ class Marks:
         number = int(wrong.flat[0])
         return self.start if number == _START else self._unknown[number - _FIRST]
 
-    def set_runs(self, runs: Runs, value: Unknown | None) -> None:
-        """Bytes in ranges become known, or ``value``."""
+    def set(self, held: ByteSet, value: Unknown | None) -> None:
+        """Bytes become known, or ``value``."""
         mark = self._mark(value)
         if mark is None:
             return
         cells = self._cells()
-        for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+        for low, high in held.pairs:
             cells[low:high] = mark
 
     def set_at(self, addresses: NDArray[np.int64], size: int, value: Unknown | None) -> None:
