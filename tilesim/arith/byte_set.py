@@ -121,8 +121,14 @@ class ByteSet:
         return ByteSet(0, _merged(lows, highs))
 
     @staticmethod
+    def elements(addresses: Integers, size: int) -> ByteSet:
+        """Those of elements of ``size`` bytes at these addresses."""
+        lows = addresses.ravel()
+        return ByteSet.intervals(lows, lows + size)
+
+    @staticmethod
     def pieces(starts: Integers, width: int) -> ByteSet:
-        """Those of pieces of ``width`` bytes, one at least."""
+        """The same of few elements, one at least, whose form others may have."""
         base = int(starts[0])
         return ByteSet(base, _of_pieces((starts - base).tobytes(), width))
 

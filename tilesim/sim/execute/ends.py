@@ -210,7 +210,7 @@ def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
             points = footprint.boxes(by_element=True)
         return Footprint(
             f"{footprint.name} in the bytes {mask:#x} of 16", footprint.tensor,
-            ByteSet.intervals(chosen, chosen + 1), chosen, 1, start=footprint.start, points=points,
+            ByteSet.elements(chosen, 1), chosen, 1, start=footprint.start, points=points,
             place=footprint.place,
         )  # fmt: skip
 

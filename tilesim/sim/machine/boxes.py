@@ -18,11 +18,13 @@ from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.packing import held_shape
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.memory import ViewAccess, box_footprint, swizzle_addresses
+from tilesim.sim.machine.memory import (
+    ViewAccess,
+    box_footprint,
+    bytes_within,
+    swizzle_addresses,
+)
 from tilesim.sim.machine.storage import Memory
-
-#: per dimension: the first and one past the last index of the box that is inside, and its place
-_Span = tuple[int, int, int]
 
 
 class Box:
@@ -49,45 +51,30 @@ class Box:
         Raises:
             OutOfBounds: some element that would be accessed is not.
         """
-        if self._inside:
-            self._bytes(self._addresses() if self.mode == "tile" else self._scattered[2])
+        if self._is_inside:
+            self._bytes()
 
     def footprint(self, memory: Memory, key: Hashable) -> Footprint | None:
         """What is inside the tensor, None if nothing is; ``key`` names the box in this memory."""
-        if not self._inside:
-            return None
-        return memory.footprint(key, self._footprint)
+        return memory.footprint(key, self._footprint) if self._is_inside else None
 
     def load(self, memory: Memory) -> NDArray[Any]:
         """The elements, as they get into shared memory; outside ones read as the fill value."""
+        dtype = self.fields.dtype
         fill = np.nan if self.fields.fill == "nan" else 0
-        result = np.full(self.shape, fill, dtype=numpy_dtype(self.fields.dtype))
-        if not self._inside:
-            return result
-        if self.mode == "tile":
-            inner, outer = self._slices
-            result[inner] = self._array(memory)[outer]
-        else:
-            rows, columns, addresses = self._scattered
-            elements = memory.typed(self.fields.dtype)
-            result[rows, columns] = elements[addresses // self.fields.dtype.bytes]
+        result = np.full(self.shape, fill, dtype=numpy_dtype(dtype))
+        if self._is_inside:
+            result[self._inside] = memory.typed(dtype)[self._addresses // dtype.bytes]
         return result
 
     def store(
         self, memory: Memory, values: NDArray[Any], combine: Callable[[Any, Any], Any] | None
     ) -> None:
         """Writes what is inside, combined with the old values if asked."""
-        if not self._inside:
-            return
-        values = values.reshape(self.shape)
-        if self.mode == "tile":
-            inner, outer = self._slices
-            array, new = self._array(memory), values[inner]
-            array[outer] = new if combine is None else combine(array[outer], new)
-        else:
-            rows, columns, addresses = self._scattered
-            place = addresses // self.fields.dtype.bytes
-            elements, new = memory.typed(self.fields.dtype), values[rows, columns]
+        if self._is_inside:
+            dtype = self.fields.dtype
+            new, elements = values.reshape(self.shape)[self._inside], memory.typed(dtype)
+            place = self._addresses // dtype.bytes
             elements[place] = new if combine is None else combine(elements[place], new)
 
     def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
@@ -106,107 +93,86 @@ class Box:
     def _dense(self, name: str, start: int, memory: Memory) -> Footprint:
         size, swizzle = self.fields.dtype.bytes, self.fields.swizzle
         pitch = row_pitch(self.held, size * 8, swizzle, None)
-        addresses = np.full((), start, dtype=np.int64)
-        strides = byte_strides(self.held, size * 8, pitch)
-        for extent, stride in zip(self.held, strides, strict=True):
-            addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride
-        addresses = swizzle_addresses(addresses, swizzle)
-        held = _held(addresses, size)
+        within = bytes_within(byte_strides(self.held, size * 8, pitch), self.held)
+        addresses = swizzle_addresses(start + within, swizzle)
+        held = ByteSet.elements(addresses, size)
         if held.high > len(memory.data):
             what = f"byte {held.high - 1} of shared memory, which has {len(memory.data)}"
             raise OutOfBounds(what, memory.label)
         return Footprint(
-            f"{name} as {'x'.join(map(str, self.held))}", name, held, addresses, size,
-            start=start,
-        )  # fmt: skip
+            f"{name} as {'x'.join(map(str, self.held))}", name, held, addresses, size, start=start
+        )
 
-    # ------------------------------------------------------------------ boxes
-
-    @cached_property
-    def _spans(self) -> list[_Span]:
-        spans = []
-        for start, count, step, limit in zip(
-            self.coords, self.shape, self.fields.steps, self.fields.dims, strict=True
-        ):
-            first = max(0, -(start // step)) if start < 0 else 0
-            last = min(count, -(-(limit - start) // step)) if limit > start else 0
-            spans.append((first, max(first, last), start + first * step))
-        return spans
+    # ------------------------------------------------------------------ what is inside
 
     @cached_property
-    def _progressions(self) -> tuple[range, ...]:
-        """The indices inside, per dimension."""
+    def _inside(self) -> tuple[Any, ...]:
+        """Where in shared memory the elements go that are inside of the tensor: slices of a box,
+        and of other copies rows, (rows, 1), and columns."""
+        fields = self.fields
+        if self.mode != "tile":
+            inside = (self._rows >= 0) & (self._rows < np.array(fields.dims[:-1]))
+            start, limit = self.coords[-1], fields.dims[-1]
+            columns = np.arange(max(0, -start), min(self.shape[1], limit - start))
+            return np.flatnonzero(inside.all(axis=1))[:, None], columns
+        sizes = zip(self.coords, self.shape, fields.steps, fields.dims, strict=True)
         return tuple(
-            range(at, at + (last - first - 1) * step + 1, step)
-            for (first, last, at), step in zip(self._spans, self.fields.steps, strict=True)
+            slice(max(0, -(start // step)), max(0, min(count, -(-(limit - start) // step))))
+            for start, count, step, limit in sizes
+        )
+
+    @property
+    def _is_inside(self) -> bool:
+        """Whether any element is."""
+        if self.mode == "tile":
+            return all(part.start < part.stop for part in self._inside)
+        return all(part.size for part in self._inside)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """The outer indices of the rows of a copy that is no box: (rows, dimensions)."""
+        rows = rows_of(self.fields, self.mode, self.coords, self.info)
+        return np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+
+    @property
+    def _indices(self) -> tuple[range, ...]:
+        """Those of a box that are inside, per dimension."""
+        sizes = zip(self.coords, self._inside, self.fields.steps, strict=True)
+        return tuple(
+            range(start + part.start * step, start + (part.stop - 1) * step + 1, step)
+            for start, part, step in sizes
         )
 
     @cached_property
-    def _slices(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        inner = tuple(slice(first, last) for first, last, _ in self._spans)
-        return inner, tuple(slice(r.start, r.stop, r.step) for r in self._progressions)
-
-    def _array(self, memory: Memory) -> NDArray[Any]:
+    def _addresses(self) -> NDArray[np.int64]:
+        """The byte addresses of the elements inside."""
         fields = self.fields
-        elements = memory.typed(fields.dtype)[fields.offset // fields.dtype.bytes :]
-        return np.lib.stride_tricks.as_strided(elements, fields.dims, fields.strides)
-
-    # ------------------------------------------------------------------ rows
-
-    @cached_property
-    def _scattered(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """What is inside of copies that are no boxes: rows and columns in shared memory, addresses.
-
-        Arrays of shapes (rows, 1), (1, columns) and (rows, columns).
-        """
-        fields = self.fields
-        outer = np.array(self._rows, dtype=np.int64).reshape(len(self._rows), -1)
-        inside = ((outer >= 0) & (outer < np.array(fields.dims[:-1]))).all(axis=1)
-        rows = np.flatnonzero(inside)
-        start = self.coords[-1]
-        columns = np.arange(max(0, -start), min(self.shape[1], fields.dims[-1] - start))
-        lines = fields.offset + outer[rows] @ np.array(fields.strides[:-1], dtype=np.int64)
-        addresses = lines[:, None] + (start + columns)[None, :] * fields.strides[-1]
-        return rows[:, None], columns[None, :], addresses
-
-    @cached_property
-    def _rows(self) -> list[tuple[int, ...]]:
-        return rows_of(self.fields, self.mode, self.coords, self.info)
+        if self.mode != "tile":
+            rows, columns = self._inside
+            *outer, inner = fields.strides
+            lines = self._rows[rows] @ np.array(outer, dtype=np.int64)
+            scattered: NDArray[np.int64] = lines + (self.coords[-1] + columns) * inner
+            return scattered + fields.offset
+        sizes = list(zip(self._indices, fields.strides, strict=True))
+        within = bytes_within([x.step * s for x, s in sizes], [len(x) for x, _ in sizes])
+        return fields.offset + sum(x.start * s for x, s in sizes) + within
 
     # ------------------------------------------------------------------ footprints
 
-    @cached_property
-    def _inside(self) -> bool:
-        if self.mode == "tile":
-            return all(first < last for first, last, _ in self._spans)
-        return self._scattered[2].size > 0
-
     def _footprint(self) -> Footprint:
-        if self.mode != "tile":
-            return self._points()
-        spans = self._progressions
-        if self.fields.dims == self.tensor.shape and not self.fields.offset:
-            return box_footprint(self.tensor, 0, spans, self._addresses)
-        return self._bytes(self._addresses())
+        whole = self.fields.dims == self.tensor.shape and not self.fields.offset
+        if self.mode == "tile" and whole:
+            return box_footprint(self.tensor, 0, self._indices, lambda: self._addresses)
+        return self._bytes()
 
-    def _addresses(self) -> NDArray[np.int64]:
-        result = np.full((), self.fields.offset, dtype=np.int64)
-        for span, stride in zip(self._progressions, self.fields.strides, strict=True):
-            result = result[..., None] + np.array(span, dtype=np.int64) * stride
-        return result
-
-    def _points(self) -> Footprint:
-        addresses = self._scattered[2]
-        return self._bytes(addresses)
-
-    def _bytes(self, addresses: NDArray[np.int64]) -> Footprint:
-        """Any bytes of the tensor, at element addresses.
+    def _bytes(self) -> Footprint:
+        """Any bytes of the tensor.
 
         Raises:
             OutOfBounds: the map says that the tensor is where it is not.
         """
-        size, tensor = self.fields.dtype.bytes, self.tensor
-        held = _held(addresses, size)
+        size, tensor, addresses = self.fields.dtype.bytes, self.tensor, self._addresses
+        held = ByteSet.elements(addresses, size)
         if held.low < 0 or held.high > tensor.nbytes:
             raise OutOfBounds(
                 f"bytes {held.low}..{held.high - 1} of {tensor.name}, which has {tensor.nbytes}: "
@@ -214,14 +180,8 @@ class Box:
                 tensor.name,
             )
         where = ", ".join(map(str, self.coords))
-        whole = [tuple((0, n) for n in tensor.shape)]
         return Footprint(
-            f"{tensor.name} at ({where})", tensor.name, held, addresses, size, points=whole,
-            folded=self.mode != "tile" and held.nbytes < addresses.size * size,
+            f"{tensor.name} at ({where})", tensor.name, held, addresses, size,
+            points=[tuple((0, n) for n in tensor.shape)],
+            folded=held.nbytes < addresses.size * size,
         )  # fmt: skip
-
-
-def _held(addresses: NDArray[np.int64], size: int) -> ByteSet:
-    """The bytes of elements at these addresses."""
-    lows = addresses.ravel()
-    return ByteSet.intervals(lows, lows + size)

@@ -37,7 +37,7 @@ def element_addresses(
     return swizzle_addresses(addresses, getattr(tensor, "swizzle", 0))
 
 
-def bytes_within(strides: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
+def bytes_within(strides: Sequence[int], shape: Sequence[int]) -> NDArray[np.int64]:
     """How far behind the first element of a box each of them begins, before a swizzle."""
     found = np.zeros((), dtype=np.int64)
     for extent, stride in zip(shape, strides, strict=True):
