@@ -23,7 +23,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.storage import Memory
 
-NOTE = Accessed.note
+NOTE = Accessed.touch
 
 
 def verdict(case: Case) -> str:
@@ -55,7 +55,7 @@ def test_instructions_that_share_a_byte_are_in_one_part(monkeypatch: pytest.Monk
 def test_what_is_accessed_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(late_tile, {"asks": 5}, "bugs", "proved")
     assert verdict(case) == "failed"
-    monkeypatch.setattr(Accessed, "note", once)
+    monkeypatch.setattr(Accessed, "touch", once)
     assert verdict(case) == "proved"
 
 

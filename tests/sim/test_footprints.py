@@ -21,7 +21,7 @@ from tilesim.ptx.launch import Pointer
 from tilesim.sim.machine import addressed
 from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.memory import box_footprint, element_addresses
+from tilesim.sim.machine.memory import box_footprint
 from tilesim.sim.machine.storage import elements_apart
 
 RNG = random.Random(14)
@@ -60,11 +60,6 @@ def _bytes(tensor: GlobalTensor | SharedTensor, spans: tuple[range, ...]) -> set
     return found
 
 
-def _footprint(tensor: GlobalTensor | SharedTensor, spans: tuple[range, ...]) -> Footprint:
-    offsets, extents = tuple(s.start for s in spans), tuple(len(s) for s in spans)
-    return box_footprint(tensor, 0, spans, lambda: element_addresses(tensor, 0, offsets, extents))
-
-
 @pytest.mark.parametrize("few", [96, 2])
 @pytest.mark.parametrize("form", ["swizzled", "packed", "turned", "any"])
 def test_footprints_are_compared_byte_by_byte(
@@ -77,7 +72,7 @@ def test_footprints_are_compared_byte_by_byte(
         boxes = [_box(tensor) for _ in range(4)]
         truth = [_bytes(tensor, box) for box in boxes]
         table = FootprintTable("t", by_element=elements_apart(tensor) and form != "swizzled")
-        made = [table.get(box, partial(_footprint, tensor, box)) for box in boxes]
+        made = [table.get(box, partial(box_footprint, tensor, 0, box)) for box in boxes]
         for one, mine in zip(made, truth, strict=True):
             assert set(one.bytes) == mine
             size = len(list(product(*boxes[made.index(one)]))) * 4
@@ -85,29 +80,6 @@ def test_footprints_are_compared_byte_by_byte(
             for other, theirs in zip(made, truth, strict=True):
                 assert (other in one.overlaps) == bool(mine & theirs), (tensor, boxes)
                 assert (other in one.covers) == (theirs <= mine), (tensor, boxes)
-
-
-@pytest.mark.parametrize("most", [1024, 5])
-def test_memories_that_are_alike_relate_their_footprints_alike(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each with some of the boxes, in an order of its own; also where the model is full."""
-    monkeypatch.setattr(footprints, "_MANY", most)
-    for _ in range(100):
-        tensor = _tensor("swizzled")
-        boxes, model = [_box(tensor) for _ in range(9)], FootprintTable("all")
-        for _ in range(3):
-            some, made = RNG.sample(boxes, 7), []
-            for table in (FootprintTable("t", model=model), FootprintTable("t")):
-                table.barrier_addresses[:] = 0, 128
-                made.append([table.get(box, partial(_footprint, tensor, box)) for box in some])
-            for one, other in zip(*made, strict=True):
-                assert one.name == other.name
-                assert one.number == other.number
-                assert one.barriers == other.barriers
-                for ours, theirs in ((one.overlaps, other.overlaps), (one.covers, other.covers)):
-                    assert [f.number for f in ours] == [f.number for f in theirs]
-                assert not any(f in model._known.values() for f in one.overlaps)
 
 
 # ---------------------------------------------------------------------- growth

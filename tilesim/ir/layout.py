@@ -7,7 +7,11 @@ line ``r = address >> 7`` chunk ``c`` moves to ``c ^ (r & mask)``.
 from __future__ import annotations
 
 from math import prod
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Swizzle = Literal[0, 32, 64, 128]
 SWIZZLES: tuple[int, ...] = get_args(Swizzle)
@@ -15,9 +19,11 @@ SWIZZLES: tuple[int, ...] = get_args(Swizzle)
 #: bytes after which the pattern repeats; a swizzled tensor must start on this boundary
 SWIZZLE_ATOM: dict[int, int] = {0: 16, 32: 256, 64: 512, 128: 1024}
 CHUNK_MASK: dict[int, int] = {0: 0, 32: 1, 64: 3, 128: 7}
+#: one, or an array of them
+Address = TypeVar("Address", int, "NDArray[np.int64]")
 
 
-def swizzled(address: int, swizzle: int) -> int:
+def swizzled(address: Address, swizzle: int) -> Address:
     """The physical byte address of linear byte ``address`` under ``swizzle`` (32, 64, 128 or 0)."""
     return address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4)
 

@@ -47,7 +47,7 @@ class Accessed:
         self._seen.clear()
         machine.races.witness = self
 
-    def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """``access`` to ``footprint`` is made."""
         op = access.op
         key = op.number, footprint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tilesim.arith.byte_set import ByteSet
 from tilesim.ir.addressed import AddressedTensor, Space, is_part
 from tilesim.ir.addresses import GLOBAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
 from tilesim.ir.expr import Expr
-from tilesim.ir.layout import CHUNK_MASK
+from tilesim.ir.layout import swizzled
 from tilesim.ir.memory import View
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.cta import Cta
@@ -26,7 +26,6 @@ from tilesim.sim.machine.memory import (
     ViewAccess,
     box_footprint,
     bytes_within,
-    swizzle_addresses,
     uniform,
 )
 from tilesim.sim.machine.misuse import BarrierError
@@ -324,14 +323,11 @@ class AddressedAccess(ViewAccess):
         self, warp: Warp, memory: Memory, start: int, offsets: tuple[int, ...], cta: Cta | None
     ) -> Footprint:
         spans = tuple(range(o, o + n) for o, n in zip(offsets, self.extents, strict=True))
-        strides = self._tensor.byte_strides
-        first = start + sum(o * s for o, s in zip(offsets, strides, strict=True))
-        self._require_vector(np.array([first]), memory)
-        addresses = swizzle_addresses(first + self._box.within, self._tensor.swizzle)
-        tensor, name, slot = self._named(warp, memory, int(addresses.min()), cta)
-        made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor, slot))
+        named = partial(self._named, warp, memory, cta)
+        made = box_footprint(self._tensor, start, spans, named)
+        self._require_vector(np.array([made.start]), memory)
         self._require_inside(warp, memory, made.bytes)
-        _require_aligned(made.start, self._tensor.dtype.bytes, name)
+        _require_aligned(made.start, self._tensor.dtype.bytes, made.name)
         return made
 
     def lane_footprint(self, warp: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
@@ -376,14 +372,12 @@ class AddressedAccess(ViewAccess):
         """The byte addresses of all elements of the lanes that begin at ``first``."""
         within = self._box.within
         flat = first if within.size == 1 else (first[:, None] + within.ravel()).ravel()
-        if self._tensor.swizzle:
-            flat = flat ^ (((flat >> 7) & CHUNK_MASK[self._tensor.swizzle]) << 4)
-        return flat
+        return swizzled(flat, self._tensor.swizzle)
 
     def _lane_bytes(self, warp: Warp, memory: Memory, known: _Flat, cta: Cta | None) -> Footprint:
         flat, starts, width, _ = known
         size, held = self._tensor.dtype.bytes, ByteSet.pieces(starts, width)
-        tensor, name, slot = self._named(warp, memory, held.low, cta)
+        name, tensor, slot = self._named(warp, memory, cta, held.low)
         length = held.high - held.low
         try:
             self._require_inside(warp, memory, held)
@@ -418,16 +412,16 @@ class AddressedAccess(ViewAccess):
         return warp.machine.plan.sizes[memory.label]
 
     def _named(
-        self, warp: Warp, memory: Memory, low: int, cta: Cta | None
+        self, warp: Warp, memory: Memory, cta: Cta | None, low: int
     ) -> tuple[str, str, int | None]:
-        """The allocation that holds a byte, what findings call the byte, and its place in an array
-        of barriers."""
+        """What findings call a byte, the allocation that holds it, and its place in an array of
+        barriers."""
         if cta is None:
-            return memory.label, f"{memory.label}+{low}", None
+            return f"{memory.label}+{low}", memory.label, None
         allocations = warp.machine.plan.allocations
         found = allocations.at(low)
         name = self._tensor.name if found is None else found[1]
-        return name, allocations.name(low), allocations.slot(low)
+        return allocations.name(low), name, allocations.slot(low)
 
     def _existing(self, warp: Warp, memory: Memory) -> ByteSet:
         """All bytes of a memory that are of something that is declared."""

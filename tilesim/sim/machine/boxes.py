@@ -13,17 +13,12 @@ from numpy.typing import NDArray
 from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import numpy_dtype
 from tilesim.ir.boxes import MapFields, copied_shape, rows_of
-from tilesim.ir.layout import byte_strides, row_pitch
+from tilesim.ir.layout import byte_strides, row_pitch, swizzled
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.packing import held_shape
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.memory import (
-    ViewAccess,
-    box_footprint,
-    bytes_within,
-    swizzle_addresses,
-)
+from tilesim.sim.machine.memory import ViewAccess, box_footprint, bytes_within
 from tilesim.sim.machine.storage import Memory
 
 
@@ -94,7 +89,7 @@ class Box:
         size, swizzle = self.fields.dtype.bytes, self.fields.swizzle
         pitch = row_pitch(self.held, size * 8, swizzle, None)
         within = bytes_within(byte_strides(self.held, size * 8, pitch), self.held)
-        addresses = swizzle_addresses(start + within, swizzle)
+        addresses = swizzled(start + within, swizzle)
         held = ByteSet.elements(addresses, size)
         if held.high > len(memory.data):
             what = f"byte {held.high - 1} of shared memory, which has {len(memory.data)}"
@@ -162,7 +157,7 @@ class Box:
     def _footprint(self) -> Footprint:
         whole = self.fields.dims == self.tensor.shape and not self.fields.offset
         if self.mode == "tile" and whole:
-            return box_footprint(self.tensor, 0, self._indices, lambda: self._addresses)
+            return box_footprint(self.tensor, 0, self._indices)
         return self._bytes()
 
     def _bytes(self) -> Footprint:

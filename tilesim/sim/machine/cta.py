@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.ir.program import Program
-from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.storage import Memory
@@ -58,12 +57,9 @@ class Cta:
     """One CTA: shared memory, barriers, named barriers, registers.
 
     ``number`` is its place in the grid, ``rank`` in its cluster, ``index`` in the machine.
-    ``named``: what CTAs of the program have named in their shared memory.
     """
 
-    def __init__(
-        self, machine: Core, cluster: Cluster, number: int, index: int, named: FootprintTable
-    ) -> None:
+    def __init__(self, machine: Core, cluster: Cluster, number: int, index: int) -> None:
         program = machine.program
         gx, gy, _ = program.grid
         self.machine = machine
@@ -81,7 +77,6 @@ class Cta:
                 -(-max(16, program.smem_used) // 16) * 16, machine.options.garbage, dtype=np.uint8
             ),
             mbarriers=self.mbarriers,
-            model=named,
         )
         self.named: dict[int, NamedBarrier] = {}
         self.warps: list[Agent] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
-from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,9 +77,6 @@ class Footprint:
         self.vector = 0
         self.grain = grain or itemsize
         self.place = place or (tensor, None)
-        self._forget()
-
-    def _forget(self) -> None:
         self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []
@@ -88,12 +84,6 @@ class Footprint:
         self.reads: dict[Hashable, Access] = {}
         self.barriers: tuple[int, ...] = ()
         self.initialised = False
-
-    def twin(self) -> Footprint:
-        """The same bytes in another memory, with nothing recorded."""
-        twin = copy(self)
-        twin._forget()
-        return twin
 
     @property
     def addresses(self) -> Integers:
@@ -141,18 +131,11 @@ class Footprint:
 class FootprintTable:
     """The footprints of one memory: a CTA's shared memory, or a tensor in global memory.
 
-    ``by_element``: they all belong to one tensor whose elements lie apart. ``model``: a table on
-    which nothing is recorded, of a memory that names the same bytes by the same keys: which of them
-    meet is worked out there, once for all CTAs of a program and all its runs.
+    ``by_element``: they all belong to one tensor whose elements lie apart.
     """
 
-    def __init__(
-        self, label: str, *, by_element: bool = False, model: FootprintTable | None = None
-    ) -> None:
+    def __init__(self, label: str, *, by_element: bool = False) -> None:
         self.label = label
-        self._model = model
-        #: by number in the model, the footprints that are here as well
-        self._twins: dict[int, Footprint] = {}
         #: in ascending order
         self.barrier_addresses: list[int] = []
         self._by_element = by_element
@@ -173,7 +156,7 @@ class FootprintTable:
         self._index: BoxIndex[Footprint] | None = None
         self._steps = 0
         #: by page, the bytes that footprints may have, a bit each; None from the first one on that
-        #: is longer than a page, or that is not like one of the model any more
+        #: is longer than a page
         self._taken: dict[int, int] | None = {}
         #: what repetitions that were skipped have accessed at places of their own, and whether the
         #: records show others as later than they were (`tilesim.sim.steady`)
@@ -192,24 +175,9 @@ class FootprintTable:
         """The footprint for ``key``, made and related to all others on first use."""
         known = self._known.get(key)
         if known is None:
-            model = None if self._model is None else self._like(self._model, key, make)
-            known = self._known[key] = make() if model is None else model.twin()
-            if model is None:
-                self._relate(known)
-            else:
-                self._relate_as(known, model)
+            known = self._known[key] = make()
+            self._relate(known)
         return known
-
-    def _like(
-        self, model: FootprintTable, key: Hashable, make: Callable[[], Footprint]
-    ) -> Footprint | None:
-        """What the footprint for ``key`` is like; None once there are too many to remember: from
-        then on this table does without."""
-        if len(model) < _MANY or key in model._known:
-            return model.get(key, make)
-        self._model = self._taken = None
-        self._twins.clear()
-        return None
 
     def alone(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
         """A footprint that nothing is recorded on: some of them are remembered."""
@@ -244,7 +212,11 @@ class FootprintTable:
         if self.crowded is not None and len(self._known) > self._limit:
             self._limit *= 2
             self.crowded.append(self)
-        self._note_barriers(new)
+        barriers = self.barrier_addresses
+        near = barriers[bisect_right(barriers, new.bytes.low - 8) :
+                        bisect_left(barriers, new.bytes.high)]  # fmt: skip
+        if near:
+            new.barriers = tuple(a for a in near if _object(a).meets(new.bytes))
 
     def _near_to(self, new: Footprint) -> list[Footprint]:
         """Those made before ``new`` that may share a byte with it, in their order."""
@@ -281,30 +253,6 @@ class FootprintTable:
         for footprint in footprints:
             index.add(footprint.boxes(by_element=self._by_element), footprint)
         return index
-
-    def _relate_as(self, new: Footprint, model: Footprint) -> None:
-        """Relates a footprint to the others as the one that it is like is to theirs."""
-        self._near.clear()
-        new.number = self._made = self._made + 1
-        new.overlaps.append(new)
-        new.covers.append(new)
-        twins = self._twins
-        both = [(twins[like.number], like) for like in model.overlaps if like.number in twins]
-        for other, like in sorted(both, key=_number):
-            new.overlaps.append(other)
-            other.overlaps.append(new)
-            if like in model.covers:
-                new.covers.append(other)
-            if model in like.covers:
-                other.covers.append(new)
-        twins[model.number] = new
-        self._note_barriers(new)
-
-    def _note_barriers(self, new: Footprint) -> None:
-        known = self.barrier_addresses
-        near = known[bisect_right(known, new.bytes.low - 8) : bisect_left(known, new.bytes.high)]
-        if near:
-            new.barriers = tuple(a for a in near if _object(a).meets(new.bytes))
 
     @property
     def steps(self) -> int:
@@ -412,10 +360,6 @@ class FootprintTable:
             self._initialised = ByteSet.union([self._initialised, *written])
             self._written.clear()
         return self._initialised
-
-
-def _number(pair: tuple[Footprint, Footprint]) -> int:
-    return pair[0].number
 
 
 def _object(address: int) -> ByteSet:

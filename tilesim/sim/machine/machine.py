@@ -89,8 +89,6 @@ class Code(Facts):
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
-    #: what CTAs name in their shared memory, in whatever run
-    shared_bytes: FootprintTable = field(default_factory=lambda: FootprintTable("shared"))
 
 
 @dataclass(slots=True)
@@ -216,7 +214,7 @@ class Machine(Core):
         self.ctas: list[Cta] = []
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
-                self.ctas.append(Cta(self, cluster, number, len(self.ctas), code.shared_bytes))
+                self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
         if code.overlaid:
             for cta in self.ctas:
                 cta.memory.overlaid = Overlaid(code.overlaid, len(cta.memory.data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilesim.arith.byte_set import ByteSet, Indices
 from tilesim.arith.types import DType
 from tilesim.ir.expr import Expr, constant
-from tilesim.ir.layout import CHUNK_MASK
+from tilesim.ir.layout import CHUNK_MASK, swizzled
 from tilesim.ir.memory import SharedTensor, Tensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.expression import Evaluate, plain
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Warp
 
 
-def element_addresses(
-    tensor: Tensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
-) -> NDArray[np.int64]:
-    """Byte address of every element of the box, with the tensor's swizzle applied (B18)."""
-    first = base + sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True))
-    addresses = first + bytes_within(tensor.byte_strides, shape)
-    return swizzle_addresses(addresses, getattr(tensor, "swizzle", 0))
-
-
 def bytes_within(strides: Sequence[int], shape: Sequence[int]) -> NDArray[np.int64]:
     """How far behind the first element of a box each of them begins, before a swizzle."""
     found = np.zeros((), dtype=np.int64)
@@ -45,35 +36,36 @@ def bytes_within(strides: Sequence[int], shape: Sequence[int]) -> NDArray[np.int
     return found
 
 
-def swizzle_addresses(addresses: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
-    """Linear shared addresses as those that a swizzle moves them to (B18)."""
-    if not swizzle:
-        return addresses
-    return addresses ^ (((addresses >> 7) & CHUNK_MASK[swizzle]) << 4)
-
-
 def box_footprint(
-    tensor: Tensor, base: int, spans: Indices, addresses: Callable[[], NDArray[np.int64]],
-    named: tuple[str, str, int | None] | None = None,
+    tensor: Tensor, base: int, spans: Indices,
+    named: Callable[[int], tuple[str, str, int | None]] | None = None,
 ) -> Footprint:  # fmt: skip
     """The footprint of the elements with these indices, one progression per dimension.
 
-    ``named``: what findings call it, the tensor that it lies in, whatever its elements there, and
-    its place in an array of barriers.
+    ``named`` tells of its first byte what findings call it, the tensor that it lies in, whatever
+    its elements there, and its place in an array of barriers.
     """
-    size, strides = tensor.dtype.bytes, tensor.byte_strides
-    apart = named is None and elements_apart(tensor)
+    size, strides, swizzle = tensor.dtype.bytes, tensor.byte_strides, getattr(tensor, "swizzle", 0)
+    counts = tuple(map(len, spans))
     start = base + sum(x.start * s for x, s in zip(spans, strides, strict=True))
     held = ByteSet.box(
-        base, spans, strides, size, mask=CHUNK_MASK[getattr(tensor, "swizzle", 0)],
-        space=tensor.name if apart else None,
+        base, spans, strides, size, mask=CHUNK_MASK[swizzle],
+        space=tensor.name if named is None and elements_apart(tensor) else None,
     )  # fmt: skip
-    parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
-    first = spans[0].start if len(spans) > 1 and len(spans[0]) == 1 else None
-    name, owner, slot = named or (f"{tensor.name}[{', '.join(parts)}]", tensor.name, first)
+
+    def addresses() -> NDArray[np.int64]:
+        steps = [x.step * s for x, s in zip(spans, strides, strict=True)]
+        return swizzled(start + bytes_within(steps, counts), swizzle)
+
+    if named is None:
+        parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
+        slot = spans[0].start if len(spans) > 1 and counts[0] == 1 else None
+        name, owner = f"{tensor.name}[{', '.join(parts)}]", tensor.name
+    else:
+        name, owner, slot = named(held.low)
     return Footprint(
         name, owner, held, addresses, size, start=start,
-        folded=held.nbytes < size * prod(map(len, spans)), place=(owner, slot),
+        folded=held.nbytes < size * prod(counts), place=(owner, slot),
     )  # fmt: skip
 
 
@@ -93,9 +85,7 @@ def make_footprint(
                 tensor.name,
             )
     spans = tuple(range(o, o + n) for o, n in zip(offsets, shape, strict=True))
-    return box_footprint(
-        tensor, base, spans, partial(element_addresses, tensor, base, offsets, shape)
-    )
+    return box_footprint(tensor, base, spans)
 
 
 #: element indices per dimension and lane, their byte addresses, and a name for the set
@@ -248,9 +238,7 @@ class ViewAccess:
         addresses = self.base + (
             chosen * np.array(self.tensor.byte_strides, dtype=np.int64)[:, None]
         ).sum(axis=0)
-        swizzle = getattr(self.tensor, "swizzle", 0)
-        if swizzle:
-            addresses = addresses ^ (((addresses >> 7) & CHUNK_MASK[swizzle]) << 4)
+        addresses = swizzled(addresses, getattr(self.tensor, "swizzle", 0))
         return chosen, addresses, (self.tensor.name, addresses.tobytes())
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from tilesim.sim.machine.noncoherent import (
     reads_noncoherently,
 )
 from tilesim.sim.machine.observation import Observations
-from tilesim.sim.machine.observer import Observer, Witness
 from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
@@ -68,6 +67,14 @@ _OF_ALL = ("gpu", "sys")
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
 
+class Observer(Protocol):
+    """Is shown accesses to memory."""
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """``access`` to ``footprint`` is about to be checked and recorded."""
+        ...
+
+
 class RaceDetector:
     """Checks and records accesses; the records live on the footprints.
 
@@ -92,7 +99,7 @@ class RaceDetector:
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
         #: is shown all accesses; None where nobody asked
-        self.witness: Witness | None = None
+        self.witness: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
         #: in practice, the rows in which a copy over what was read would know a fence
@@ -155,7 +162,7 @@ class RaceDetector:
         ``again``: that is done for another warp, which takes part in the same operation.
         """
         if self.witness is not None:
-            self.witness.note(memory, footprint, access)
+            self.witness.touch(memory, footprint, access)
         if not memory.tracked:
             return
         warp = access.warp
@@ -231,7 +238,7 @@ class RaceDetector:
         that is ordered after this write is ordered after those too.
         """
         if self.witness is not None:
-            self.witness.note(memory, footprint, access)
+            self.witness.touch(memory, footprint, access)
         if not memory.tracked:
             return
         warp = access.warp

@@ -29,7 +29,7 @@ class Memory:
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
     ``given``: a check was given its contents. ``own_row``: the row of clocks about fences for this
     memory alone, or 0. ``apart``: it holds one tensor, whose elements share no bytes. ``constant``:
-    nothing may be stored there. ``model``: see `FootprintTable`.
+    nothing may be stored there.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class Memory:
         mbarriers: dict[int, Mbarrier] | None = None,
         apart: bool = False,
         constant: bool = False,
-        model: FootprintTable | None = None,
     ) -> None:
         self.label = label
         self.mbarriers = mbarriers
@@ -52,7 +51,7 @@ class Memory:
         self.dependent = dependent
         self.given = given
         self.constant = constant
-        self.table = FootprintTable(label, by_element=apart, model=model)
+        self.table = FootprintTable(label, by_element=apart)
         self.own_row = 0
         #: where allocations that overlap may steer: who wrote their bytes
         self.overlaid: Overlaid | None = None
