@@ -55,7 +55,9 @@ FOLDED: dict[str, _Binary] = BINARY | {
     "<<": lambda a, b: integer(a) << integer(b),
     ">>": lambda a, b: integer(a) >> integer(b),
 }
-#: operators that compare two numbers
-RELATIONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+#: by operator that compares two numbers: the one that says the opposite, and that of both swapped
+NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+RELATIONS = frozenset(NEGATED)
 #: operators whose result is a truth value
 COMPARE = RELATIONS | {"and", "or"}

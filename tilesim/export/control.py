@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilesim.arith.intervals import Interval
 from tilesim.export.errors import NotExportable
 from tilesim.export.instructions import instruction, silent
 from tilesim.export.nodes import Action, Choice, Loop, Node
 from tilesim.export.process import Process, State, reason, variable
-from tilesim.export.values import Known, Range, Runtime, active, as_runtime
+from tilesim.export.values import Known, Runtime, active, as_runtime
 from tilesim.ir.effects import Defines, Waits
 from tilesim.ir.expr import Binary
 from tilesim.ir.op import Op
@@ -223,7 +224,7 @@ def _arms(stmt: If) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
     return stmt.then, stmt.orelse
 
 
-def _span(start: Range, stop: Range, step: int) -> Range:
+def _span(start: Interval, stop: Interval, step: int) -> Interval:
     """The values that a counter can take, from the ranges of its bounds."""
     return (start[0], stop[1] - 1) if step > 0 else (stop[0] + 1, start[1])
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilesim.analysis.cfg import LANES
+from tilesim.arith.intervals import Interval
 from tilesim.export.errors import NotExportable
 from tilesim.export.model import Model
 from tilesim.export.nodes import Action, Node, lines, useful
@@ -18,7 +19,6 @@ from tilesim.export.values import (
     INT,
     Evaluator,
     Known,
-    Range,
     Runtime,
     Unknown,
     Value,
@@ -69,7 +69,7 @@ class Process:
         #: variables that count a loop around the current point
         self.counters: set[str] = set()
         self._evaluate = Evaluator(warp, _specials(model, rank, warp), self._read)
-        self._ranges: dict[str, Range] = {}
+        self._ranges: dict[str, Interval] = {}
         self._needed: set[str] = set()
 
     @property
@@ -155,7 +155,7 @@ class Process:
         self.declare(name, seen.range)
         return (Action(f"{name} = {seen.text}", sets=name),)
 
-    def result(self, var: Var, span: Range) -> str:
+    def result(self, var: Var, span: Interval) -> str:
         """The Promela variable of a result that an instruction writes in the active lanes."""
         name = variable(var)
         self.declare(name, span)
@@ -166,7 +166,7 @@ class Process:
         """``var`` gets a value that the model does not have."""
         self.state.variables[var.name] = Unknown(why)
 
-    def declare(self, name: str, span: Range) -> None:
+    def declare(self, name: str, span: Interval) -> None:
         """A local variable of the process takes values in this range."""
         low, high = self._ranges.get(name, span)
         self._ranges[name] = (min(low, span[0]), max(high, span[1]))
@@ -218,7 +218,7 @@ def _specials(model: Model, rank: int, warp: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _type(span: Range) -> str:
+def _type(span: Interval) -> str:
     """The smallest Promela type that holds a range."""
     low, high = span
     for name, least, most in (("bit", 0, 1), ("byte", 0, 255), ("short", -32768, 32767)):

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tilesim.analysis.cfg import LANES
+from tilesim.arith.intervals import INTERVALS, Interval
 from tilesim.arith.operators import BINARY, COMPARE, UNARY, Scalar
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 
 #: the range of a Promela ``int``
 INT = (-(1 << 31), (1 << 31) - 1)
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Runtime:
     """A Promela expression, the same for all lanes of the mask ``lanes``, with its range."""
 
     text: str
-    range: Range = INT
+    range: Interval = INT
     lanes: int = (1 << LANES) - 1
 
 
@@ -201,22 +200,18 @@ def _runtime(op: str, a: Runtime, b: Runtime) -> Value:
     mask = a.lanes & b.lanes
     if op in COMPARE:
         return Runtime(f"({a.text} {_SYMBOL.get(op, op)} {b.text})", (0, 1), mask)
-    if op in ("min", "max"):
-        sign = "<" if op == "min" else ">"
-        chosen = min if op == "min" else max
-        span = (chosen(a.range[0], b.range[0]), chosen(a.range[1], b.range[1]))
-        return Runtime(f"({a.text} {sign} {b.text} -> {a.text} : {b.text})", span, mask)
     if op in ("//", "%"):
         return _divide(op, a, b, mask)
-    if op in ("&", "|", "^"):
-        return Runtime(f"({a.text} {op} {b.text})", _bits(op, a.range, b.range), mask)
     if op in ("<<", ">>") and not 0 <= b.range[0] <= b.range[1] < LANES:
         return Unknown("a shift whose distance is not known to be in 0..31")
-    corners = [int(BINARY[op](x, y)) for x in a.range for y in b.range]
-    return _bounded(f"({a.text} {op} {b.text})", (min(corners), max(corners)), a, mask, b)
+    text = f"({a.text} {op} {b.text})"
+    if op in ("min", "max"):
+        sign = "<" if op == "min" else ">"
+        text = f"({a.text} {sign} {b.text} -> {a.text} : {b.text})"
+    return _bounded(text, INTERVALS[op](a.range, b.range) or INT, a, mask, b)
 
 
-def _bounded(text: str, span: Range, a: Runtime, mask: int, b: Runtime | None = None) -> Value:
+def _bounded(text: str, span: Interval, a: Runtime, mask: int, b: Runtime | None = None) -> Value:
     """A result in its range; what leaves 32 bits is not known, unless nothing was known before."""
     if INT[0] <= span[0] and span[1] <= INT[1]:
         return Runtime(text, span, mask)
@@ -238,14 +233,6 @@ def _divide(op: str, a: Runtime, b: Runtime, mask: int) -> Value:
     if a.range[0] < 0:
         text = f"({a.text} >= 0 -> {a.text} / {n} : -(({n - 1} - {a.text}) / {n}))"
     return Runtime(text, (a.range[0] // n, a.range[1] // n), mask)
-
-
-def _bits(op: str, a: Range, b: Range) -> Range:
-    if op == "&" and (a[0] >= 0 or b[0] >= 0):
-        return (0, min(r[1] for r in (a, b) if r[0] >= 0))
-    if a[0] >= 0 and b[0] >= 0:
-        return (0, (1 << max(a[1], b[1]).bit_length()) - 1)
-    return INT
 
 
 def _select(cond: Value, then: Value, other: Value) -> Value:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from tilesim.arith.operators import COMPARE, Scalar, integer
+from tilesim.arith.intervals import BOUNDS, INTERVALS, Interval
+from tilesim.arith.operators import COMPARE, NEGATED, Scalar, integer
 from tilesim.arith.types import DType
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.kept import Keeper
@@ -29,7 +30,6 @@ LIMITS: Mapping[CType, tuple[int, int]] = {
 #: the greatest address in a state space: 16 ranks of 16 MiB, and 48 bits
 MAX_ADDRESS: Mapping[str, int] = {"shared": (1 << 28) - 1, "global": (1 << 62) - 1}
 
-Interval = tuple[int, int]
 #: the type of an expression, and bounds of its value before that wraps, if any are known
 Facts: TypeAlias = tuple[CType, Interval | None]
 
@@ -189,9 +189,9 @@ class Typing(Keeper):
                     return "s32", (0, 1)
                 (one, first), (other, second) = self.facts(lhs), self.facts(rhs)
                 a, b = bounds(one, first), bounds(other, second)
-                if a is None or b is None or op not in _INTERVALS:
+                if a is None or b is None or op not in INTERVALS:
                     return binary_type(op, one, other), None
-                return binary_type(op, one, other), _INTERVALS[op](a, b)
+                return binary_type(op, one, other), INTERVALS[op](a, b)
             case Unary(op, operand):
                 own, known = self.facts(operand)
                 inner = bounds(own, known)
@@ -213,11 +213,11 @@ class Typing(Keeper):
     def assuming(self, cond: Expr, holds: bool) -> Typing:
         """What is known where a comparison of a register with a literal holds, or does not."""
         match cond:
-            case Binary(op, Var(name) as var, Const(int(value))) if op in _BOUNDS:
+            case Binary(op, Var(name) as var, Const(int(value))) if op in BOUNDS:
                 known = self.interval(var)
                 if known is None:
                     return self
-                low, high = _BOUNDS[op if holds else _OPPOSITE[op]](*known, value)
+                low, high = BOUNDS[op if holds else NEGATED[op]](*known, value)
                 if low > high:
                     return self
                 return replace(self, ranges={**self.ranges, name: (low, high)})
@@ -244,72 +244,3 @@ def bounds(kind: CType, found: Interval | None) -> Interval | None:
     if found is None:
         return limits
     return found if limits[0] <= found[0] and found[1] <= limits[1] else limits
-
-
-#: what is left of the range from ``a`` to ``b`` where a number in it is so to ``c``
-_BOUNDS: dict[str, Callable[[int, int, int], Interval]] = {
-    "==": lambda a, b, c: (max(a, c), min(b, c)),
-    "!=": lambda a, b, c: (a + (a == c), b - (b == c)),
-    "<": lambda a, b, c: (a, min(b, c - 1)),
-    "<=": lambda a, b, c: (a, min(b, c)),
-    ">": lambda a, b, c: (max(a, c + 1), b),
-    ">=": lambda a, b, c: (max(a, c), b),
-}
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-
-def _product(a: Interval, b: Interval) -> Interval:
-    ends = [x * y for x in a for y in b]
-    return min(ends), max(ends)
-
-
-def _quotient(a: Interval, b: Interval) -> Interval | None:
-    if b[0] <= 0 <= b[1]:
-        return None
-    ends = [x // y for x in a for y in b]
-    return min(ends), max(ends)
-
-
-def _remainder(a: Interval, b: Interval) -> Interval | None:
-    if b[0] <= 0:
-        return None
-    return (a[0], a[1]) if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
-
-
-def _and(a: Interval, b: Interval) -> Interval | None:
-    tops = [high for low, high in (a, b) if low >= 0]
-    return (0, min(tops)) if tops else None
-
-
-def _or(a: Interval, b: Interval) -> Interval | None:
-    if a[0] < 0 or b[0] < 0:
-        return None
-    return 0, (1 << max(a[1], b[1]).bit_length()) - 1
-
-
-def _shift_left(a: Interval, b: Interval) -> Interval | None:
-    return _product(a, (1 << b[0], 1 << b[1])) if b[0] >= 0 and b[1] < 64 else None
-
-
-def _shift_right(a: Interval, b: Interval) -> Interval | None:
-    if not 0 <= b[0] <= b[1] < 64:
-        return None
-    ends = [x >> y for x in a for y in b]
-    return min(ends), max(ends)
-
-
-#: bounds of ``a op b`` of those of a and b; None where they are of no use
-_INTERVALS: dict[str, Callable[[Interval, Interval], Interval | None]] = {
-    "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "*": _product,
-    "//": _quotient,
-    "%": _remainder,
-    "&": _and,
-    "|": _or,
-    "^": _or,
-    "<<": _shift_left,
-    ">>": _shift_right,
-    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-}

@@ -21,7 +21,7 @@ from tilesim.analysis.taint import (
 )
 from tilesim.analysis.thread_values import Threads
 from tilesim.analysis.uses_defs import OPERANDS, expressions_in
-from tilesim.arith.operators import integer
+from tilesim.arith.operators import MIRRORED, RELATIONS, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var
@@ -50,8 +50,6 @@ Value: TypeAlias = frozenset[tuple[str, int | Period | None]]
 _NOTHING: Value = frozenset()
 #: so many different sums with one number; more are taken for any function of it
 _MOST = 8
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 #: how many more than the bound are the numbers at which the outcome of a comparison changes
 _CHANGES = {"<": (0,), ">=": (0,), "<=": (1,), ">": (1,), "==": (0, 1), "!=": (0, 1)}
 #: what words of shared memory at fixed addresses are followed as, with address and type
@@ -310,13 +308,13 @@ class Drawn:
         left, right = _numbers(self._value(lhs, at)), _numbers(self._value(rhs, at))
         if left and right:
             return _any(left | right)
-        if right and op in (*_COMPARISONS, "+"):
-            return self._binary(_MIRRORED.get(op, op), rhs, lhs, at)
+        if right and op in (*RELATIONS, "+"):
+            return self._binary(MIRRORED.get(op, op), rhs, lhs, at)
         number = self._threads.value(rhs, at)
         exact = [(source, d) for source, d in left if isinstance(d, int)]
         if not isinstance(number, int) or len(exact) < len(left):
             return _any(left | right)
-        if op in _COMPARISONS:
+        if op in RELATIONS:
             for source, d in exact:
                 bounds = self.bounds.setdefault(source, set())
                 bounds.update(number - d + more for more in _CHANGES[op])

@@ -7,8 +7,9 @@ so on down to the register. What it is compared with is known when the loop is e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from tilesim.arith.operators import MIRRORED, NEGATED
 from tilesim.arith.types import DType
 from tilesim.ir.arithmetic import LIMITS, Typing, integer_limits
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, walk
@@ -24,10 +25,6 @@ NONE: Spans = ()
 #: an operation that gives more intervals than these is none that a wait is made of
 _MOST = 64
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
-_NEGATED: dict[str, BinaryOp] = {
-    "<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "==",
-}  # fmt: skip
 #: by comparison with c: what is on the left of it
 _HOLDS: dict[str, Callable[[int], Spans]] = {
     "<": lambda c: ((-_EVER, c),),
@@ -144,7 +141,7 @@ class Preimage:
 
     def _compared(self, op: str, lhs: Expr, rhs: Expr) -> _Back:
         if self._polled(rhs):
-            lhs, rhs, op = rhs, lhs, _MIRRORED[op]
+            lhs, rhs, op = rhs, lhs, MIRRORED[op]
         if self._polled(rhs):
             raise NoPreimage
         leaf, made = self._leaf(rhs), _HOLDS[op]
@@ -231,8 +228,8 @@ def _plain(cond: Expr) -> Expr:
     match cond:
         case Unary("not", Unary("not", inner)):
             return _plain(inner)
-        case Unary("not", Binary(op, lhs, rhs)) if op in _NEGATED:
-            return Binary(_NEGATED[op], lhs, rhs)
+        case Unary("not", Binary(op, lhs, rhs)) if op in NEGATED:
+            return Binary(cast(BinaryOp, NEGATED[op]), lhs, rhs)
         case _:
             return cond
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tilesim.arith.intervals import Interval
 from tilesim.ir import effects as fx
-from tilesim.ir.arithmetic import INT_MAX, Interval, Typing
+from tilesim.ir.arithmetic import INT_MAX, Typing
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.kept import kept

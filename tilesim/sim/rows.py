@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tilesim.arith.intervals import Interval
 from tilesim.arith.operators import COMPARE, integer
 from tilesim.ir.addresses import RANK_SHIFT
-from tilesim.ir.arithmetic import LIMITS, Interval, Typing, integer_limits, join_types
+from tilesim.ir.arithmetic import LIMITS, Typing, integer_limits, join_types
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import (
     Base,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.arith.intervals import Interval
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
-from tilesim.ir.arithmetic import INT_MAX, INT_MIN, Interval, Typing, integer_limits
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN, Typing, integer_limits
 from tilesim.ir.expr import Binary, Const, Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op

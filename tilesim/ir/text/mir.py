@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tilesim.analysis.executing_warps import executing
+from tilesim.arith.intervals import Interval
 from tilesim.errors import ParseError
-from tilesim.ir.arithmetic import LIMITS, Interval
+from tilesim.ir.arithmetic import LIMITS
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
