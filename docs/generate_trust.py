@@ -10,7 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.ir.module_graph import modules
-from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, code_lines, of_plain
+from tests.kernel.test_contract import (
+    DEFINITIONS,
+    DESCRIBED,
+    MODULES,
+    PLAIN,
+    PLAIN_DEFINITIONS,
+    closure,
+    code_lines,
+    of_plain,
+)
 from tests.verdicts.files import kept
 from tests.verdicts.row import LEVELS
 from tests.verdicts.tables import summary
@@ -49,7 +58,9 @@ def trusted() -> str:
         **{f"- of it, {what}": [_KERNEL + m for m in names] for what, names in PARTS.items()},
         "what instructions are, `tilesim/ir/ops`": [m for m in known if m.startswith(_OPS)],
         "operands, effects, programs, in `tilesim/ir`": sorted(DEFINITIONS),
-        "types and arithmetic, `tilesim/arith`": [m for m in known if m.startswith(_ARITH)],
+        "types and arithmetic, in `tilesim/arith`": sorted(
+            m for m in closure({*MODULES} | PLAIN | DESCRIBED) if m.startswith(_ARITH)
+        ),
         "of PTX: the plain form, instruction by instruction, and the launch's description": sorted(
             of_plain()
         ),

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from tilesim.arith.byte_set import ByteSet
     from tilesim.ir.distribution import Held
     from tilesim.ir.memory import Unsaid
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.unknown import Unknown
 
 #: see `Access.among`
 EVERY = -1
 #: `Access.stored` of lanes that store different numbers in one place: one of them stays
 ONE_OF_SEVERAL = "one of several numbers"
+
+
+class Touched(Protocol):
+    """What is accessed at once."""
+
+    bytes: ByteSet
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,7 +76,7 @@ class Access:
     turn: int = 0
     #: by component and bytes the first access that came after it and does not stand in for it: of a
     #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
-    later: dict[tuple[int, Footprint], Access] | None = None
+    later: dict[tuple[int, Touched], Access] | None = None
     #: of a weak store, to which others by the same instruction need not be ordered (H23): accesses
     #: that it has superseded, which they have to come after all the same, with their footprints
     over: tuple[tuple[Any, Access], ...] = ()
@@ -85,7 +91,7 @@ class Access:
     #: of a strong write: which one of its machine (`tilesim.sim.machine.observation`)
     number: int | None = None
 
-    def precedes(self, access: Access, footprint: Footprint) -> None:
+    def precedes(self, access: Access, footprint: Touched) -> None:
         """An access to these bytes came after this one."""
         if self.later is None:
             self.later = {}

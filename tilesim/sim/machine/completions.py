@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tilesim.arith.byte_set import ByteSet
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.access import Access, Touched
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
@@ -28,7 +28,7 @@ class Completions:
     def __init__(self, machine: Core) -> None:
         self._machine = machine
         #: by the bytes of an access, those of an earlier one, and those touched in between
-        self._vouched: dict[tuple[Footprint, Footprint, tuple[Footprint, ...]], bool] = {}
+        self._vouched: dict[tuple[Footprint, Footprint, tuple[Touched, ...]], bool] = {}
 
     @staticmethod
     def note_write(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
