@@ -196,27 +196,34 @@ def run_case(case: Case) -> Outcome:
 def _run(case: Case) -> Outcome:
     try:
         mutant = _built(case)[1]
-        _, report = checked(case)
+        result = outcome_of(case, checked(case)[1])
     except InvalidProgram as error:
-        first = error.diagnostics[0]
-        rules = tuple(dict.fromkeys(d.rule for d in error.diagnostics))
-        result = Outcome(case, "rejected", rules, (str(first.loc),), first.message)
-        mutant = _built(case)[1]
+        result, mutant = rejected(case, error), _built(case)[1]
     except (TilesimError, ValueError, AssertionError, ArithmeticError) as error:
         return Outcome(case, "refused", message=f"{type(error).__name__}: {error}")
     except Exception as error:
         return Outcome(case, "error", message=f"{type(error).__name__}: {error}")
-    else:
-        rules = tuple(dict.fromkeys(f.rule for f in report.findings))
-        head = report.findings[0] if report.findings else None
-        lines = tuple(map(str, head.locations)) if head else ()
-        result = Outcome(
-            case, report.verdict, rules, lines, head.message if head else "",
-            schedules=report.stats.schedules,
-        )  # fmt: skip
     if mutant is not None:
         result = replace(result, fault=mutant.fault, where=str(mutant))
     return result
+
+
+def outcome_of(case: Case, report: Report, message: str = "") -> Outcome:
+    """What a report says of a case; ``message``: if nothing is found."""
+    rules = tuple(dict.fromkeys(f.rule for f in report.findings))
+    schedules = report.stats.schedules
+    if not report.findings:
+        return Outcome(case, report.verdict, rules, (), message, schedules=schedules)
+    head = report.findings[0]
+    lines = tuple(map(str, head.locations))
+    return Outcome(case, report.verdict, rules, lines, head.message, schedules=schedules)
+
+
+def rejected(case: Case, error: InvalidProgram) -> Outcome:
+    """What becomes of a case whose program the verifier rejects."""
+    first = error.diagnostics[0]
+    rules = tuple(dict.fromkeys(d.rule for d in error.diagnostics))
+    return Outcome(case, "rejected", rules, (str(first.loc),), first.message)
 
 
 # ------------------------------------------------------------------ generating

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram, UsageError
-from tilesim.fuzz.cases import Case, Outcome, Params, check_whole, kernel_of
+from tilesim.fuzz.cases import (
+    Case,
+    Outcome,
+    Params,
+    check_whole,
+    kernel_of,
+    outcome_of,
+    rejected,
+)
 from tilesim.ir import effects as fx
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program, instructions
@@ -149,16 +157,8 @@ def _judged(case: Case, base: Base, mutant: Mutant[Program]) -> Outcome:
             seed=case.seed,
         )  # fmt: skip
     except InvalidProgram as error:
-        rules = tuple(dict.fromkeys(d.rule for d in error.diagnostics))
-        first = error.diagnostics[0]
-        return Outcome(case, "rejected", rules, (str(first.loc),), first.message)
-    rules = tuple(dict.fromkeys(f.rule for f in report.findings))
-    head = report.findings[0] if report.findings else None
-    lines = tuple(map(str, head.locations)) if head else ()
-    message = head.message if head else "; ".join(report.reasons)
-    outcome = Outcome(
-        case, report.verdict, rules, lines, message, schedules=report.stats.schedules
-    )  # fmt: skip
+        return rejected(case, error)
+    outcome = outcome_of(case, report, "; ".join(report.reasons))
     return outcome if report.verdict == "failed" else _run(outcome, base, mutant.program)
 
 

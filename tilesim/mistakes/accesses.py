@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tilesim.ir import effects as fx
-from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range
+from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.history import Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.ordering import tracked_by
@@ -44,7 +43,7 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
             return Cause(
                 f"no tcgen05.wait comes between this {side.op.mnemonic} and {next_.op.mnemonic}",
                 (case.who(side.warp, side.done, "is not waited for"),
-                 case.who(next_.warp, next_.done or next_.op, "comes without a wait")),
+                 case.side(next_, "comes without a wait")),
                 f"tcgen05.wait::{kinds[0]} between the two",
             )  # fmt: skip
         for done in case.history.between(side.warp, side.at, case.made + 1):
@@ -103,7 +102,7 @@ def unfenced(case: Case) -> Cause | None:
 def commit_of_another_thread(case: Case) -> Cause | None:
     """A tcgen05.commit by a warp that has issued none of what it is to vouch for."""
     for first, second in directions(case):
-        passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+        passed = case.passed(second)
         if group_of(first.op) != "tcgen05" or not passed:
             continue
         for credit in case.history.credits(passed[-1].on):
@@ -154,8 +153,8 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                 return Cause(
                     f"the commit behind {first.op.mnemonic} is on {odd.on.label}, and "
                     f"{link.second.warp} waits on {link.on.label}",
-                    (case.of(odd, f"arrives on {odd.on.label}"),
-                     case.of(link.wait, f"waits on {link.on.label}")),
+                    (case.arrives(odd),
+                     case.waits(link.wait)),
                     f"commit on {link.on.label} behind this {first.op.mnemonic}",
                 )  # fmt: skip
             if odd is not None and follows:
@@ -163,8 +162,8 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     f"{link.second.warp} accesses what {odd.on.label} vouches for, and has waited "
                     f"on {link.on.label}",
                     (case.who(link.second.warp, link.second.op, "accesses what is not complete"),
-                     case.of(link.wait, f"waits on {link.on.label}"),
-                     case.of(odd, f"arrives on {odd.on.label}")),
+                     case.waits(link.wait),
+                     case.arrives(odd)),
                     f"access what goes with {link.on.label}, or wait on {odd.on.label}",
                 )  # fmt: skip
             # what the second side has waited for was committed before the first one was issued
@@ -181,27 +180,23 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
 def _committed_elsewhere(case: Case, done: Done, link: Link) -> Touch | None:
     """The commit that vouches for a product in its turn of the loop, on another barrier of the
     array than the one that was waited on."""
-    history = case.history
-    for touch in history.touches:
-        on = touch.on
-        if touch.kind != "credit" or touch.warp is not done.warp or touch.issued < done.at:
-            continue
-        if isinstance(on, Mbarrier) and touch.arrivals > 0 and array_of(on) == array_of(link.on):
-            made = history.at(touch.warp, touch.op.number, touch.issued)
+    for touch in case.history.arrivals(done.warp):
+        if touch.issued >= done.at and array_of(touch.on) == array_of(link.on):
+            made = case.history.at(touch.warp, touch.op.number, touch.issued)
             same = made is not None and made.turns and made.turns == done.turns
-            return touch if same and on is not link.on and on.cta is link.on.cta else None
+            other = touch.on is not link.on and touch.on.cta is link.on.cta
+            return touch if same and other else None
     return None
 
 
 def _follows_its_wait(case: Case, arrival: Touch) -> bool | None:
     """Whether an arrival names the slot for which its warp has waited last; None if the two arrays
     have different numbers of slots."""
-    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
-    arrays = [t.on for t in (arrival, *passed[-1:])]
-    sizes = {case.history.slots_of(on) for on in arrays if isinstance(on, Mbarrier)}
-    if not passed or len(sizes) > 1:
+    history = case.history
+    passed = [p.on for p in history.passes(arrival.warp) if p.at <= arrival.issued]
+    if not passed or history.slots_of(passed[-1]) != history.slots_of(arrival.on):
         return None
-    return case.history.number_of(passed[-1].on) == case.history.number_of(arrival.on)
+    return history.number_of(passed[-1]) == history.number_of(arrival.on)
 
 
 def one_place(case: Case) -> Cause | None:
@@ -210,22 +205,13 @@ def one_place(case: Case) -> Cause | None:
     if len(case.sides) < 2 or any(group_of(s.op) != "mbarrier" for s in case.sides[:2]):
         return None
     second, first = case.sides[:2]
-    landed = [
-        [
-            (t.on, t.phase) for t in case.history.touches
-            if t.kind == "credit" and t.tx < 0 and t.warp is side.warp and t.op is side.op
-            and t.issued == side.at
-        ] for side in (first, second)
-    ]  # fmt: skip
-    shared = [touched[0] for touched in landed[0] if touched in landed[1]]
+    landed = {(t.on, t.phase) for t in case.landed(second)}
+    shared = [t.on for t in case.landed(first) if (t.on, t.phase) in landed]
     if first.done is second.done or not shared:
         return None
     return Cause(
         f"two copies that complete the same phase of {shared[0].label} fill the same bytes",
-        tuple(
-            case.who(side.warp, side.done or side.op, "fills bytes that another copy fills")
-            for side in (second, first)
-        ),
+        tuple(case.side(s, "fills bytes that another copy fills") for s in (second, first)),
         "let each of the two copies fill its own part",
         facts=Stated((shared[0].named,)),
     )
@@ -234,7 +220,6 @@ def one_place(case: Case) -> Cause | None:
 def early_arrival(case: Case) -> Cause | None:
     """An arrival that hands on what its warp still uses: before its access, for the same use."""
     history = case.history
-    mir = case.mir
     nearest: set[int] = set()
     for link in links(case, group=True):
         first = link.first
@@ -254,8 +239,8 @@ def early_arrival(case: Case) -> Cause | None:
                 has(d, fx.JoinsBarrier) for d in history.between(first.warp, times[-1].at, first.at)
             ):
                 continue  # they have met since
-            together = loop_of(mir, op) == loop_of(mir, first.op)
-            if (together and len(times) == first.done.nth + 1) or _around(mir, times, first.done):
+            together = case.loop_of(op) == case.loop_of(first.op)
+            if (together and len(times) == first.done.nth + 1) or _around(case, times, first.done):
                 return Cause(
                     f"this arrival on {link.on.label} hands on what {first.warp} uses only "
                     "afterwards",
@@ -265,10 +250,10 @@ def early_arrival(case: Case) -> Cause | None:
     return None
 
 
-def _around(mir: Mir, times: list[Done], done: Done) -> bool:
+def _around(case: Case, times: list[Done], done: Done) -> bool:
     """Whether the last of these executions was in the turn of a loop in which another one is, in a
     loop of its own."""
-    if not times or not times[-1].turns or loop_range(mir, times[-1].op) is None:
+    if not times or not times[-1].turns or case.loop_range(times[-1].op) is None:
         return False
     depth = len(times[-1].turns)
     return depth < len(done.turns) and times[-1].turns == done.turns[:depth]
@@ -277,73 +262,41 @@ def _around(mir: Mir, times: list[Done], done: Done) -> bool:
 def _arrival_and_condition(case: Case, side: Side, op: Op, on: Mbarrier) -> tuple[Participant, ...]:
     """An arrival before an access of its warp, and the condition under which it is made."""
     mir = case.mir
-    loop, where = loop_range(mir, op), branch_past(mir, op)
+    loop, where = case.loop_range(op), branch_past(mir, op)
     own = case.who(side.warp, op, f"arrives on {on.label} before its access", on)
     inside = where is not None and where not in {
         mir.code[n].loc for n in (loop or ()) if 0 <= n < len(mir.code)
     }
     sides = [case.who(side.warp, where, "lets it arrive")] if where and inside else []
-    return (own, *sides, case.who(side.warp, side.done or side.op, "accesses afterwards"))
+    return (own, *sides, case.side(side, "accesses afterwards"))
 
 
 def own_copy(case: Case) -> Cause | None:
     """A warp that accesses what a copy of its own moves, and nobody waits for the barrier on which
     that completes."""
-    history = case.history
     for first, second in directions(case):
-        if first.warp is not second.warp or first.at > second.at:
-            continue
         on = tracked_by(case, first)
-        waited = {t.on for t in history.touches if t.kind == "pass"}
-        if on is None or on in waited | {s.on for s in history.stuck}:
+        if first.warp is not second.warp or first.at > second.at or on is None:
             continue
-        return Cause(
-            f"nobody waits on {on.label}, on which {first.op.mnemonic} of {first.warp} completes",
-            (case.who(second.warp, second.done or second.op, f"comes without a wait on {on.label}",
-                      on),
-             case.who(first.warp, first.done or first.op, "is what it should wait for")),
-            f"wait on {on.label} before this {second.op.mnemonic}",
-        )  # fmt: skip
-    return None
-
-
-def completed_before(case: Case) -> Cause | None:
-    """What the reader waits for is complete before the writer writes: it is another barrier that
-    says that."""
-    history = case.history
-    for link in links(case):
-        first = link.first
-        if not writes(first.op) or writes(link.second.op) or group_of(first.op) is not None:
-            continue
-        between = history.between(link.second.warp, link.wait.at, link.second.at)
-        if any(has(d, fx.JoinsBarrier) for d in between):
-            continue
-        mine = {  # an arrival that expects bytes speaks for the copies that bring them
-            op.number for op in history.supplies(first.warp, link.on)
-            if has(op, fx.Arrives, bytes=None)
-        }  # fmt: skip
-        if mine and max(mine) < first.op.number and link.wait.phase >= 0:
-            made = [c for c in history.credits(link.on, first.warp) if c.phase == link.wait.phase]
-            if any(c.issued > first.at for c in made):
-                continue  # it has arrived after its access, in an earlier place of the code
-            arrival = next(iter(made), None)
-            sides = [] if arrival is None else [case.of(arrival, "arrives before it has written")]
+        if on not in case.history.waited:
             return Cause(
-                f"{link.on.label} is completed before {first.warp} has written what is read",
-                (case.of(link.wait, f"waits on {link.on.label}"), *sides),
-            )
+                f"nobody waits on {on.label}, on which {first.op.mnemonic} of {first.warp} "
+                "completes",
+                (case.side(second, f"comes without a wait on {on.label}", on),
+                 case.side(first, "is what it should wait for")),
+                f"wait on {on.label} before this {second.op.mnemonic}",
+            )  # fmt: skip
     return None
 
 
 def arrival_before_its_wait(case: Case) -> Cause | None:
     """A warp that hands slots back, in its loop, before it has waited for what is put into them."""
     history = case.history
-    mir = case.mir
     for side in case.sides[:2]:
         fills = writes(side.op) or any(isinstance(e, fx.Arrives) and e.bytes is not None
                                        for e in side.op.effects())  # fmt: skip
-        passed = [p for p in history.passes(side.warp) if p.at <= side.at]
-        if not fills or not passed or not isinstance(passed[-1].on, Mbarrier):
+        passed = case.passed(side)
+        if not fills or not passed:
             continue
         on = passed[-1].on
         readers = dict.fromkeys(s.warp for s in case.sides if s.warp is not side.warp)
@@ -354,8 +307,8 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
             op = made[0].op
             waited = [
                 p for p in history.passes(other)
-                if isinstance(p.on, Mbarrier) and history.supplies(side.warp, p.on)
-                and loop_of(mir, p.op) == loop_of(mir, op) is not None
+                if history.supplies(side.warp, p.on)
+                and case.loop_of(p.op) == case.loop_of(op) is not None
             ]  # fmt: skip
             first = history.executions(other, op.number)[0]
             begins = waited and waited[0].at > first.at and op.number < waited[0].op.number
@@ -371,17 +324,15 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
 def _before_its_slot(case: Case, arrival: Touch, waited: list[Touch]) -> bool:
     """Whether an arrival on a barrier of an array comes before the first wait on the barrier with
     its number, of another array of as many."""
-
-    def size(touch: Touch) -> int:
-        return case.history.slots_of(touch.on) if isinstance(touch.on, Mbarrier) else 0
-
-    own = [p for p in waited if case.history.number_of(p.on) == case.history.number_of(arrival.on)]
+    history = case.history
+    number, size = history.number_of(arrival.on), history.slots_of(arrival.on)
+    own = [p for p in waited if history.number_of(p.on) == number]
     before = [p for p in waited if p.at < arrival.issued]
     turns = [
         None if done is None else done.turns for done in (
-            case.history.at(t.warp, t.op.number, t.issued) for t in (arrival, *before[-1:])
+            history.at(t.warp, t.op.number, t.issued) for t in (arrival, *before[-1:])
         )
     ]  # fmt: skip
     if len(turns) < 2 or turns[0] != turns[1]:
         return False  # it has waited for nothing in this turn
-    return bool(own) and size(own[0]) == size(arrival) and arrival.issued < own[0].at
+    return bool(own) and history.slots_of(own[0].on) == size and arrival.issued < own[0].at

@@ -51,7 +51,6 @@ from tilesim.mistakes.context import (
     flipped,
     has,
     is_election,
-    loop_range,
     matched,
     mbars,
     numbers,
@@ -66,6 +65,7 @@ from tilesim.mistakes.edits import (
     Spoiled,
     after,
     before,
+    beside,
     block_fault,
     changed,
     family,
@@ -89,39 +89,34 @@ def arrivals(number: int) -> str:
     return f"{count(number, 'arrival')} {'is' if number == 1 else 'are'} made"
 
 
-def _arrivers(case: Case, on: Mbarrier) -> list[Participant]:
+def _arrivers(case: Case, on: Mbarrier) -> Iterator[Participant]:
     """One participant per place at which arrivals are made, with how many these are."""
     places: dict[int, list[Touch]] = defaultdict(list)
-    for credit in case.history.credits(on):
-        if credit.arrivals > 0:
-            places[credit.op.number].append(credit)
-    found = []
+    for credit in case.history.arrivals(on=on):
+        places[credit.op.number].append(credit)
     for credits in places.values():
         each = shares(credits)
         own = each.get((credits[0].warp, credits[0].op.number), 0)
         others = f", as {len(each)} warps do: {sum(each.values())} in all" if len(each) > 1 else ""
         what = f"makes {count(own, 'arrival')} on {on.label} each time{others}"
-        found.append(case.of(credits[0], what))
-    return found
+        yield case.of(credits[0], what)
 
 
 def _by_all_lanes(
     case: Case, on: Mbarrier, each: dict[Maker, int], credits: list[Touch]
 ) -> Cause | None:
     """Arrivals that all lanes of a warp make, where the count is that of one of each."""
-    total = sum(each.values())
+    uneven = case.finding.rule == "over-arrival" and on.expected % _LANES
     if any(made % _LANES for made in each.values()):
         return None
-    if total != _LANES * on.expected and not (
-        case.finding.rule == "over-arrival" and on.expected % _LANES
-    ):
+    if sum(each.values()) != _LANES * on.expected and not uneven:
         return None
+    what, init = f"is executed by all {_LANES} lanes", case.inits(on)
     if credits:
-        op, side = credits[0].op, case.of(credits[0], f"is executed by all {_LANES} lanes")
+        op, side = credits[0].op, case.of(credits[0], what)
     else:
         op = case.sides[0].op
-        side = case.who(case.sides[0].warp, op, f"is executed by all {_LANES} lanes")
-    init = case.inits(on)
+        side = case.who(case.sides[0].warp, op, what)
     if init and has(op, fx.Arrives, asynchronous=True):
         return Cause(
             f"each lane's {op.mnemonic} on {on.label}, which counts {on.expected}, stands for the "
@@ -149,18 +144,9 @@ def again_without_a_wait(case: Case) -> Cause | None:
                 continue
             if any(made[-1].issued < p.at for p in history.passes(side.warp)):
                 continue
-            waited: set[object] = {t.on for t in history.touches if t.kind == "pass"}
-            waited |= {s.on for s in history.stuck}
-            arrays = {array_of(o) for o in waited}
-            lost = next(
-                (
-                    t for t in history.touches
-                    if t.kind == "credit" and t.arrivals > 0 and isinstance(t.on, Mbarrier)
-                    and array_of(t.on) not in arrays
-                ),
-                None,
-            )  # fmt: skip
-            sides = [] if lost is None else [case.of(lost, f"arrives on {lost.on.label}")]
+            arrays = {array_of(other) for other in history.waited}
+            lost = next((t for t in history.arrivals() if array_of(t.on) not in arrays), None)
+            sides = [] if lost is None else [case.arrives(lost)]
             told = "" if lost is None else f", and nobody waits for {lost.on.label}"
             what = f"arrives on {on.label} again, without a wait before it"
             return Cause(
@@ -176,14 +162,13 @@ def again_without_a_wait(case: Case) -> Cause | None:
 def count_of_arrivals(case: Case) -> Cause | None:
     """The init count is not the number of arrivals of one use."""
     for on in about(case):
-        credits = [c for c in case.history.credits(on) if c.arrivals > 0]
+        credits = case.history.arrivals(on=on)
         each = shares(credits)
         more = _one_more(case, on, credits)
         if case.finding.rule == "over-arrival" and case.sides and _is_about(case, on):
             each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
         total = sum(each.values())
-        init, by_turn = case.inits(on), _by_turn(case, credits)
-        per_turn = sum(by_turn.values()) + more
+        init, per_turn = case.inits(on), sum(_by_turn(case, credits).values()) + more
         right = (total, _of_one_loop(case, each), per_turn)
         if not total or not init or on.expected in right:
             continue
@@ -254,11 +239,9 @@ def adds_its_own(case: Case) -> Cause | None:
 def _to_come(case: Case, on: Mbarrier, each: dict[Maker, int]) -> bool:
     """Whether a warp that has not arrived yet would, once what it waits for itself has come: how
     many arrivals there are says nothing of the count then."""
-    graph, made = case.history.waits_for, {warp for warp, _ in each}
-    waiters = [s.warp for s in case.history.stuck if s.on is on]
-    return graph is not None and any(
-        warp not in made for waiter in waiters for warp, _ in graph.suppliers(waiter)
-    )
+    made = {warp for warp, _ in each}
+    waiters = (s.warp for s in case.history.stuck if s.on is on)
+    return any(warp not in made for w in waiters for warp, _ in case.history.suppliers(w))
 
 
 def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
@@ -330,15 +313,10 @@ def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
 
 def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
     """The arrivals per use if those of different loops belong to different uses."""
-    mir = case.mir
-    loops = {number: loop_range(mir, mir.code[number].what) for _, number in each}
-    found: dict[tuple[Agent, object], int] = defaultdict(int)
-    for (warp, number), arrivals in each.items():
-        found[warp, loops[number]] += arrivals
-    by_warp: dict[Agent, int] = {}
-    for (warp, _), arrivals in found.items():
-        by_warp[warp] = max(arrivals, by_warp.get(warp, 0))
-    return sum(by_warp.values())
+    found: dict[Agent, Counter[object]] = defaultdict(Counter)
+    for (warp, number), made in each.items():
+        found[warp][case.loop_range(case.mir.code[number].what)] += made
+    return sum(max(by_loop.values()) for by_loop in found.values())
 
 
 def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
@@ -435,7 +413,7 @@ def not_every_time(case: Case) -> Cause | None:
     for on in about(case):
         if not 0 < on.pending < on.expected:
             continue
-        now = {c.warp for c in history.credits(on) if c.arrivals > 0 and c.phase == on.phase}
+        now = {c.warp for c in history.arrivals(on=on) if c.phase == on.phase}
         for stuck in history.stuck:
             warp = stuck.warp
             lost = None if warp in now else _turn_without(case, stuck, history.supplies(warp, on))
@@ -461,8 +439,7 @@ def not_every_time(case: Case) -> Cause | None:
 def _turn_without(case: Case, stuck: Stuck, arrivals: list[Op]) -> tuple[Touch, Op] | None:
     """The wait after which a warp has not arrived by any of some instructions, as it has between
     most of its waits; and the instruction by which it has."""
-    mine = [t for t in case.history.touches if t.warp is stuck.warp and t.op in arrivals]
-    made = [t for t in mine if t.kind == "credit" and t.arrivals > 0]
+    made = [t for t in case.history.arrivals(stuck.warp) if t.op in arrivals]
     # lanes that have parted pass one after another at one time
     passed = [*{p.at: p for p in case.history.passes(stuck.warp)}.values()]
     if not made or len(passed) < _TURNS or stuck.blocked.op not in {p.op for p in passed}:
@@ -484,11 +461,11 @@ def nobody_arrives(case: Case) -> Cause | None:
         if others:
             return Cause(
                 f"no arrival comes on {on.label}: the one meant for it names another barrier",
-                (*(case.of(c, f"arrives on {c.on.label}") for c in others), *case.inits(on)),
+                (*(case.arrives(c) for c in others), *case.inits(on)),
                 f"let an arrival name {on.label}",
             )
         waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
-        if history.waits_for is None or any(map(history.waits_for.suppliers, waiters)):
+        if any(map(history.suppliers, waiters)):
             continue
         bare = one_each(c for c in credits if c.tx > 0)
         if bare:
@@ -531,13 +508,10 @@ def nobody_arrives(case: Case) -> Cause | None:
 def _is_surplus(case: Case, arrival: Touch) -> bool:
     """Whether a barrier has got more arrivals than the waits on it need: one of them may be
     meant for another barrier."""
-    on = arrival.on
-    assert isinstance(on, Mbarrier)
-    passed = [t.phase for t in case.history.touches if t.kind == "pass" and t.on is on]
-    stuck = [s.phase for s in case.history.stuck if s.on is on]
-    uses = max((*passed, *stuck), default=-1) + 1
-    made = sum(c.arrivals for c in case.history.credits(on))
-    return made > on.expected * uses
+    history, on = case.history, arrival.on
+    passed = [t.phase for t in history.touches if t.kind == "pass" and t.on is on]
+    uses = max((*passed, *(s.phase for s in history.stuck if s.on is on)), default=-1) + 1
+    return sum(c.arrivals for c in history.credits(on)) > on.expected * uses
 
 
 def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
@@ -559,7 +533,7 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
                 f"no arrival comes on {on.label}: {warp} does not execute the "
                 f"{told.op.mnemonic} by which {told.warp} arrives on {told.on.label}",
                 (case.who(warp, where, f"skips that {told.op.mnemonic} by this condition"),
-                 case.of(told, f"arrives on {told.on.label}"), *case.inits(on)),
+                 case.arrives(told), *case.inits(on)),
                 f"let {warp} arrive on {on.label}",
             )  # fmt: skip
     return None
@@ -571,12 +545,11 @@ def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
     history, mir = case.history, case.mir
     for warp in history.machine.warps:
         for op in history.supplies(warp, on):
-            made = [case.history.number_of(t.on) or 0 for t in history.touches if t.kind == "credit"
-                    and t.warp is warp and t.op is op and t.arrivals > 0]  # fmt: skip
-            back = any(b < a < (case.history.number_of(on) or 0) for a, b in pairwise(made))
+            made = [history.number_of(t.on) or 0 for t in history.arrivals(warp) if t.op is op]
+            back = any(b < a < (history.number_of(on) or 0) for a, b in pairwise(made))
             indices = [e.mbar.index for e in op.effects() if isinstance(e, fx.Arrives)]
             names = {p.name for index in indices for p in walk(index) if isinstance(p, Var)}
-            loop = loop_range(mir, op)
+            loop = case.loop_range(op)
             steps = [
                 mir.code[n] for name in names for n in mir.setters.get(name, ())
                 if loop is not None and loop[0] <= n <= loop[1] and not mir.code[n].counts
@@ -601,7 +574,7 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
             continue
         passes = [
             p for p in history.passes(stuck.warp)
-            if isinstance(p.on, Mbarrier) and any(history.supplies(w, p.on) for w in waiters)
+            if any(history.supplies(w, p.on) for w in waiters)
         ]  # fmt: skip
         done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
         begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
@@ -694,10 +667,9 @@ def _arrivals_at(
     ]
     if scope == "cta" and any(has(p, fx.Issues, group="tcgen05") for p in facts.ops):
         options.append((Tcgen05Commit(mbar=mbar, loc=place.loc),))
-    side = "after" if late else "before"
     for (op,) in options:
+        new, side = beside(place, late, op)
         what = f"{op.mnemonic} on {facts.shown(mbar)} {side} {brief(place)}"
-        new = after(place, op) if late else before(place, op)
         yield of_places("missing arrival", what, [(place, new)], 2)
     yield from by_one_lane(facts, "missing arrival", place, late, (arrive,))
 
@@ -716,8 +688,8 @@ def by_one_lane(
     elected = Var(facts.fresh("elected"), pred)
     elect = ElectSync(result=elected, loc=place.loc)
     region = If(cond=elected, then=arrivals, loc=place.loc)
-    new = after(place, elect, region) if late else before(place, elect, region)
-    what = f"{said(facts, arrivals)} by one lane {'after' if late else 'before'} {brief(place)}"
+    new, side = beside(place, late, elect, region)
+    what = f"{said(facts, arrivals)} by one lane {side} {brief(place)}"
     yield replace(of_places(family, what, [(place, new)], 2), variables=(elected,))
 
 
@@ -843,7 +815,7 @@ def _registers(facts: Facts, phase: Expr) -> Iterator[Var]:
             yield expr
 
 
-@statement_fault("arrive dropped", "an arrival or commit that a phase needs is missing", Op)
+@statement_fault("arrive dropped", "an arrival or commit that a phase needs is missing")
 def _drop(op: Op) -> Iterator[tuple[str, Block]]:
     if isinstance(op, MbarrierArriveExpectTx):
         yield (
@@ -854,7 +826,7 @@ def _drop(op: Op) -> Iterator[tuple[str, Block]]:
         yield f"{op.mnemonic} removed", ()
 
 
-@statement_fault("arrive duplicated", "an arrival is made twice", Op)
+@statement_fault("arrive duplicated", "an arrival is made twice")
 def _duplicate(op: Op) -> Iterator[tuple[str, Block]]:
     if has(op, fx.Arrives):
         yield f"{op.mnemonic} repeated", (op, op)

@@ -186,17 +186,14 @@ def slots(case: Case) -> Cause | None:
 def expected_by(case: Case, landing: Touch) -> Touch | None:
     """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
     barrier of the array than the one on which the copy has landed."""
-    assert isinstance(landing.on, Mbarrier)
     near = [
         t for t in case.history.touches
-        if t.kind == "credit" and t.tx > 0 and t.warp is landing.warp
-        and isinstance(t.on, Mbarrier) and array_of(t.on) == array_of(landing.on)
+        if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
     if best is None or best.on is landing.on or abs(best.at - landing.issued) > NEAR:
         return None
     # of a multicast, every CTA expects its own bytes
-    assert isinstance(best.on, Mbarrier)
     return None if best.on.address == landing.on.address else best
 
 
@@ -205,7 +202,7 @@ def elsewhere(case: Case, on: Mbarrier, *, bytes_: bool = False) -> list[Touch]:
     same place of another CTA."""
     return one_each(
         t for t in case.history.touches
-        if t.kind == "credit" and isinstance(t.on, Mbarrier) and t.on is not on
+        if t.kind == "credit" and t.on is not on
         and t.on.address == on.address and (t.tx < 0 if bytes_ else t.arrivals > 0)
         and not case.history.credits(on, t.warp)
     )  # fmt: skip

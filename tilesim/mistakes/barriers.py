@@ -14,10 +14,10 @@ from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInval
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
-from tilesim.mistakes.context import Facts, Focus, Place, effect_of, has, loop_of, mbars, shared
-from tilesim.mistakes.edits import Edit, after, before, changed, family, of_places
+from tilesim.mistakes.context import Facts, Focus, Place, effect_of, has, mbars, shared
+from tilesim.mistakes.edits import Edit, after, before, beside, by_line, changed, family, of_places
 from tilesim.mistakes.fences import inserted, near
-from tilesim.mistakes.history import Done, Stuck
+from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
@@ -31,45 +31,48 @@ def too_few_threads(case: Case) -> Cause | None:
     """A named barrier between the two sides that lets go on before the first one has come: its
     count is smaller than those who join it."""
     history = case.history
-    if len(case.sides) < 2:
-        return None
-    later, earlier = case.sides[:2]
-    for first, second in ((earlier, later), (later, earlier)):
-        if first.warp is second.warp or first.warp.cta is not second.warp.cta:
-            continue
+    for first, second in case.both:
         before = [d for d in history.between(second.warp, 0, second.at) if joined(d.op)]
-        if not before or joined(before[-1].op) is None:
+        effect = joined(before[-1].op) if before else None
+        if first.warp is second.warp or first.warp.cta is not second.warp.cta or effect is None:
             continue
-        last = before[-1]
-        effect = joined(last.op)
-        assert effect is not None
-        threads = _said(effect)
         users = [
             w for w in history.machine.warps
-            if w.cta is second.warp.cta and _comes_to(case, w, effect)
+            if w.cta is second.warp.cta and _comes_to(case, w, effect.id)
         ]  # fmt: skip
-        if threads is None or first.warp not in users:
+        threads = _said(effect)
+        if threads is None or first.warp not in users or _LANES * len(users) <= threads:
             continue
-        if _LANES * len(users) > threads:
-            own = case.who(second.warp, last, f"goes on with {threads} threads")
-            stray = _rarest(case, users, effect)
-            return Cause(
-                f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
-                (own,) if stray is None else (stray, own),
-                f"let the barrier count all {_LANES * len(users)} threads that come to it, or keep "
-                "the others away",
-            )
+        own = case.who(second.warp, before[-1], f"goes on with {threads} threads")
+        stray = _rarest(case, users, effect.id)
+        return Cause(
+            f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
+            (own,) if stray is None else (stray, own),
+            f"let the barrier count all {_LANES * len(users)} threads that come to it, or keep the "
+            "others away",
+        )
     return None
 
 
-def _comes_to(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> bool:
+def _uses(case: Case, warp: Agent, ident: object = None) -> Iterator[tuple[Op, fx.JoinsBarrier]]:
+    """The instructions of a warp that join a named barrier (with this number)."""
+    for _, op, _ in case.history.code_of(warp):
+        effect = joined(op)
+        if effect is not None and ident in (None, effect.id):
+            yield op, effect
+
+
+def _users(case: Case, one: Agent, ident: object) -> list[Agent]:
+    """The warps of the CTA of one that have instructions which join a named barrier."""
+    near = (w for w in case.history.machine.warps if w.cta is one.cta)
+    return [w for w in near if any(_uses(case, w, ident))]
+
+
+def _comes_to(case: Case, warp: Agent, ident: object) -> bool:
     """Whether a warp has joined a named barrier, or waits at it."""
     here = None if warp.blocked is None else warp.blocked.op
-    return any(
-        (own := joined(op)) is not None and own.id == effect.id
-        and (op is here or bool(case.history.executions(warp, op.number)))
-        for _, op, _ in case.history.code_of(warp)
-    )  # fmt: skip
+    uses = _uses(case, warp, ident)
+    return any(op is here or bool(case.history.executions(warp, op.number)) for op, _ in uses)
 
 
 def _said(effect: fx.JoinsBarrier) -> int | None:
@@ -77,42 +80,35 @@ def _said(effect: fx.JoinsBarrier) -> int | None:
     return None if effect.threads is None else constant(effect.threads)
 
 
-def joined(op: Op) -> fx.JoinsBarrier | None:
+def joined(op: Op | None) -> fx.JoinsBarrier | None:
     """The named barrier that an instruction joins."""
     return effect_of(op, fx.JoinsBarrier)
 
 
-def _rarest(case: Case, users: Sequence[Agent], effect: fx.JoinsBarrier) -> Participant | None:
+def _rarest(case: Case, users: Sequence[Agent], ident: object) -> Participant | None:
     """Of the warps that come to a named barrier, one that does so less often than others."""
-    times = {w: [*_joins(case, w, effect)] for w in users}
-    least, most = min(map(len, times.values())), max(map(len, times.values()))
+    times = {w: _joins(case, w, ident) for w in users}
+    warp, most = min(users, key=lambda w: len(times[w])), max(map(len, times.values()))
+    least = len(times[warp])
     if not least or least == most:
         return None
-    warp, joins = next((w, joins) for w, joins in times.items() if len(joins) == least)
-    return case.who(warp, joins[0], f"joins {count(least, 'time')}, others {most}")
+    return case.who(warp, times[warp][0], f"joins {count(least, 'time')}, others {most}")
 
 
-def _joins(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> Iterator[Done]:
-    for _, op, _ in case.history.code_of(warp):
-        own = joined(op)
-        if own is not None and own.id == effect.id:
-            yield from case.history.executions(warp, op.number)
+def _joins(case: Case, warp: Agent, ident: object) -> list[Done]:
+    """When a warp has joined a named barrier, by each of its instructions."""
+    return [
+        d for op, _ in _uses(case, warp, ident) for d in case.history.executions(warp, op.number)
+    ]
 
 
 def unequal_counts(case: Case) -> Cause | None:
     """Two that join a round with different counts: one of them is that of all who come."""
-    if len(case.sides) < 2:
-        return None
     found = [(side, effect) for side in case.sides if (effect := joined(side.op)) is not None]
     counts = {_said(effect) for _, effect in found}
     if len(counts) < 2 or None in counts:
         return None
-    ident = found[0][1].id
-    machine = case.history.machine
-    users = [
-        w for w in machine.warps if w.cta is found[0][0].warp.cta
-        and any(j.id == ident for _, op, _ in case.history.code_of(w) if (j := joined(op)))
-    ]  # fmt: skip
+    users = _users(case, found[0][0].warp, found[0][1].id)
     right = _LANES * len(users)
     wrong = [(side, effect) for side, effect in found if _said(effect) != right]
     if len(wrong) != 1:
@@ -130,18 +126,14 @@ def unequal_counts(case: Case) -> Cause | None:
 
 def nobody_waits_there(case: Case) -> Cause | None:
     """One side arrives at a named barrier at which nobody ever waits: the other one should."""
-    if len(case.sides) < 2:
-        return None
-    later, earlier = case.sides[:2]
-    code = [op for w in case.history.machine.warps for _, op, _ in case.history.code_of(w)]
-    waited = {own.id for op in code if (own := joined(op)) is not None and own.waits}
-    for first, second in ((earlier, later), (later, earlier)):
+    every = (effect for w in case.history.machine.warps for _, effect in _uses(case, w))
+    waited = {effect.id for effect in every if effect.waits}
+    for first, second in case.both:
         if first.warp is second.warp or first.warp.cta is not second.warp.cta:
             continue
-        for _, op, _ in case.history.code_of(first.warp):
-            own = joined(op)
+        for op, own in _uses(case, first.warp):
             done = case.history.executions(first.warp, op.number)
-            if own is None or own.waits or own.id in waited or not done:
+            if own.waits or own.id in waited or not done:
                 continue
             return Cause(
                 f"{first.warp} arrives at named barrier {own.id}, and nobody waits there",
@@ -152,139 +144,96 @@ def nobody_waits_there(case: Case) -> Cause | None:
     return None
 
 
-def other_counts(case: Case) -> Cause | None:
-    """Who waits at a named barrier that others join with another count: their round has ended."""
+def _hopeless(case: Case) -> Iterator[tuple[Agent, Op, NamedBarrier, fx.JoinsBarrier]]:
+    """The warps that wait at a named barrier to which no other comes any more: where, and how."""
     for stuck in case.history.stuck:
-        op = stuck.blocked.op
-        effect = None if op is None else joined(op)
-        if op is None or effect is None or not isinstance(stuck.on, NamedBarrier):
-            continue
-        for warp in case.history.machine.warps:
-            for _, other, _ in case.history.code_of(warp):
-                own = joined(other)
-                done = case.history.executions(warp, other.number)
-                if warp.cta is not stuck.warp.cta or own is None or own.id != effect.id or not done:
-                    continue
-                if own.threads != effect.threads:
-                    return Cause(
-                        f"{stuck.on.label} is joined with {own.threads} threads, and "
-                        f"{stuck.warp} waits there for {effect.threads}",
-                        (case.who(warp, done[-1], f"joins with {own.threads} threads"),
-                         case.who(stuck.warp, op, f"waits for {effect.threads} threads")),
-                        f"join {stuck.on.label} with one count: that of all who come to it",
-                    )  # fmt: skip
-    return None
-
-
-def _hopeless(case: Case) -> Iterator[tuple[Stuck, NamedBarrier, fx.JoinsBarrier]]:
-    """Who waits at a named barrier to which nobody comes any more."""
-    graph = case.history.waits_for
-    for stuck in case.history.stuck:
-        on, op = stuck.on, stuck.blocked.op
-        effect = None if op is None else joined(op)
-        if graph is None or graph.suppliers(stuck.warp) or effect is None:
+        on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
+        if op is None or effect is None or case.history.suppliers(stuck.warp):
             continue
         if isinstance(on, NamedBarrier):
-            yield stuck, on, effect
+            yield stuck.warp, op, on, effect
 
 
 def rounds(case: Case) -> Cause | None:
     """A named barrier that counts more threads than come to it, or whose users come to it unequally
     often."""
-    for stuck, on, effect in _hopeless(case):
-        assert stuck.blocked.op is not None
-        users = [
-            w for w in case.history.machine.warps if w.cta is stuck.warp.cta
-            and any(j.id == effect.id for _, op, _ in case.history.code_of(w) if (j := joined(op)))
-        ]  # fmt: skip
+    for waiter, op, on, effect in _hopeless(case):
+        users, threads = _users(case, waiter, effect.id), _said(effect)
         come = _LANES * len(users)
-        own = case.who(stuck.warp, stuck.blocked.op, f"waits for {effect.threads} threads")
-        threads = _said(effect)
         if threads is not None and len(users) > 1 and threads > come:
             return Cause(
                 f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
-                (*_to_themselves(case, stuck), own),
-            )
-        times: dict[Agent, int] = {w: len([*_joins(case, w, effect)]) for w in users}
-        rare = min((w for w in users if w is not stuck.warp), key=lambda w: times[w], default=None)
-        mine = times[stuck.warp] + (not _counted(case, stuck))
-        if rare is None or not times[rare] or times[rare] >= mine:
+                (*_to_themselves(case, waiter),
+                 case.who(waiter, op, f"waits for {effect.threads} threads")),
+            )  # fmt: skip
+        joins = {w: _joins(case, w, effect.id) for w in users}
+        others = (w for w in users if w is not waiter)
+        rare = min(others, key=lambda w: len(joins[w]), default=None)
+        # the join at which it waits may be among its executions
+        done = case.history.executions(waiter, op.number)
+        counted = bool(done) and case.history.last_of(waiter) is done[-1]
+        if (
+            rare is None
+            or not joins[rare]
+            or len(joins[rare]) >= len(joins[waiter]) + (not counted)
+        ):
             continue
-        mir = case.mir
-        last = [*_joins(case, rare, effect)][-1]
-        theirs, ours = loop_of(mir, last.op), loop_of(mir, stuck.blocked.op)
+        theirs, ours = case.loop_of(joins[rare][-1].op), case.loop_of(op)
         if theirs is None or ours is None or theirs == ours:
             continue
+        times = count(len(joins[rare]), "time")
         return Cause(
-            f"{rare} comes {count(times[rare], 'time')} to {on.label}, and {stuck.warp} waits "
-            "there once more",
-            (case.who(stuck.warp, ours, "goes on"),
-             case.who(rare, theirs, f"comes {count(times[rare], 'time')}")),
+            f"{rare} comes {times} to {on.label}, and {waiter} waits there once more",
+            (case.who(waiter, ours, "goes on"), case.who(rare, theirs, f"comes {times}")),
             f"let both come to {on.label} equally often",
-        )  # fmt: skip
+        )
     return None
 
 
-def _to_themselves(case: Case, stuck: Stuck) -> Iterator[Participant]:
+def _to_themselves(case: Case, waiter: Agent) -> Iterator[Participant]:
     """An arrival of another warp at a named barrier at which that warp waits itself: it may mean
     the one to which nobody comes."""
     for warp in case.history.machine.warps:
-        ids = {j.id for _, op, _ in case.history.code_of(warp) if (j := joined(op)) and j.waits}
-        for _, op, _ in case.history.code_of(warp):
-            own = joined(op)
-            if own is None or own.waits or own.id not in ids or warp.cta is not stuck.warp.cta:
+        ids = {effect.id for _, effect in _uses(case, warp) if effect.waits}
+        for op, own in _uses(case, warp):
+            if own.waits or own.id not in ids or warp.cta is not waiter.cta:
                 continue
             if case.history.executions(warp, op.number):
                 yield case.who(warp, op, f"arrives at barrier {own.id}, where it waits itself")
                 return
 
 
-def _counted(case: Case, stuck: Stuck) -> bool:
-    """Whether the join at which a warp waits is among its executions."""
-    op = stuck.blocked.op
-    done = [] if op is None else case.history.executions(stuck.warp, op.number)
-    last = case.history.last_of(stuck.warp)
-    return bool(done) and last is done[-1]
-
-
-def _kept_away(case: Case, stuck: Stuck, effect: fx.JoinsBarrier) -> Iterator[Participant]:
+def _kept_away(case: Case, waiter: Agent, at: Op, ident: object) -> Iterator[Participant]:
     """The condition that keeps a warp from joining a barrier where another one does, by the same
     instruction."""
     history = case.history
-    near = [w for w in history.machine.warps if w.cta is stuck.warp.cta]
+    near = [w for w in history.machine.warps if w.cta is waiter.cta]
     for warp in near:
-        for _, op, _ in history.code_of(warp):
-            own = joined(op)
-            if own is None or own.id != effect.id or history.executions(warp, op.number):
-                continue
-            if op is stuck.blocked.op or not any(history.executions(w, op.number) for w in near):
+        for op, _ in _uses(case, warp, ident):
+            if op is at or history.executions(warp, op.number):
                 continue
             where = history.condition_past(warp, op)
-            if where is not None:
+            if where is not None and any(history.executions(w, op.number) for w in near):
                 yield case.who(warp, where, f"skips the {op.mnemonic} by this condition")
                 return
 
 
 def nobody_else(case: Case) -> Cause | None:
     """Who waits at a barrier of threads that nobody else will come to."""
-    graph = case.history.waits_for
-    for stuck, on, effect in _hopeless(case):
+    for waiter, op, on, effect in _hopeless(case):
         others = [s for s in case.history.stuck if s.on is not on]
-        if not others or graph is None or stuck.blocked.op is None:
+        if not others:
             continue
-        sides = [case.who(stuck.warp, stuck.blocked.op, f"waits at {on.label}", on)]
-        sides[:0] = _kept_away(case, stuck, effect)
-        for other in others:
-            near = isinstance(other.on, NamedBarrier)
-            if near and any(w is stuck.warp for w, _ in graph.suppliers(other.warp)):
-                last = case.history.last_of(other.warp)
-                own = None if last is None else joined(last.op)
-                if last is not None and (own is None or own.id != effect.id):
-                    sides.append(
-                        case.who(other.warp, last, f"does not come to {on.label} then", on)
-                    )
-                break
+        sides = [*_kept_away(case, waiter, op, effect.id),
+                 case.who(waiter, op, f"waits at {on.label}", on)]  # fmt: skip
+        other, last = others[0].warp, case.history.last_of(others[0].warp)
+        before = isinstance(others[0].on, NamedBarrier) and any(
+            w is waiter for w, _ in case.history.suppliers(other)
+        )
+        own = None if last is None else joined(last.op)
+        if before and last is not None and (own is None or own.id != effect.id):
+            sides.append(case.who(other, last, f"does not come to {on.label} then", on))
         return Cause(
             f"nobody else comes to {on.label}",
             tuple(sides),
@@ -306,7 +255,9 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
         own = [p for p in close if len(p.warps) == size]
         for late in (False, True):
             yield from inserted(facts, "meeting", (named,), own, late=late)
-    for places in _shared_lines(close):
+    for places in by_line(close):
+        if len({p.role for p in places}) < 2:
+            continue  # as a Python loop over roles makes them
         threads = Const(32 * len({w for p in places for w in p.warps}))
         named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
         for late in (False, True):
@@ -319,14 +270,6 @@ def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
     close = [p for p in near(facts, focus, 1) if not p.one]
     for late in (False, True):
         yield from inserted(facts, "lanes", (SyncWarp(),), close, late=late)
-
-
-def _shared_lines(places: list[Place]) -> Iterator[list[Place]]:
-    """The statements of each line that several roles execute, as a Python loop over them makes."""
-    lines: dict[object, list[Place]] = {}
-    for place in places:
-        lines.setdefault((place.loc, type(place.what)), []).append(place)
-    return (own for own in lines.values() if len({p.role for p in own}) > 1)
 
 
 def free_id(facts: Facts) -> int:
@@ -477,8 +420,8 @@ def _invalidate(facts: Facts, focus: Focus) -> Iterator[Edit]:
             continue
         for name in sorted(focus.names & ends.keys()):
             ops = tuple(changed(MbarrierInval(mbar=m), loc=place.loc) for m in ends[name])
-            for late, new in ((False, before(place, *ops)), (True, after(place, *ops))):
-                side = "after" if late else "before"
+            for late in (False, True):
+                new, side = beside(place, late, *ops)
                 what = f"mbarrier.inval of {name} {side} {place.op.mnemonic}"
                 yield of_places("invalidate", what, [(place, new)], 2)
 

@@ -20,7 +20,7 @@ from tilesim.ir.expr import (
     constant,
     minimum,
 )
-from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Control, Instruction
 from tilesim.ir.op import Op
@@ -46,6 +46,7 @@ from tilesim.mistakes.edits import (
     after,
     before,
     block_fault,
+    by_line,
     changed,
     dropped,
     family,
@@ -303,11 +304,7 @@ _ENDS = (fx.InvalidatesMbarrier, fx.Registers, fx.RelinquishesTmem, fx.FreesTmem
 
 def _taken_out(facts: Facts, name: str, kinds: tuple[type, ...], size: int) -> Iterator[Edit]:
     """Instructions with such an effect, those of one line together."""
-    lines: dict[tuple[Loc, type], list[Place]] = {}
-    for place in facts.ops:
-        if has(place, *kinds) and not has(place, *DATA):
-            lines.setdefault((place.loc, type(place.what)), []).append(place)
-    for places in lines.values():
+    for places in by_line(p for p in facts.ops if has(p, *kinds) and not has(p, *DATA)):
         what = f"without {places[0].op.mnemonic}"
         yield of_places(name, what, [(place, ()) for place in places], size)
         if 1 < len(places) <= 4:
@@ -459,10 +456,10 @@ dropped("init dropped", "a barrier is used without mbarrier.init", with_effect(f
 dropped("inval dropped", "a barrier's lifetime never ends", with_effect(fx.InvalidatesMbarrier))
 
 
-@statement_fault("named barrier dropped", "one bar.sync or bar.arrive is missing", Op)
-def _drop_named(op: Op) -> Iterator[tuple[str, Block]]:
-    if has(op, fx.JoinsBarrier, vote=None):
-        yield f"{op.mnemonic} removed", ()
+dropped(
+    "named barrier dropped", "one bar.sync or bar.arrive is missing",
+    with_effect(fx.JoinsBarrier, vote=None),
+)  # fmt: skip
 
 
 @block_fault("cluster barrier dropped", "CTAs of a cluster do not wait for each other")
@@ -482,7 +479,7 @@ def _joins_cluster(stmt: Stmt) -> set[bool]:
 dropped("cluster barrier halved", "a CTA only arrives, or only waits", with_effect(fx.JoinsCluster))
 
 
-@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing", Op)
+@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing")
 def _relaxed_cluster(op: Op) -> Iterator[tuple[str, Block]]:
     if has(op, fx.JoinsCluster, arrives=True, sem="release"):
         yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)

@@ -96,6 +96,19 @@ def after(place: Place, *new: Stmt | Control) -> Instead:
     return (place.what, *new)
 
 
+def beside(place: Place, late: bool, *new: Stmt | Control) -> tuple[Instead, str]:
+    """``new`` behind what is there (``late``), or before it; and in words, where that is."""
+    return (after(place, *new), "after") if late else (before(place, *new), "before")
+
+
+def by_line(places: Iterable[Place]) -> list[list[Place]]:
+    """The statements of one class that each line makes."""
+    found: dict[object, list[Place]] = {}
+    for place in places:
+        found.setdefault((place.loc, type(place.what)), []).append(place)
+    return [*found.values()]
+
+
 def changed(op: Any, **operands: Any) -> Op:
     """An instruction of any class with some operands replaced."""
     new: Op = replace(op, **operands)

@@ -11,7 +11,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
-from tilesim.ir.loc import Loc
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.bar import Setmaxnreg
@@ -20,24 +19,15 @@ from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, Mbar
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.program import For, If, Stmt
 from tilesim.mistakes.context import Facts, Focus, Place, has
-from tilesim.mistakes.edits import Edit, changed, family, of_places
+from tilesim.mistakes.edits import Edit, by_line, changed, family, of_places
 from tilesim.mistakes.operands import copied
 
 #: what one instruction may have been meant to be
 Exchange = Callable[[Facts, Place], Iterator[Op]]
 
 
-def _lines(facts: Facts, kind: type[Op]) -> Iterator[list[Place]]:
-    """The instructions of a class, those of one line together."""
-    found: dict[Loc, list[Place]] = {}
-    for place in facts.ops:
-        if type(place.what) is kind:
-            found.setdefault(place.loc, []).append(place)
-    yield from found.values()
-
-
 def _exchanged(facts: Facts, name: str, kind: type[Op], exchange: Exchange) -> Iterator[Edit]:
-    for places in _lines(facts, kind):
+    for places in by_line(p for p in facts.ops if type(p.what) is kind):
         options = [list(exchange(facts, place)) for place in places]
         for choice in range(min(map(len, options))):
             new: list[tuple[Place, Instead]] = [

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const
-from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.ops.bulk import BulkCommitGroup, BulkWaitGroup
@@ -20,23 +19,19 @@ from tilesim.ir.ops.tensormap import FenceProxyTensormapAcquire, FenceProxyTenso
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
 from tilesim.ir.program import For, While
 from tilesim.mistakes.context import DATA, Facts, Focus, Place, has
-from tilesim.mistakes.edits import Edit, after, before, changed, family, of_places
+from tilesim.mistakes.edits import Edit, beside, by_line, changed, family, of_places
 
 
 def inserted(
     facts: Facts, name: str, ops: tuple[Op, ...], where: Iterable[Place], *, late: bool = False
 ) -> Iterator[Edit]:
     """The instructions put in before (``late``: after) some; those of one line at once."""
-    lines: dict[tuple[Loc, object], list[Place]] = {}
-    for place in where:
-        lines.setdefault((place.loc, type(place.what)), []).append(place)
     said = " and ".join(dict.fromkeys(_said(op) for op in ops))
-    for places in lines.values():
-        new: list[tuple[Place, Instead]] = []
-        for place in places:
-            here = tuple(changed(op, loc=place.loc) for op in ops)
-            new.append((place, after(place, *here) if late else before(place, *here)))
-        side = "after" if late else "before"
+    side = "after" if late else "before"
+    for places in by_line(where):
+        new = [
+            (p, beside(p, late, *(changed(op, loc=p.loc) for op in ops))[0]) for p in places
+        ]  # fmt: skip
         yield of_places(name, f"{said} {side} {brief(places[0])}", new, 2)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, binary
-from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Stmt
-from tilesim.mistakes.context import has, loop_of, loop_range
+from tilesim.mistakes.context import effect_of, has
 from tilesim.mistakes.edits import (
     Block,
     Spoiled,
@@ -28,18 +28,10 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.words import count
 
 
-def _has(done: Done, kind: type[object], group: str) -> bool:
-    return any(
-        isinstance(e, kind) and getattr(e, "group", None) == group for e in done.op.effects()
-    )
-
-
 def _pending(done: Done, group: str) -> int | None:
     """How many groups a wait_group lets go on."""
-    return next(
-        (e.pending for e in done.op.effects() if isinstance(e, fx.WaitsGroup) and e.group == group),
-        None,
-    )
+    wait = effect_of(done, fx.WaitsGroup, group=group)
+    return None if wait is None else wait.pending
 
 
 _GROUPS = ("wgmma", "bulk", "cp.async")
@@ -53,7 +45,7 @@ def no_fence_of_registers(case: Case) -> Cause | None:
     return Cause(
         "no wgmma.fence comes between the last access to the registers and this "
         f"{side.op.mnemonic}",
-        (case.who(side.warp, side.done or side.op, "comes without a fence"),),
+        (case.side(side, "comes without a fence"),),
     )
 
 
@@ -88,50 +80,40 @@ def unfinished_group(case: Case) -> Cause | None:
 def _came_too_soon(case: Case, side: Side) -> bool:
     """Whether an operation is of a later turn of the loop that the other access is in as well: it
     should have waited for that, and need not be over before it."""
-    mir, other = case.mir, case.sides[0]
-    loop = loop_range(mir, side.op)
-    together = loop is not None and loop == loop_range(mir, other.op)
+    other = case.sides[0]
+    loop = case.loop_range(side.op)
+    together = loop is not None and loop == case.loop_range(other.op)
     return together and other.warp is not side.warp and has_gone_on(case, side, other)
 
 
 def _handed_on(case: Case, side: Side) -> Touch | None:
     """The arrival by which a warp hands on what an operation uses, to the other side."""
-    for link in links(case):
-        if link.first.warp is side.warp and link.first.op is side.op:
-            for credit in case.history.credits(link.on, side.warp):
-                if credit.arrivals > 0 and credit.issued > side.at:
-                    return credit
-    return None
+    return next(
+        (
+            t for link in links(case) if link.first.warp is side.warp and link.first.op is side.op
+            for t in case.history.arrivals(side.warp, link.on) if t.issued > side.at
+        ), None,
+    )  # fmt: skip
 
 
 def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
     """The arrival by which another warp of the group of a side hands on what it uses, and when the
     side has passed it, if that is before ``end``."""
-    others = [s for s in case.sides if s.warp is not side.warp]
-    passed = [p for s in others for p in case.history.passes(s.warp) if p.at <= s.at]
+    passed = [p for s in case.sides if s.warp is not side.warp for p in case.passed(s)]
     after = case.history.between(side.warp, side.at, end)
-    for credit in case.history.credits(passed[-1].on) if passed else ():
+    for credit in case.history.arrivals(on=passed[-1].on) if passed else ():
         mine = credit.warp.cta is side.warp.cta and credit.warp.role == side.warp.role
-        if not mine or credit.warp is side.warp or credit.arrivals <= 0 or credit.tx:
-            continue
-        if credit.op.number > side.op.number:
+        if mine and credit.warp is not side.warp and not credit.tx:
             behind = next((d.at for d in after if d.op.number > credit.op.number), None)
-            if behind is not None:
+            if behind is not None and credit.op.number > side.op.number:
                 return credit, behind
     return None, end
 
 
 def _met(case: Case, side: Side) -> int | None:
     """When a warp came to the barrier of threads by which it hands on what an operation uses."""
-    history = case.history
-    met = next(
-        (
-            t for t in history.touches
-            if t.kind == "join" and t.warp is side.warp and t.issued > side.at
-        ),
-        None,
-    )  # fmt: skip
-    return None if met is None else met.issued
+    joins = case.history.joins
+    return next((j.issued for j in joins if j.warp is side.warp and j.issued > side.at), None)
 
 
 def _announced(case: Case, side: Side) -> int | None:
@@ -158,23 +140,23 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     after = history.between(warp, side.at, end)
     own = case.who(warp, op, f"is still under way ({group} group)")
     turn = next((d.at for d in after if waits(d.op) is not None), 1 << 62)
-    commits = [d for d in after if _has(d, fx.Commits, group)]
+    commits = [d for d in after if has(d, fx.Commits, group=group)]
     if not commits or commits[0].at > turn:
         earlier = history.between(warp, 0, side.at)
-        early = next((d for d in reversed(earlier) if _has(d, fx.Commits, group)), None)
+        early = next((d for d in reversed(earlier) if has(d, fx.Commits, group=group)), None)
         unasked = not any(_pending(d, group) is not None for d in after)
         if group == "cp.async" and early is None and release is not None and unasked:
             return Cause(
                 f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
                 "cp.async.mbarrier.arrive does",
-                (case.of(release, f"arrives on {release.on.label}"), own),
+                (case.arrives(release), own),
                 f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
                 f"for {op.mnemonic} before it",
             )
         return _uncommitted(case, side, group, end, early)
     committed, waited = 0, None
     for done in after:
-        committed += _has(done, fx.Commits, group)
+        committed += has(done, fx.Commits, group=group)
         pending = _pending(done, group)
         if pending is not None and done.at >= commits[0].at:
             if committed > pending:
@@ -217,7 +199,7 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     assert side.done is not None
     own = case.who(warp, op, f"is still under way ({group} group)")
     later = case.history.between(warp, side.at, 1 << 62)
-    commit = next((d for d in later if _has(d, fx.Commits, group)), None)
+    commit = next((d for d in later if has(d, fx.Commits, group=group)), None)
     waited = next((d for d in later if _pending(d, group) is not None), None)
     sides = [] if early is None else [case.who(warp, early, "commits before it")]
     alike = case.history.of_statement(op)
@@ -260,19 +242,14 @@ def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause 
 def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
     """The warp of an operation makes the other side's access as well, in the same turn, and has
     waited for the operation before that: only the other side has not."""
-    other = case.sides[0]
+    history, other = case.history, case.sides[0]
     if other.warp is side.warp or other.warp.cta is not side.warp.cta or other.done is None:
         return None
-    own = next(
-        (
-            d for d in case.history.executions(side.warp, other.op.number)
-            if d.at > side.at and d.turns == other.done.turns
-        ),
-        None,
-    )  # fmt: skip
+    mine = (d for d in history.executions(side.warp, other.op.number) if d.at > side.at)
+    own = next((d for d in mine if d.turns == other.done.turns), None)
     committed = 0
-    for done in () if own is None else case.history.between(side.warp, side.at, own.at):
-        committed += _has(done, fx.Commits, group)
+    for done in () if own is None else history.between(side.warp, side.at, own.at):
+        committed += has(done, fx.Commits, group=group)
         pending = _pending(done, group)
         if pending is not None and committed > pending:
             return _alone(case, side, done)
@@ -292,14 +269,14 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
                 f"{side.warp} waits for that only afterwards",
                 (case.who(side.warp, hands, f"comes before {waited.op.mnemonic}"),
                  case.who(side.warp, waited, "comes only afterwards"),
-                 case.who(side.warp, side.done or side.op, "is still under way")),
+                 case.side(side, "is still under way")),
                 f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or put a "
                 f"barrier of threads after this {waited.op.mnemonic}",
                 "spoken_for",
             )  # fmt: skip
     return Cause(
         f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
-        (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
+        (case.side(other, "comes without a barrier of threads"),
          case.who(side.warp, waited, "waits alone")),
         f"a barrier of threads between this {waited.op.mnemonic} and the access",
         "spoken_for",
@@ -310,35 +287,29 @@ def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
     """The barrier of threads that a wait has changed places with: between the two the warp does
     nothing. A barrier of an earlier step, with work behind it, is not meant for what is waited for.
     """
-    for done in reversed(list(case.history.between(side.warp, side.at, waited.at))):
-        effects = list(done.op.effects())
-        if any(isinstance(e, fx.JoinsBarrier) for e in effects):
-            return done
-        if any(isinstance(e, fx.Arrives | fx.Writes | fx.Reads | fx.Issues) for e in effects):
-            return None
-    return None
+    kinds = (fx.JoinsBarrier, fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
+    before = reversed(case.history.between(side.warp, side.at, waited.at))
+    last = next((d for d in before if has(d, *kinds)), None)
+    return last if last is not None and has(last, fx.JoinsBarrier) else None
 
 
 def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
     """The wait for an operation is there, later, and the other side does not wait for that."""
-    mir, other = case.mir, case.sides[0]
-    waited = next(
-        (
-            d for d in case.history.between(side.warp, end, 1 << 62)
-            if _pending(d, group) == 0 and loop_range(mir, d.op) == loop_range(mir, other.op)
-        ),
-        None,
-    )  # fmt: skip
-    if waited is None or other.warp is side.warp or other.warp.cta is not side.warp.cta:
+    other = case.sides[0]
+    if other.warp is side.warp or other.warp.cta is not side.warp.cta:
         return None
-    return _alone(case, side, waited)
+    loop = case.loop_range(other.op)
+    later = case.history.between(side.warp, end, 1 << 62)
+    own = (d for d in later if _pending(d, group) == 0 and case.loop_range(d.op) == loop)
+    waited = next(own, None)
+    return None if waited is None else _alone(case, side, waited)
 
 
 def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
     """A wait for groups by another warp, which has none: it waits for nothing."""
     for warp in case.history.machine.warps:
         done = case.history.between(warp, 0, case.made)
-        if warp is side.warp or any(_has(d, fx.Commits, group) for d in done):
+        if warp is side.warp or any(has(d, fx.Commits, group=group) for d in done):
             continue
         waits_ = [d for d in done if d.at > side.at and _pending(d, group) is not None]
         if waits_ and warp.cta is side.warp.cta:
@@ -350,14 +321,13 @@ def _too_few(
     case: Case, side: Side, waited: Done, own: Participant, release: Touch | None
 ) -> Cause:
     """The last wait_group leaves the operation under way."""
-    mir = case.mir
     group = group_of(side.op) or ""
     left = _pending(waited, group)
     others = [s for s in case.sides if s.warp is side.warp and s.op is not side.op]
-    loop = loop_of(mir, waited.op)
-    if others and loop is not None and loop_of(mir, others[0].op) != loop and others[0].done:
+    loop = case.loop_of(waited.op)
+    if others and loop is not None and case.loop_of(others[0].op) != loop and others[0].done:
         later = case.history.between(side.warp, waited.at, others[0].done.at)
-        outside = [d for d in later if not _inside(mir, d.op, waited.op)]
+        outside = [d for d in later if not _inside(case, d.op, waited.op)]
         if not outside and not _raced(case):
             outside = [others[0].done]
         if outside:
@@ -368,7 +338,7 @@ def _too_few(
                 "no_fence_of_registers" if group == "wgmma" else "",
             )
     mine = case.history.between(side.warp, side.at, 1 << 62)
-    since = max((d.at for d in mine if _has(d, fx.Commits, group)), default=side.at)
+    since = max((d.at for d in mine if has(d, fx.Commits, group=group)), default=side.at)
     lost = next((d for d in mine if d.at > since and group_of(d.op) == group), None)
     if lost is not None and lost.op is not side.op:
         return Cause(
@@ -405,20 +375,18 @@ def _raced(case: Case) -> bool:
 
 def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:
     """A commit in the loop of a wait_group that is executed more rarely than that."""
-    mir, history = case.mir, case.history
-    loop = loop_range(mir, waited.op)
-    often = len(history.executions(warp, waited.op.number))
-    for number, _, effects in history.code_of(warp) if loop is not None else ():
-        commits = any(isinstance(e, fx.Commits) and e.group == group for e in effects)
-        if commits and loop is not None and loop[0] <= number <= loop[1]:
+    history, loop = case.history, case.loop_range(waited.op)
+    for number, op, _ in history.code_of(warp) if loop is not None else ():
+        if loop is not None and loop[0] <= number <= loop[1] and has(op, fx.Commits, group=group):
             done = history.executions(warp, number)
+            often = len(history.executions(warp, waited.op.number))
             return done[-1] if done and len(done) + 1 < often else None
     return None
 
 
-def _inside(mir: Mir, op: Op, other: Op) -> bool:
+def _inside(case: Case, op: Op, other: Op) -> bool:
     """Whether an instruction is in the innermost loop of another one."""
-    found = loop_range(mir, other)
+    found = case.loop_range(other)
     return found is not None and found[0] <= op.number <= found[1]
 
 
@@ -439,13 +407,14 @@ _DRAINS: dict[str, tuple[fx.Group, ...]] = {
 }
 
 
-@statement_fault("copy dropped", "a copy whose bytes are expected is not issued", Op)
-def _drop_copy(op: Op) -> Iterator[tuple[str, Block]]:
-    if has(op, fx.Completes) and has(op, fx.Writes, fx.RemoteStore):
-        yield f"{op.mnemonic} removed", ()
+def _is_awaited_copy(op: Op) -> bool:
+    return has(op, fx.Completes) and has(op, fx.Writes, fx.RemoteStore)
 
 
-@statement_fault("wrong multicast mask", "a multicast reaches another set of CTAs", Op)
+dropped("copy dropped", "a copy whose bytes are expected is not issued", _is_awaited_copy)
+
+
+@statement_fault("wrong multicast mask", "a multicast reaches another set of CTAs")
 def _mask(op: Op) -> Iterator[tuple[str, Block]]:
     mask = getattr(op, "multicast", None)
     if isinstance(mask, Expr):
@@ -454,44 +423,40 @@ def _mask(op: Op) -> Iterator[tuple[str, Block]]:
         yield "no mask: the own CTA only", (changed(op, multicast=None),)
 
 
-def _register_dropped(fault: str, what: str) -> None:
-    @statement_fault(fault, f"{what} is missing", Op)
-    def _drop(op: Op) -> Iterator[tuple[str, Block]]:
-        if op.fault == fault:
-            yield f"{op.mnemonic} removed", ()
+def _has_fault(fault: str, op: Op) -> bool:
+    return op.fault == fault
 
 
-def _register_drain(fault: str, groups: tuple[fx.Group, ...]) -> None:
-    @statement_fault(fault, f"nobody waits for operations of {' or '.join(groups)}", Op)
-    def _drop(op: Op) -> Iterator[tuple[str, Block]]:
-        if any(isinstance(e, fx.WaitsGroup) and e.group in groups for e in op.effects()):
-            yield f"{op.mnemonic} removed", ()
+def _drains(groups: tuple[fx.Group, ...], op: Op) -> bool:
+    return any(has(op, fx.WaitsGroup, group=group) for group in groups)
 
 
 for _name, _what in _DROPPED.items():
-    _register_dropped(_name, _what)
+    dropped(_name, f"{_what} is missing", partial(_has_fault, _name))
 for _name, _groups in _DRAINS.items():
-    _register_drain(_name, _groups)
+    which = " or ".join(_groups)
+    dropped(_name, f"nobody waits for operations of {which}", partial(_drains, _groups))
 
 
-@statement_fault("wrong group count", "a wait leaves one more group pending", Op)
+@statement_fault("wrong group count", "a wait leaves one more group pending")
 def _group(op: Op) -> Iterator[tuple[str, Block]]:
     pending = getattr(op, "pending", None)
     if has(op, fx.WaitsGroup) and isinstance(pending, int):
         yield f"{pending + 1} groups may be pending", (changed(op, pending=pending + 1),)
 
 
-@statement_fault("only reads awaited", "a store's result is not awaited, only its source", Op)
+@statement_fault("only reads awaited", "a store's result is not awaited, only its source")
 def _reads_only(op: Op) -> Iterator[tuple[str, Block]]:
     waits = [e for e in op.effects() if isinstance(e, fx.WaitsGroup)]
     if any(e.group == "bulk" and not e.read_only for e in waits):
         yield "wait_group.read instead of wait_group", (changed(op, read=True),)
 
 
-@statement_fault("group commit dropped", "operations are never put into a group", Op)
-def _drop_commit(op: Op) -> Iterator[tuple[str, Block]]:
-    if _closes_group(op):
-        yield f"{op.mnemonic} removed", ()
+def _closes_group(stmt: Stmt) -> bool:
+    return has(stmt, fx.Commits) and not has(stmt, fx.Arrives, fx.WaitsGroup)
+
+
+dropped("group commit dropped", "operations are never put into a group", _closes_group)
 
 
 @block_fault("group commit too early", "operations are issued after the commit of their group")
@@ -503,10 +468,6 @@ def _early_commit(block: Block) -> Iterator[Spoiled]:
                 swapped = (*block[: place - 1], stmt, before, *block[place + 1 :])
                 what = f"the commit is made before the last {before.mnemonic}"
                 yield Spoiled(stmt.loc, what, swapped)
-
-
-def _closes_group(stmt: Stmt) -> bool:
-    return has(stmt, fx.Commits) and not has(stmt, fx.Arrives, fx.WaitsGroup)
 
 
 def _asynchronous(op: Op) -> bool:

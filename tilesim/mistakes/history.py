@@ -51,7 +51,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Touch:
-    """A touch of a barrier, at ``at`` by an instruction that was executed at ``issued``.
+    """A touch of an mbarrier, at ``at`` by an instruction that was executed at ``issued``.
 
     ``phase`` is that of a credit or the one that a wait has seen completed, -1 for a wait that
     passes before any phase has. ``arrivals`` and ``tx`` are those of a credit.
@@ -60,12 +60,22 @@ class Touch:
     at: int
     issued: int
     kind: Kind
-    on: Mbarrier | NamedBarrier
+    on: Mbarrier
     phase: int
     warp: Agent
     op: Op
     arrivals: int = 0
     tx: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """A warp has come to a round of a named barrier, by what was executed at ``issued``."""
+
+    issued: int
+    on: NamedBarrier
+    phase: int
+    warp: Agent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +85,16 @@ class Stuck:
     warp: Agent
     blocked: Blocked
     on: object
+    phase: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """One that waits for a phase of an mbarrier for ever, in instruction ``op``."""
+
+    warp: Agent
+    op: Op
+    on: Mbarrier
     phase: int
 
 
@@ -96,6 +116,7 @@ class History(Watcher):
         super().__init__()
         self.machine: Machine
         self.touches: list[Touch] = []
+        self.joins: list[Joined] = []
         self.stuck: tuple[Stuck, ...] = ()
         self.waits_for: WaitFor | None = None
         #: by finding: when it was made, and what was executed or had been that landed
@@ -205,15 +226,19 @@ class History(Watcher):
         on = self._object(obj)
         if on is None or op is None or not isinstance(warp, Agent):
             return
-        arrivals = tx = 0
-        if isinstance(on, Mbarrier):
-            phase -= on.base
-            if kind == "credit":
-                credit = on.current.credits[-1]
-                arrivals, tx = credit.arrivals, credit.tx
         landing = self._landing
         issued = self.now if landing is None else self._issued.get(landing.key, self.now)
-        self.touches.append(Touch(self.now, issued, kind, on, phase, warp.origin, op, arrivals, tx))
+        if isinstance(on, NamedBarrier):
+            if kind == "join":
+                self.joins.append(Joined(issued, on, phase, warp.origin))
+            return
+        arrivals = tx = 0
+        if kind == "credit":
+            credit = on.current.credits[-1]
+            arrivals, tx = credit.arrivals, credit.tx
+        self.touches.append(
+            Touch(self.now, issued, kind, on, phase - on.base, warp.origin, op, arrivals, tx)
+        )
 
     def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
         if not self._objects:
@@ -282,13 +307,8 @@ class History(Watcher):
 
     def joined(self, done: Done) -> tuple[object, int] | None:
         """The named barrier, and its round, that an execution has joined."""
-        return next(
-            (
-                (t.on, t.phase) for t in self.touches
-                if t.issued == done.at and t.warp is done.warp and isinstance(t.on, NamedBarrier)
-            ),
-            None,
-        )  # fmt: skip
+        mine = (j for j in self.joins if j.issued == done.at and j.warp is done.warp)
+        return next(((j.on, j.phase) for j in mine), None)
 
     def last_of(self, warp: Agent) -> Done | None:
         """The last thing that a warp has executed."""
@@ -322,7 +342,7 @@ class History(Watcher):
             (
                 t.issued for t in reversed(self.touches)
                 if t.kind == "credit" and t.warp is warp and t.op.number == number
-                and isinstance(t.on, Mbarrier) and t.on.component == component
+                and t.on.component == component
                 and t.on.base + t.phase + 1 == tick
             ),
             None,
@@ -350,8 +370,6 @@ class History(Watcher):
 
     def _complete(self, touch: Touch, before: int) -> bool:
         """Whether the phase that a touch counts for is complete at a time."""
-        if not isinstance(touch.on, Mbarrier):
-            return False
         made = [t for t in self.credits(touch.on) if t.phase == touch.phase and t.at <= before]
         arrived = sum(t.arrivals for t in made) >= touch.on.expected
         return arrived and not sum(t.tx for t in made)
@@ -396,6 +414,31 @@ class History(Watcher):
         done = self._of.get(warp, [])
         low = bisect_left(done, first + 1, key=lambda d: d.at)
         return done[low : bisect_left(done, last, key=lambda d: d.at)]
+
+    def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
+        """Who may still end the wait of a stuck warp, and by which instruction."""
+        return [] if self.waits_for is None else [*self.waits_for.suppliers(warp)]
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The warps that wait for mbarriers for ever."""
+        return [
+            Waiting(s.warp, s.blocked.op, s.on, s.phase) for s in self.stuck
+            if isinstance(s.on, Mbarrier) and s.blocked.op is not None
+        ]  # fmt: skip
+
+    @property
+    def waited(self) -> set[Mbarrier]:
+        """The mbarriers for which a warp has waited, or waits for ever."""
+        passed = {t.on for t in self.touches if t.kind == "pass"}
+        return passed | {s.on for s in self.stuck if isinstance(s.on, Mbarrier)}
+
+    def arrivals(self, warp: Agent | None = None, on: object = None) -> list[Touch]:
+        """The arrivals on mbarriers (on one of them, by ``warp``), in order."""
+        return [
+            t for t in self.touches
+            if t.arrivals > 0 and (warp is None or t.warp is warp) and (on is None or t.on is on)
+        ]  # fmt: skip
 
     def passes(self, warp: Agent, on: object = None) -> list[Touch]:
         """The waits on mbarriers (or one of them) that a warp has passed."""

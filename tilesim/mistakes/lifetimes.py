@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about
-from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range
+from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import group_of
@@ -25,12 +25,9 @@ def after_the_init(case: Case) -> Cause | None:
             if over is not None:
                 return _unawaited(case, over)
             last = side.op
-            for number, op, effects in case.history.code_of(side.warp):
+            for number, op, _ in case.history.code_of(side.warp):
                 near = 0 < number - last.number < _NEAR
-                if near and any(
-                    isinstance(e, fx.InitsMbarrier) or (isinstance(e, fx.Orders) and e.inits)
-                    for e in effects
-                ):
+                if near and (has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)):
                     last = op
             return Cause(
                 "nothing hands the initialisation on to those who use the barrier",
@@ -60,7 +57,7 @@ def fence_of_maps(case: Case) -> Cause | None:
     place = "comes before this use of the map" if taken else "follows this write of the map"
     return Cause(
         f"no {fence} {place}",
-        (case.who(side.warp, side.done or side.op, f"comes without {fence}"),),
+        (case.side(side, f"comes without {fence}"),),
     )
 
 
@@ -84,14 +81,8 @@ def generic_side(case: Case) -> Cause | None:
 
 def _completed(case: Case, side: Side) -> Done | None:
     """What a warp waits with for the copies of an instruction, behind which the fence belongs."""
-    group = group_of(side.op)
-    return next(
-        (
-            d for d in case.history.between(side.warp, side.at, case.made)
-            if has(d, fx.WaitsGroup, group=group)
-        ),
-        None,
-    )  # fmt: skip
+    after = case.history.between(side.warp, side.at, case.made)
+    return next((d for d in after if has(d, fx.WaitsGroup, group=group_of(side.op))), None)
 
 
 def split_group(case: Case) -> Cause | None:
@@ -139,21 +130,17 @@ def uneven_rounds(case: Case) -> Cause | None:
 def _rounds(case: Case, warp: Agent) -> list[Done]:
     """When a warp has arrived at the cluster barrier."""
     done = case.history.between(warp, 0, 1 << 62)
-    return [
-        d for d in done
-        if has(d, fx.JoinsCluster, arrives=True)
-    ]  # fmt: skip
+    return [d for d in done if has(d, fx.JoinsCluster, arrives=True)]
 
 
 def uneven(case: Case) -> Cause | None:
     """More copies are issued than are waited for: the loops of two roles differ."""
     history = case.history
-    mir = case.mir
     for on in about(case):
         waiting = [t for t in history.touches if t.kind == "pass" and t.on is on]
         for side in case.sides:
-            issues = loop_of(mir, side.op)
-            waits = loop_of(mir, waiting[-1].op) if waiting else None
+            issues = case.loop_of(side.op)
+            waits = case.loop_of(waiting[-1].op) if waiting else None
             if issues is not None and waits is not None and issues != waits:
                 times = len(history.executions(side.warp, side.op.number))
                 return Cause(
@@ -180,7 +167,7 @@ def not_drained(case: Case) -> Cause | None:
             continue
         names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
                  and array_of(t.on) == array_of(on)]  # fmt: skip
-        loop = loop_range(case.mir, names[-1].op) if names else None
+        loop = case.loop_range(names[-1].op) if names else None
         if loop is None:
             continue
         waiter = names[-1].warp
@@ -225,7 +212,7 @@ def start_of_the_target(case: Case) -> Cause | None:
     """A CTA that may not have begun when another one accesses its memory."""
     for side in case.sides:
         before = case.history.between(side.warp, 0, side.at)
-        own = case.who(side.warp, side.done or side.op, "comes without a cluster barrier before it")
+        own = case.side(side, "comes without a cluster barrier before it")
         joins = [
             (d, e) for d in before for e in d.op.effects() if isinstance(e, fx.JoinsCluster)
         ]  # fmt: skip
@@ -268,15 +255,11 @@ def never_freed(case: Case) -> Cause | None:
     return None
 
 
-def _invalidates(op: Op) -> bool:
-    return has(op, fx.InvalidatesMbarrier)
-
-
 def before_the_inval(case: Case) -> Cause | None:
     """A barrier that is invalidated before its last use: the invalidating warp does not wait."""
     for side in case.sides:
         if has(side, fx.InvalidatesMbarrier):
-            if len(case.sides) > 1 and all(_invalidates(s.op) for s in case.sides):
+            if len(case.sides) > 1 and all(has(s, fx.InvalidatesMbarrier) for s in case.sides):
                 return Cause(
                     "a barrier is invalidated twice",
                     (case.who(side.warp, side.op, "names a barrier that is invalid already"),),
@@ -327,11 +310,11 @@ def before_the_grids(case: Case) -> Cause | None:
         who = str(side.warp.role) if elsewhere else "the kernel"
         return Cause(
             f"nothing makes {who} wait for earlier grids",
-            (case.who(side.warp, side.done or side.op, "comes without a wait for them"),),
+            (case.side(side, "comes without a wait for them"),),
         )
     return Cause(
         f"this {waits[0].mnemonic} comes after what it is for",
         (case.who(side.warp, waits[0], "comes too late"),
-         case.who(side.warp, side.done or side.op, "comes before it")),
+         case.side(side, "comes before it")),
         f"{waits[0].mnemonic} before the first use of what earlier grids produce",
     )  # fmt: skip

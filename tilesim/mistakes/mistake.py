@@ -119,11 +119,18 @@ class Case:
         """The waits on mbarriers that the warp of a side has passed up to its access."""
         return [p for p in self.history.passes(side.warp) if p.at <= side.at]
 
+    def landed(self, side: Side) -> list[Touch]:
+        """What the copy of a side has completed on mbarriers."""
+        return [
+            t for t in self.history.touches
+            if t.tx < 0 and t.warp is side.warp and t.op is side.op and t.issued == side.at
+        ]  # fmt: skip
+
     def loop_of(self, op: Op | None) -> Loc | None:
         """Where the innermost loop around an instruction is written."""
         return loop_of(self.mir, op)
 
-    def loop_range(self, op: Op | None) -> tuple[int, int] | None:
+    def loop_range(self, op: object) -> tuple[int, int] | None:
         """The first and the last instruction of the innermost loop around an instruction."""
         return loop_range(self.mir, op)
 

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Tensor
-from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about, elsewhere
-from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range, only_polls
+from tilesim.mistakes.context import array_of, branch_past, has, loops_around
 from tilesim.mistakes.history import Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
-from tilesim.sim.findings import Kind, Named, Participant, Stated
+from tilesim.sim.findings import Kind, Named, Stated
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.names import names_of
@@ -139,7 +138,7 @@ def _releases(
 
 def last_wait(case: Case, side: Side) -> Touch | None:
     """The last wait for a phase of an mbarrier before an access."""
-    passed = [p for p in case.history.passes(side.warp) if p.at <= side.at]
+    passed = case.passed(side)
     return passed[-1] if passed and passed[-1].phase >= 0 else None
 
 
@@ -156,21 +155,19 @@ def counted(case: Case, wait: Touch | None) -> list[Touch]:
 def same_code(case: Case, side: Side, op: Op) -> bool:
     """Whether a warp comes by an instruction that another one executes for it, and does not execute
     it: both are in one region, and in one loop."""
-    plan, mir = case.history.machine.plan, case.mir
+    plan = case.history.machine.plan
     together = plan.role_of(op) == plan.role_of(side.op)
-    loops = loop_range(mir, op) == loop_range(mir, side.op)
+    loops = case.loop_range(op) == case.loop_range(side.op)
     return together and loops and not case.history.executions(side.warp, op.number)
 
 
 def meet(case: Case, first: Agent, after: int, second: Agent, before: int) -> bool:
     """Whether two warps are in one round of a barrier of threads, to which the first one comes
     after a time, and the second one before another; who waits there may have come early."""
-    rounds = [
-        {(t.on, t.phase) for t in case.history.touches if t.kind == "join" and t.warp is warp
-         and (t.issued > after if warp is first else t.issued < before)}
-        for warp in (first, second)
-    ]  # fmt: skip
-    return bool(rounds[0] & rounds[1])
+    joins = case.history.joins
+    mine = {(j.on, j.phase) for j in joins if j.warp is first and j.issued > after}
+    others = {(j.on, j.phase) for j in joins if j.warp is second and j.issued < before}
+    return bool(mine & others)
 
 
 def let_wait(case: Case, later: Side, earlier: Side) -> str:
@@ -207,12 +204,11 @@ _WAITED = {"bulk": "cp.async.bulk", "cp.async": "cp.async", "wgmma": "wgmma"}
 def tracked_by(case: Case, side: Side) -> Mbarrier | None:
     """The barrier on which a copy completes: where it has landed, or else where its bytes are
     expected."""
-    mine = [t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp]
-    landed = (t.on for t in mine if t.issued == side.at and t.tx < 0)
-    expected = (t.on for t in reversed(mine) if t.issued <= side.at and t.tx > 0)
-    on = next(landed, None) or next(expected, None)
-    copies = has(side, fx.Completes, asynchronous=True)
-    return on if copies and isinstance(on, Mbarrier) else None
+    if not has(side, fx.Completes, asynchronous=True):
+        return None
+    mine = reversed(case.history.touches)
+    expected = (t.on for t in mine if t.warp is side.warp and t.issued <= side.at and t.tx > 0)
+    return next((t.on for t in case.landed(side)), None) or next(expected, None)
 
 
 def never_handed_on(case: Case) -> Cause | None:
@@ -220,40 +216,29 @@ def never_handed_on(case: Case) -> Cause | None:
     do: its condition keeps it from that, or it names the barrier of another CTA."""
     history = case.history
     for link in links(case):
-        warp = link.first.warp
-        if history.credits(link.on, warp) or group_of(link.first.op) == "mbarrier":
+        warp, on = link.first.warp, link.on
+        if history.credits(on, warp) or group_of(link.first.op) == "mbarrier":
             continue
         if link.wait.phase < 0:
             continue
-        other = next(
-            (
-                t for t in history.touches
-                if t.kind == "credit" and t.warp is warp and t.arrivals > 0
-                and isinstance(t.on, Mbarrier) and t.on.address == link.on.address
-            ),
-            None,
-        )  # fmt: skip
+        other = next((t for t in history.arrivals(warp) if t.on.address == on.address), None)
         if other is not None:
             return Cause(
-                f"{warp} arrives on {other.on.label}, and {link.second.warp} waits on "
-                f"{link.on.label}",
-                (case.of(other, f"arrives on {other.on.label}"),
-                 case.of(link.wait, f"waits on {link.on.label}")),
-                f"let {warp} arrive on {link.on.label}",
-            )  # fmt: skip
-        ops = history.supplies(warp, link.on)
-        if any(history.executions(warp, op.number) for op in ops) or link.on.init is None:
+                f"{warp} arrives on {other.on.label}, and {link.second.warp} waits on {on.label}",
+                (case.arrives(other), case.waits(link.wait)),
+                f"let {warp} arrive on {on.label}",
+            )
+        ops = history.supplies(warp, on)  # if there are none, another warp speaks for it
+        if not ops or on.init is None or any(history.executions(warp, op.number) for op in ops):
             continue
-        if not ops:
-            continue  # another warp speaks for it
         where = history.condition_past(warp, ops[0])
         sides = [case.who(warp, ops[0], f"is not executed by {warp}")]
         if where is not None:
             sides.append(case.who(warp, where, f"keeps {warp} from arriving"))
         return Cause(
-            f"{warp} never arrives on {link.on.label}, whose count leaves it out",
-            (*case.inits(link.on), *sides),
-            f"let {warp} arrive on {link.on.label} as well, and count it",
+            f"{warp} never arrives on {on.label}, whose count leaves it out",
+            (*case.inits(on), *sides),
+            f"let {warp} arrive on {on.label} as well, and count it",
         )
     return None
 
@@ -270,7 +255,7 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
             f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
             "on what all have accessed",
             (case.who(earlier.warp, hands, "hands on for other lanes, which it has not met"),
-             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+             case.side(earlier, "is the access of other lanes")),
         )  # fmt: skip
     others = _other_warps(case, later, earlier)
     if others:
@@ -278,15 +263,15 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
         return Cause(
             f"nothing makes {names_of([later.warp, *others])} wait for each other between the two "
             "accesses",
-            (case.who(later.warp, later.done or later.op, "comes without a wait for other threads"),
-             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other threads")),
+            (case.side(later, "comes without a wait for other threads"),
+             case.side(earlier, "is the access of other threads")),
             f"{bar} between the two accesses: threads of other warps race as well",
             "spoken_for",
         )  # fmt: skip
     return Cause(
         f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
-        (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
-         case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+        (case.side(later, "comes without a wait for other lanes"),
+         case.side(earlier, "is the access of other lanes")),
     )  # fmt: skip
 
 
@@ -307,66 +292,51 @@ def _other_warps(case: Case, later: Side, earlier: Side) -> list[Agent]:
 
 def _hands_on(case: Case, side: Side) -> Done | None:
     """The first thing that a warp does after its access by which others may learn of it."""
-    return next(
-        (
-            done for done in case.history.between(side.warp, side.at, case.made)
-            if any(isinstance(e, fx.Arrives) or (isinstance(e, fx.Writes) and e.sem != "weak")
-                   for e in done.op.effects())
-        ), None,
-    )  # fmt: skip
+    after = case.history.between(side.warp, side.at, case.made)
+    return next((d for d in after if has(d, fx.Arrives) or strong(d.op, fx.Writes)), None)
 
 
 def unobserved(case: Case) -> Cause | None:
     """The first side arrives on a barrier for which nobody waits: the second one should, where its
     turn begins."""
     history = case.history
-    if len(case.sides) < 2:
-        return None
-    later, earlier = case.sides[:2]
-    for first, second in ((earlier, later), (later, earlier)):
+    waited = {on.named for on in history.waited}
+    arrays = {(named.cta, named.name) for named in waited}
+    for first, second in case.both:
         if first.warp is second.warp or second.done is None:
             continue
-        told = [
-            t for t in history.touches
-            if t.kind == "credit" and t.arrivals > 0 and t.warp is first.warp
-            and isinstance(t.on, Mbarrier)
-        ]  # fmt: skip
-        waited = {t.on.named for t in history.touches if t.kind == "pass"}
-        waited |= {s.on.named for s in history.stuck if isinstance(s.on, Mbarrier)}
-        arrays = {(named.cta, named.name) for named in waited}
-        lost = [t for t in told if (t.on.named.cta, t.on.named.name) not in arrays]
-        if not lost:
-            spoken = _by_its_group(case, first)
+        told = history.arrivals(first.warp)
+        for spoken in (told, _by_its_group(case, first)):
             lost = [t for t in spoken if (t.on.named.cta, t.on.named.name) not in arrays]
+            if lost:
+                break
         if not lost:
             lost = _of_one_slot(told, first, waited)
-        elif _waits_for_array(case, second.warp, lost[0].on):
+        elif any(
+            isinstance(e, fx.Waits) and history.may_name(e.mbar, lost[0].on)
+            for _, _, effects in history.code_of(second.warp) for e in effects
+        ):  # fmt: skip
             continue
         if not lost:
             continue
-        wrong, again = _waits_with(case, first, second), _waits_again(case, second)
-        if wrong is None and again is not None:
-            wrong, what = again, f"{second.warp} waits on {again.on.label} a second time, and"
-        elif wrong is not None:
-            what = f"{second.warp} waits on {wrong.on.label} as {first.warp} does, and"
+        on = lost[0].on
+        wrong, how = _wrong_wait(case, first, second)
         if wrong is not None:
             return Cause(
-                f"{what} {first.warp} tells it on {lost[0].on.label}",
-                (case.of(wrong, f"waits on {wrong.on.label}"),
-                 case.of(lost[0], f"arrives on {lost[0].on.label}")),
-                f"let {second.warp} wait for {lost[0].on.label} before its access",
-            )  # fmt: skip
+                f"{second.warp} waits on {wrong.on.label} {how}, and {first.warp} tells it on "
+                f"{on.label}",
+                (case.waits(wrong), case.arrives(lost[0])),
+                f"let {second.warp} wait for {on.label} before its access",
+            )
         begin = _begin_of_turn(case, second, len(lost))
         begin = _before_its_bytes(case, second, begin) or begin
         often = len(history.executions(second.warp, begin.number))
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
-        where = before or begin
         return Cause(
-            f"{lost[0].warp} arrives on {lost[0].on.label}, and nobody waits for it",
-            (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}",
-                      lost[0].on),
-             case.of(lost[0], f"arrives on {lost[0].on.label}")),
-            f"let {second.warp} wait for {lost[0].on.label} before it",
+            f"{lost[0].warp} arrives on {on.label}, and nobody waits for it",
+            (case.who(second.warp, before or begin, f"comes without a wait for {on.label}", on),
+             case.arrives(lost[0])),
+            f"let {second.warp} wait for {on.label} before it",
         )  # fmt: skip
     return None
 
@@ -374,10 +344,9 @@ def unobserved(case: Case) -> Cause | None:
 def _by_its_group(case: Case, first: Side) -> list[Touch]:
     """The arrivals after an access by others of its role, which speak for its warp."""
     return [
-        t for t in case.history.touches
-        if t.kind == "credit" and t.arrivals > 0 and not t.tx and t.issued > first.at
+        t for t in case.history.arrivals()
+        if not t.tx and t.issued > first.at
         and t.warp.cta is first.warp.cta and t.warp.role == first.warp.role
-        and isinstance(t.on, Mbarrier)
     ]  # fmt: skip
 
 
@@ -390,57 +359,35 @@ def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Tou
     return [t for t in told if t.on is after.on]
 
 
-def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
-    """The last wait before an access, if it is for a barrier that the other side waits for too."""
-    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
-    if not passed or not isinstance(passed[-1].on, Mbarrier):
-        return None
-    wait, mir = passed[-1], case.mir
+def _wrong_wait(case: Case, first: Side, second: Side) -> tuple[Touch | None, str]:
+    """The last wait before an access, if it is for a barrier that the other side waits for too, or
+    its warp has passed the same phase before by another instruction: there is nothing to wait for.
+    """
+    passed = case.passed(second)
+    if not passed or case.loop_of(passed[-1].op) != case.loop_of(second.op):
+        return None, ""
+    wait, roles = passed[-1], {first.warp.role, second.warp.role}
     users = [p.warp for p in case.history.touches if p.kind == "pass" and p.on is wait.on]
-    if first.warp not in users or {u.role for u in users} != {first.warp.role, second.warp.role}:
-        return None
-    return wait if loop_of(mir, wait.op) == loop_of(mir, second.op) else None
-
-
-def _waits_again(case: Case, second: Side) -> Touch | None:
-    """The last wait before an access, if its warp has passed the same phase before, by another
-    instruction: it has nothing to wait for there."""
-    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
-    if len(passed) < 2:
-        return None
-    wait, mir = passed[-1], case.mir
-    again = any(
-        p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed[:-1]
-    )
-    return wait if again and loop_of(mir, wait.op) == loop_of(mir, second.op) else None
-
-
-def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
-    return any(
-        isinstance(e, fx.Waits) and isinstance(on, Mbarrier)
-        and case.history.may_name(e.mbar, on)
-        for _, _, effects in case.history.code_of(warp) for e in effects
-    )  # fmt: skip
+    if first.warp in users and {u.role for u in users} == roles:
+        return wait, f"as {first.warp} does"
+    if any(p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed):
+        return wait, "a second time"
+    return None, ""
 
 
 def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
     """The first instruction of the turn of a loop around an access that is made as often as there
     are ``uses``."""
-    history, mir = case.history, case.mir
-    best, least = side.op, abs(len(history.executions(side.warp, side.op.number)) - uses)
-    for number, instruction in enumerate(mir.code):
-        what = instruction.what
-        back = isinstance(what, Branch) and what.target <= side.op.number <= number
-        if not back or not isinstance(what, Branch):
-            continue
-        if what.polls and only_polls(mir, what.target, number):
-            continue
-        inside = [op for n, op, _ in history.code_of(side.warp) if what.target <= n <= number]
-        done = [op for op in inside if history.executions(side.warp, op.number)]
-        if done:
-            times = abs(len(history.executions(side.warp, done[0].number)) - uses)
-            if times <= least:
-                best, least = done[0], times
+
+    def apart(op: Op) -> int:
+        return abs(len(case.history.executions(side.warp, op.number)) - uses)
+
+    best = side.op
+    for first, last in sorted(loops_around(case.mir, side.op), key=lambda loop: loop[1]):
+        inside = (op for n, op, _ in case.history.code_of(side.warp) if first <= n <= last)
+        done = next((op for op in inside if case.history.executions(side.warp, op.number)), None)
+        if done is not None and apart(done) <= apart(best):
+            best = done
     return _behind_fences(case, side) if best is side.op else best
 
 
@@ -474,35 +421,27 @@ def _behind_fences(case: Case, side: Side) -> Op:
 def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
     """The loop around an access that is begun as often as there are ``uses``, and goes round more
     often."""
-    mir = case.mir
     done = case.history.executions(side.warp, side.op.number)
     begun = [d for d in done if d.turns and d.turns[-1].number == 1]
-    return loop_of(mir, side.op) if len(begun) == uses < len(done) else None
+    return case.loop_of(side.op) if len(begun) == uses < len(done) else None
 
 
 def told_elsewhere(case: Case) -> Cause | None:
     """The first side arrives on its own CTA's barrier, for which nobody waits: the second one does
     so on the barrier at the same place of another CTA."""
-    history = case.history
-    if len(case.sides) < 2:
-        return None
-    later, earlier = case.sides[:2]
-    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
-    for first, second in ((earlier, later), (later, earlier)):
+    history, waited = case.history, case.history.waited
+    for first, second in case.both:
         if first.warp.cta is second.warp.cta:
             continue
-        meant = {p.on.address for p in history.passes(second.warp) if isinstance(p.on, Mbarrier)}
-        for told in history.touches:
+        meant = {p.on.address for p in history.passes(second.warp)}
+        for told in history.arrivals(first.warp):
             on = told.on
-            if not (isinstance(on, Mbarrier) and told.kind == "credit" and told.arrivals > 0):
-                continue
-            mine = told.warp is first.warp and told.issued > first.at
-            if mine and on.address in meant and on not in waited:
+            if told.issued > first.at and on.address in meant and on not in waited:
                 return Cause(
                     f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
                     "waits on the one of another CTA",
-                    (case.of(told, f"arrives on {on.label}"), *case.inits(on)),
-                    f"let {first.warp} arrive on the {case.history.array_name(on)} of CTA "
+                    (case.arrives(told), *case.inits(on)),
+                    f"let {first.warp} arrive on the {history.array_name(on)} of CTA "
                     f"{second.warp.cta.number}, and count it there",
                 )
     return None
@@ -511,23 +450,19 @@ def told_elsewhere(case: Case) -> Cause | None:
 def stays_at_home(case: Case) -> Cause | None:
     """A barrier that has arrivals and lacks some, where another CTA arrives on its own one at the
     same place, for which no instruction waits."""
-    history = case.history
-    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
+    waited = case.history.waited
     for on in about(case):
-        waiter = next((s.warp for s in history.stuck if s.on is on), None)
+        waiter = next((s.warp for s in case.history.stuck if s.on is on), None)
         lost = [
-            t for t in elsewhere(case, on)
-            if isinstance(t.on, Mbarrier) and t.on not in waited and t.warp.cta is t.on.cta
+            t for t in elsewhere(case, on) if t.on not in waited and t.warp.cta is t.on.cta
         ]  # fmt: skip
-        if waiter is None or not on.pending or not lost:
-            continue
-        if not any(c.arrivals > 0 for c in history.credits(on)):
+        if waiter is None or not on.pending or not lost or not case.history.arrivals(on=on):
             continue
         told = lost[0]
         return Cause(
             f"{told.warp} arrives on {told.on.label}, for which no instruction waits: {waiter} "
             f"waits on {on.label}",
-            (*(case.of(t, f"arrives on {t.on.label}") for t in lost), *case.inits(on)),
+            (*map(case.arrives, lost), *case.inits(on)),
             f"let {told.warp} arrive on {on.label}",
         )
     return None
@@ -536,30 +471,24 @@ def stays_at_home(case: Case) -> Cause | None:
 def never_waited_for(case: Case) -> Cause | None:
     """Two copies into one place by one instruction, and nobody has waited for the first: its loop
     makes more turns than the one that waits."""
-    history, mir = case.history, case.mir
+    history = case.history
     if len(case.sides) < 2:
         return None
     second, first = case.sides[:2]
-    loop = loop_of(mir, first.op)
-    if first.op is not second.op or group_of(first.op) != "mbarrier" or loop is None:
+    loop = case.loop_of(first.op)
+    if first.op is not second.op or first.warp is not second.warp or loop is None:
         return None
-    if first.warp is not second.warp:
+    if group_of(first.op) != "mbarrier" or not (first.sure and second.sure):
         return None
-    if first.done is None or second.done is None or not (first.sure and second.sure):
-        return None
-    landed = [
-        t.on for t in history.touches
-        if t.kind == "credit" and t.tx < 0 and t.warp is first.warp and t.issued == first.at
-    ]  # fmt: skip
-    passed = [p for p in history.touches if p.kind == "pass" and isinstance(p.on, Mbarrier)]
-    for on in landed:
-        assert isinstance(on, Mbarrier)
-        number = history.number_of(on)
-        others = [p for p in passed if p.on is not on and history.number_of(p.on) != number
-                  and isinstance(p.on, Mbarrier) and array_of(p.on) == array_of(on)]  # fmt: skip
+    passed = [p for p in history.touches if p.kind == "pass"]
+    for on in (t.on for t in case.landed(first)):
+        others = [
+            p for p in passed if array_of(p.on) == array_of(on)
+            and p.on is not on and history.number_of(p.on) != history.number_of(on)
+        ]  # fmt: skip
         if others and not any(p.on is on and p.at < second.at for p in passed):
             sides = [case.who(first.warp, loop, "goes round more often than is waited for")]
-            waits = loop_of(mir, others[-1].op)
+            waits = case.loop_of(others[-1].op)
             if waits is not None and waits != loop:
                 sides.append(case.who(others[-1].warp, waits, "waits for fewer copies"))
             return Cause(
@@ -580,18 +509,18 @@ def not_in_this_turn(case: Case) -> Cause | None:
         done = history.at(second.warp, wait.op.number, wait.issued)
         if first.warp is second.warp or done is None or second.done is None:
             continue
-        if group_of(first.op) is not None or loop_of(mir, wait.op) != loop_of(mir, second.op):
+        if group_of(first.op) is not None or case.loop_of(wait.op) != case.loop_of(second.op):
             continue
         now, then = second.done.turns, done.turns
         if not second.sure or not now or not then or now[-1] == then[-1]:
             continue
-        turn = history.between(second.warp, wait.at, second.at)
-        if any(_is_wait(d.op) and d.turns and d.turns[-1] == now[-1] and any(
-            history.may_name(e.mbar, link.on)
-            for e in d.op.effects() if isinstance(e, fx.Waits)
-        ) for d in turn):  # fmt: skip
+        if any(
+            d.turns and d.turns[-1] == now[-1] and isinstance(e, fx.Waits)
+            and history.may_name(e.mbar, link.on)
+            for d in history.between(second.warp, wait.at, second.at) for e in d.op.effects()
+        ):  # fmt: skip
             continue
-        where, array = branch_past(mir, second.op), case.history.array_name(link.on)
+        where, array = branch_past(mir, second.op), history.array_name(link.on)
         sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
         return Cause(
             f"{second.warp} has not waited for {array} in this turn of its loop",
@@ -611,7 +540,7 @@ def refilled(case: Case) -> Cause | None:
     has not waited.
     """
     history = case.history
-    for copy, user in (case.sides[:2], case.sides[1::-1]) if len(case.sides) > 1 else ():
+    for user, copy in case.both:
         if group_of(copy.op) != "mbarrier" or group_of(user.op) is not None:
             continue
         full = tracked_by(case, copy)
@@ -626,7 +555,7 @@ def refilled(case: Case) -> Cause | None:
             continue  # it has used nothing there before
         due = next((p.at for p in seen if p.phase >= phase), history.now)
         told = _first_arrival(case, user, due)
-        if told is None or told.on is full or not isinstance(told.on, Mbarrier):
+        if told is None or told.on is full:
             continue
         passed = history.passes(copy.warp, told.on)
         if any(p.phase >= told.phase and p.at <= copy.at for p in passed):
@@ -649,9 +578,8 @@ def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
     """The first arrival after an access by its warp, or by another one of its CTA that its warp has
     met since: in the same turns of loops, or before ``due``."""
     made = [
-        t for t in case.history.touches
-        if t.kind == "credit" and t.arrivals > 0 and not t.tx and user.at < t.issued
-        and t.warp.cta is user.warp.cta
+        t for t in case.history.arrivals()
+        if not t.tx and user.at < t.issued and t.warp.cta is user.warp.cta
         and (t.warp is user.warp or meet(case, user.warp, user.at, t.warp, t.issued))
     ]  # fmt: skip
     turns = () if user.done is None else user.done.turns
@@ -665,42 +593,29 @@ def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
 
 def no_wait(case: Case) -> Cause | None:
     """Nothing that the second side waits for is anything that the first one arrives on."""
-    if len(case.sides) < 2:
-        return None
-    found = list(links(case))
-    later, earlier = case.sides[:2]
-    for first, second in ((earlier, later), (later, earlier)):
-        if any(li.first is first and li.second is second for li in found):
+    connected = {(id(link.first), id(link.second)) for link in links(case)}
+    for first, second in case.both:
+        if (id(first), id(second)) in connected or first.warp is second.warp:
             continue
-        if first.warp is second.warp or not writes(first.op) or writes(second.op):
+        credits = (t for t in case.history.touches if t.kind == "credit")
+        if not writes(first.op) or writes(second.op) or all(t.warp is not first.warp
+                                                            for t in credits):  # fmt: skip
             continue
-        arrives = any(
-            t.kind == "credit" and t.warp is first.warp and isinstance(t.on, Mbarrier)
-            for t in case.history.touches
-        )
-        if arrives:
-            own = case.who(second.warp, second.op, "accesses without a wait for it")
-            before = None if second.done is None else case.history.before(second.done)
-            sides: tuple[Participant, ...] = (own,)
-            # in PTX all warps have one role, and what comes before may be far away
-            same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
-            if before is not None and (same or _is_wait(before.op)):
-                what = "and waits for others" if _is_wait(before.op) else "without a barrier"
-                sides = (case.who(second.warp, before, f"comes before, {what}"), own)
-            on = tracked_by(case, first)
-            return Cause(
-                f"{second.warp} waits for nothing that {first.warp} arrives on",
-                sides,
-                ""
-                if on is None
-                else f"let {second.warp} wait on {on.label}, on which "
-                f"{first.op.mnemonic} completes, before its {second.op.mnemonic}",
-            )
+        sides = [case.who(second.warp, second.op, "accesses without a wait for it")]
+        before = None if second.done is None else case.history.before(second.done)
+        # in PTX all warps have one role, and what comes before may be far away
+        same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
+        if before is not None and (same or has(before, fx.Waits)):
+            what = "and waits for others" if has(before, fx.Waits) else "without a barrier"
+            sides.insert(0, case.who(second.warp, before, f"comes before, {what}"))
+        on = tracked_by(case, first)
+        fix = "" if on is None else (
+            f"let {second.warp} wait on {on.label}, on which {first.op.mnemonic} completes, before "
+            f"its {second.op.mnemonic}"
+        )  # fmt: skip
+        what = f"{second.warp} waits for nothing that {first.warp} arrives on"
+        return Cause(what, tuple(sides), fix)
     return None
-
-
-def _is_wait(op: Op) -> bool:
-    return has(op, fx.Waits)
 
 
 def gap(case: Case) -> Cause | None:
@@ -723,12 +638,12 @@ def gap(case: Case) -> Cause | None:
         return _no_synchronisation(case, later, earlier)
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number < later.op.number and behind:
-        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
+        sides.insert(0, case.side(later, "comes without a barrier"))
     elif before.op.number < later.op.number and later.op.loc.behind is not None:
         # compilers move instructions: what is the last thing before may be far from the gap
-        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a wait"))
+        sides.insert(0, case.side(later, "comes without a wait"))
     if before.op.number > later.op.number:
-        own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
+        own = case.side(later, "comes in the next turn, without a wait")
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)
     if has(later, fx.FreesTmem):
         sides.append(case.who(later.warp, later.op, "frees without having waited"))
@@ -748,7 +663,7 @@ def _no_synchronisation(case: Case, later: Side, earlier: Side) -> Cause:
         later, earlier = earlier, later
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
-        (case.who(later.warp, later.done or later.op, "comes without a wait"),),
+        (case.side(later, "comes without a wait"),),
         let_wait(case, later, earlier),
     )
 

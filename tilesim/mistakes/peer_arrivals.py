@@ -27,7 +27,7 @@ from tilesim.ir.sites import sites
 from tilesim.mistakes.arrivals import by_one_lane, said, slots_of, spots_of, wanted_arrays
 from tilesim.mistakes.barrier_use import executes, reached
 from tilesim.mistakes.context import Facts, Focus, Place, is_election, is_own_address
-from tilesim.mistakes.edits import Edit, after, before, changed, family, of_places
+from tilesim.mistakes.edits import Edit, after, beside, changed, family, of_places
 from tilesim.mistakes.fences import brief
 from tilesim.mistakes.operands import to_its_scope
 
@@ -291,7 +291,7 @@ def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets)
     """Arrivals on all targets next to a statement; by one lane, too, where all execute it."""
     like = MbarrierArrive(mbar=mbar, loc=place.loc)
     arrivals = tuple(_on(mbar, cta, like) for cta in targets)
-    what = f"{said(facts, arrivals)} {'after' if late else 'before'} {brief(place)}"
-    new = after(place, *arrivals) if late else before(place, *arrivals)
+    new, side = beside(place, late, *arrivals)
+    what = f"{said(facts, arrivals)} {side} {brief(place)}"
     yield of_places("peer arrival", what, [(place, new)], 2)
     yield from by_one_lane(facts, "peer arrival", place, late, arrivals)

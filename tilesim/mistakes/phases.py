@@ -25,40 +25,41 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, View
-from tilesim.ir.mir import Branch, Mir
+from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.ir.program import While
-from tilesim.mistakes.context import array_of, branch_past, has, loop_of, loop_range
+from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.edits import Block, changed, statement_fault
-from tilesim.mistakes.history import Done, Stuck, Touch
+from tilesim.mistakes.history import Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, waits
 from tilesim.mistakes.release_acquire_paths import starts_over
-from tilesim.sim.findings import Stated, Turn
+from tilesim.sim.findings import Stated
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
 
 
 def parity_of_a_wait(case: Case) -> Cause | None:
     """A wait for a phase after the next one of its warp, or one that nobody can start with."""
     history = case.history
-    for stuck in history.stuck:
-        on, op = stuck.on, stuck.blocked.op
-        if not isinstance(on, Mbarrier) or op is None:
-            continue
-        seen = [t.phase for t in history.passes(stuck.warp, on)]
-        want = (seen[-1] + 1) if seen else 0
+    for stuck in history.waiting:
+        on, op = stuck.on, stuck.op
+        seen, want = history.passes(stuck.warp, on), _wanted(case, stuck)
         if stuck.phase > want and on.expected and history.credits(on) and (stuck.phase - want) % 2:
             early = None if seen or not _fills(case, stuck) else history.credits(on)[0]
-            if early is not None and early.warp is not stuck.warp and _odd(case, early):
+            before = None if early is None else next(
+                (p for p in reversed(history.passes(early.warp)) if p.at <= early.issued), None
+            )  # fmt: skip
+            if early is not None and early.warp is not stuck.warp and (
+                before is None or history.number_of(before.on) != history.number_of(on)
+            ):  # fmt: skip
                 return Cause(
                     f"{on.label} is handed back to {stuck.warp} before it has filled what goes "
                     "with it: the arrival names another slot than what was used, or comes too soon",
-                    (case.of(early, f"arrives on {on.label}"),
+                    (case.arrives(early),
                      case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)),
                     "arrive on the barrier of the slot that was used, after its use",
                 )  # fmt: skip
-            begun = None if early is None else _begun_at_once(case, stuck, early)
+            begun = _begun_at_once(case, stuck, before)
             if begun is not None:
                 return Cause(
                     f"this wait passes at once: parity 1 on {begun.on.label}, of which no phase "
@@ -67,7 +68,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     f"wait for parity 0 on {begun.on.label} first: who consumes starts with 0",
                 )
             own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
-            steps = _stepped_twice(case, stuck, op)
+            steps = _stepped_twice(case, stuck)
             if not steps and not seen:
                 steps = _steps_of_parity(case, stuck)
             sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
@@ -88,148 +89,120 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 f"wait for the phases of {on.label} in turn: the parity is (use // slots) & 1",
             )
     fresh = [
-        s for s in history.stuck
-        if isinstance(s.on, Mbarrier) and s.phase == 0 and not history.credits(s.on)
-        and s.blocked.op is not None and not history.passes(s.warp, s.on)
+        s for s in history.waiting
+        if s.phase == 0 and not history.credits(s.on) and not history.passes(s.warp, s.on)
     ]  # fmt: skip
     for stuck in sorted(fresh, key=lambda s: not _copies(case, s)):
-        graph = history.waits_for
-        if graph is not None and _fills(case, stuck) and graph.suppliers(stuck.warp):
-            assert stuck.blocked.op is not None
+        if _fills(case, stuck) and history.suppliers(stuck.warp):
             first = _first_of_others(case, stuck)
             if first is not None:
                 return Cause(
-                    f"{_name(stuck.on)} gets no first arrival, as others of its array do",
-                    (case.of(first, f"arrives on {_name(first.on)} before anything is filled"),
-                     case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
+                    f"{stuck.on.label} gets no first arrival, as others of its array do",
+                    (case.of(first, f"arrives on {first.on.label} before anything is filled"),
+                     case.who(stuck.warp, stuck.op, "waits before anything is filled")),
                 )  # fmt: skip
             steps = _steps_of_parity(case, stuck)
             if steps:
                 return Cause(
-                    f"{stuck.warp} waits for a first arrival on {_name(stuck.on)} although it has "
+                    f"{stuck.warp} waits for a first arrival on {stuck.on.label} although it has "
                     "not filled that: its parity has changed before all slots were used",
                     (*(case.who(stuck.warp, loc, "changes its parity") for loc in steps),
-                     case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
+                     case.who(stuck.warp, stuck.op, "waits before anything is filled")),
                     "change the parity once per round of the slots, where the slot is 0 again",
                 )  # fmt: skip
-            warp, release = graph.suppliers(stuck.warp)[0]
+            warp, release = history.suppliers(stuck.warp)[0]
             sides = [
-                case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
+                case.who(stuck.warp, stuck.op, "waits before anything is filled"),
                 case.who(warp, release, "would arrive only afterwards"),
             ]
-            ring = isinstance(stuck.on, Mbarrier) and case.history.slots_of(stuck.on) > 1
-            loop = None if ring else loop_of(case.mir, release)
+            ring = history.slots_of(stuck.on) > 1
+            loop = None if ring else case.loop_of(release)
             once = f", or let {warp} arrive once before its loop" if loop is not None else ""
             if loop is not None:
                 sides.append(case.who(warp, loop, "has made no arrival before this loop"))
             filled = _has_filled(case, stuck)
             what = "the buffer that it guards" if filled else "anything"
             return Cause(
-                f"{stuck.warp} waits for the first arrival on {_name(stuck.on)} before it has "
+                f"{stuck.warp} waits for the first arrival on {stuck.on.label} before it has "
                 f"filled {what}: who fills starts with parity 1",
                 tuple(sides),
-                f"start with parity 1 on {_name(stuck.on)}: the phase before the first is over"
+                f"start with parity 1 on {stuck.on.label}: the phase before the first is over"
                 + once,
             )
     return None
 
 
-def _first_of_others(case: Case, stuck: Stuck) -> Touch | None:
+def _first_of_others(case: Case, stuck: Waiting) -> Touch | None:
     """An arrival on another barrier of the array by a warp that has yet to wait for anything."""
-    history, on = case.history, stuck.on
-    assert isinstance(on, Mbarrier)
-    for touch in history.touches:
-        if touch.kind != "credit" or touch.arrivals <= 0 or not isinstance(touch.on, Mbarrier):
-            continue
-        other = (
-            array_of(touch.on) == array_of(on)
-            and touch.on is not on
-            and touch.warp is not stuck.warp
-        )
-        if other and not any(p.at <= touch.issued for p in history.passes(touch.warp)):
-            return touch
-    return None
+    passes, on = case.history.passes, stuck.on
+    return next(
+        (
+            t for t in case.history.arrivals()
+            if t.warp is not stuck.warp and t.on is not on and array_of(t.on) == array_of(on)
+            and not any(p.at <= t.issued for p in passes(t.warp))
+        ), None,
+    )  # fmt: skip
 
 
-def _stepped_twice(case: Case, stuck: Stuck, op: Op) -> list[Loc]:
+def _stepped_twice(case: Case, stuck: Waiting) -> list[Loc]:
     """What changes the register with the parity of a wait, after the condition on which it does, if
     it has done so more often than the wait was passed."""
-    history, wait = case.history, waits(op)
-    names = set() if wait is None else {p.name for p in walk(wait.phase) if isinstance(p, Var)}
-    mir = case.mir
-    loop = loop_range(mir, op)
-    if len(names) != 1 or loop is None:
+    executions, mir = case.history.executions, case.mir
+    loop, (names, steps) = case.loop_range(stuck.op), _steps(case, stuck.op)
+    if loop is None or len(names) != 1 or len(steps) != 1 or mir.code[steps[0]].counts:
         return []
-    (name,) = names
-    steps = _steps(mir, name, loop)
-    if len(steps) != 1 or mir.code[steps[0]].counts:
-        return []
-    passes = len([p for p in history.passes(stuck.warp) if p.op is op])
-    turns = max(
-        (len(history.executions(stuck.warp, n)) for n in range(loop[0], loop[1])), default=0
-    )
-    if passes + 1 >= turns:
+    passes = sum(p.op is stuck.op for p in case.history.passes(stuck.warp))
+    if passes + 1 >= max((len(executions(stuck.warp, n)) for n in range(*loop)), default=0):
         return []
     step = mir.code[steps[0]].what
     where = branch_past(mir, step) if isinstance(step, Op) else None
     return [loc for loc in (where, step.loc) if loc is not None]
 
 
-def _steps(mir: Mir, name: str, loop: tuple[int, int]) -> list[int]:
-    """What changes a register in a loop: it makes of what that holds what it is to hold."""
-    inside = [n for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
-    return [n for n in inside if name in mentions(mir)[n].used]
+def _steps(case: Case, wait: Op) -> tuple[set[str], list[int]]:
+    """The registers with the parity of a wait, and what changes them in its loop: it makes of what
+    they hold what they are to hold."""
+    effect, loop, mir = waits(wait), case.loop_range(wait), case.mir
+    if effect is None or loop is None:
+        return set(), []
+    names = {p.name for p in walk(effect.phase) if isinstance(p, Var)}
+    inside = ((name, n) for name in names for n in mir.setters.get(name, ()))
+    return names, [
+        n for name, n in inside if loop[0] <= n <= loop[1] and name in mentions(mir)[n].used
+    ]  # fmt: skip
 
 
-def _begun_at_once(case: Case, stuck: Stuck, arrival: Touch) -> Touch | None:
+def _begun_at_once(case: Case, stuck: Waiting, before: Touch | None) -> Touch | None:
     """The wait before an arrival on the barrier of who fills, if it has passed before any phase of
     a barrier that this one completes."""
-    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
-    if not passed or passed[-1].phase >= 0 or not isinstance(passed[-1].on, Mbarrier):
+    if before is None or before.phase >= 0:
         return None
-    return passed[-1] if case.history.supplies(stuck.warp, passed[-1].on) else None
+    return before if case.history.supplies(stuck.warp, before.on) else None
 
 
-def _odd(case: Case, arrival: Touch) -> bool:
-    """Whether an arrival names another slot than the wait that comes before it."""
-    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
-    return not passed or case.history.number_of(passed[-1].on) != case.history.number_of(arrival.on)
-
-
-def _name(on: object) -> str:
-    return getattr(on, "label", str(on))
-
-
-def _steps_of_parity(case: Case, stuck: Stuck) -> list[Loc]:
+def _steps_of_parity(case: Case, stuck: Waiting) -> list[Loc]:
     """Where the register with the parity of a wait is changed, if its warp has come by there after
     it has waited on another barrier of the array."""
-    op, mir = stuck.blocked.op, case.mir
-    wait, loop = (None if op is None else waits(op)), loop_range(mir, op)
-    before = [p for p in case.history.passes(stuck.warp) if p.op is op]
-    if wait is None or loop is None or not before:
+    if all(p.op is not stuck.op for p in case.history.passes(stuck.warp)):
         return []
-    names = {p.name for p in walk(wait.phase) if isinstance(p, Var)}
-    steps = [n for name in names for n in _steps(mir, name, loop)]
-    return [mir.code[n].loc for n in steps[:1] if not mir.code[n].counts]
+    first = _steps(case, stuck.op)[1][:1]
+    return [case.mir.code[n].loc for n in first if not case.mir.code[n].counts]
 
 
-def _has_filled(case: Case, stuck: Stuck) -> bool:
+def _has_filled(case: Case, stuck: Waiting) -> bool:
     """Whether a warp has issued a copy or a product."""
     return any(
-        isinstance(e, fx.Completes | fx.Issues) or (isinstance(e, fx.UsesTmem) and e.write)
-        for done in case.history.between(stuck.warp, 0, 1 << 62) for e in done.op.effects()
-    )  # fmt: skip
+        has(d, fx.Completes, fx.Issues) or has(d, fx.UsesTmem, write=True)
+        for d in case.history.between(stuck.warp, 0, 1 << 62)
+    )
 
 
-def _copies(case: Case, stuck: Stuck) -> bool:
+def _copies(case: Case, stuck: Waiting) -> bool:
     """Whether a warp issues the copies that others wait for."""
-    return any(
-        isinstance(e, fx.Completes) for _, _, effects in case.history.code_of(stuck.warp)
-        for e in effects
-    )  # fmt: skip
+    return any(has(op, fx.Completes) for _, op, _ in case.history.code_of(stuck.warp))
 
 
-def _fills(case: Case, stuck: Stuck) -> bool:
+def _fills(case: Case, stuck: Waiting) -> bool:
     """Whether a warp has the copies or products that others wait for."""
     return _copies(case, stuck) or any(
         (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
@@ -240,42 +213,38 @@ def _fills(case: Case, stuck: Stuck) -> bool:
 
 def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:
     """The condition in a loop that has kept a warp from an instruction in some of its turns."""
-    mir = case.mir
-    loop = loop_range(mir, op)
+    loop, executions = case.loop_range(op), case.history.executions
     if loop is None:
         return None
-    times = len(case.history.executions(warp, op.number))
-    turns = max(
-        (len(case.history.executions(warp, n)) for n in range(loop[0], op.number)), default=0
-    )
-    where = [
-        what.loc for i in mir.code[loop[0] : op.number]
-        if isinstance(what := i.what, Branch) and what.cond is not None
-        and op.number < what.target <= loop[1]
+    before = range(loop[0], op.number)
+    if max((len(executions(warp, n)) for n in before), default=0) <= len(
+        executions(warp, op.number)
+    ):
+        return None
+    found = [
+        what.loc for n in before if isinstance(what := case.mir.code[n].what, Branch)
+        and what.cond is not None and op.number < what.target <= loop[1]
     ]  # fmt: skip
-    return where[-1] if where and turns > times else None
+    return found[-1] if found else None
 
 
 def trips(case: Case) -> Cause | None:
     """Who should arrive has left its loop: the loops of two roles make different numbers of
     trips."""
-    history, graph = case.history, case.history.waits_for
-    if graph is None:
-        return None
-    mir = case.mir
-    for stuck in history.stuck:
-        on = stuck.on
-        if not isinstance(on, Mbarrier) or graph.suppliers(stuck.warp):
-            continue
-        op = stuck.blocked.op
-        if op is None or len(history.executions(stuck.warp, op.number)) < on.phase:
-            continue  # there have been enough phases: it has missed one
+    history = case.history
+    for stuck in history.waiting:
+        on, op = stuck.on, stuck.op
+        if (
+            history.suppliers(stuck.warp)
+            or len(history.executions(stuck.warp, op.number)) < on.phase
+        ):
+            continue  # or there have been enough phases: it has missed one
         for warp in history.machine.warps:
             ops = {op.number: op for op in history.supplies(warp, on)}
             made = [c for c in history.credits(on, warp) if c.op.number in ops]
             if not made or made[-1].phase >= on.phase:
                 continue
-            theirs, ours = loop_of(mir, made[-1].op), loop_of(mir, op)
+            theirs, ours = case.loop_of(made[-1].op), case.loop_of(op)
             if theirs is None and ours is None:
                 continue
             times = len(history.executions(warp, made[-1].op.number))
@@ -302,144 +271,41 @@ def trips(case: Case) -> Cause | None:
     return None
 
 
-def left_out(case: Case) -> Cause | None:
-    """Who should arrive has been through a turn of its loop without: a condition kept it from
-    that."""
-    history, graph = case.history, case.history.waits_for
-    if graph is None:
-        return None
-    for stuck in history.stuck:
-        on = stuck.on
-        if not isinstance(on, Mbarrier):
-            continue
-        for warp, op in graph.suppliers(stuck.warp):
-            turn = None if case.alike(warp, stuck.warp) else _turn_without(case, warp, op, on)
-            where = _led_past(case, op, turn) if turn else None
-            if not turn or where is None:
-                continue
-            array = case.history.array_name(on)
-            bare = [d for d in turn if any(
-                isinstance(e, fx.Expects) and history.may_name(e.mbar, on)
-                for e in d.op.effects()
-            )]  # fmt: skip
-            sides = [case.who(warp, d, "expects bytes and does not arrive") for d in bare[:1]]
-            return Cause(
-                f"{warp} has been through a turn of its loop without an arrival on {array}, and "
-                f"{stuck.warp} waits for it",
-                (*sides, case.who(warp, where, "does not hold in every turn"),
-                 case.who(warp, op, "is left out then")),
-                f"let {warp} arrive on {array} in every turn",
-            )  # fmt: skip
-    return None
-
-
-def _led_past(case: Case, op: Op, turn: list[Done]) -> Loc | None:
-    """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
-    turn."""
-    mir = case.mir
-    loop = loop_range(mir, op)
-    for number in range(loop[0], op.number) if loop is not None else ():
-        what = mir.code[number].what
-        if not isinstance(what, Branch) or what.cond is None or what.target <= op.number:
-            continue
-        if not any(number < done.op.number < what.target for done in turn):
-            return what.loc
-    return None
-
-
-def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
-    """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
-    the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
-    history = case.history
-    loop = loop_range(case.mir, op)
-    peers = [w for w in history.machine.warps if w.cta is warp.cta and not case.alike(w, warp)]
-    if loop is None or any(history.supplies(w, on) for w in peers):
-        return []
-    slots = case.history.slots_of(on)
-    made = [
-        t for t in history.touches
-        if t.kind == "credit" and t.arrivals > 0 and t.warp is warp
-        and array_of(t.on) == array_of(on) and isinstance(t.on, Mbarrier)
-    ]  # fmt: skip
-    own = [d for t in made if (d := history.at(warp, t.op.number, t.issued)) is not None]
-    numbers = [history.number_of(t.on) or 0 for t in made]
-    gap = any(b != (a + 1) % slots for a, b in pairwise(numbers))
-    if not own or (not gap and slots > 1):
-        return []
-    depth, arrived = len(own[0].turns), {d.turns for d in own}
-    turns: dict[tuple[Turn, ...], list[Done]] = {}
-    for done in history.between(warp, own[0].at, 1 << 62):
-        if loop[0] <= done.op.number <= loop[1]:
-            turns.setdefault(done.turns[:depth], []).append(done)
-    over = [*turns.items()][:-1]
-    return next((done for turn, done in over if turn not in arrived), [])
-
-
-def to_itself(case: Case) -> Cause | None:
-    """An arrival on a barrier for which only its own role waits, where another role waits for one
-    of the same array on which nobody has arrived."""
-    history = case.history
-    for stuck in history.stuck:
-        on = stuck.on
-        if not isinstance(on, Mbarrier) or history.credits(on) or stuck.blocked.op is None:
-            continue
-        for told in history.touches:
-            other = told.on
-            if told.kind != "credit" or not told.arrivals or not isinstance(other, Mbarrier):
-                continue
-            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
-                continue
-            waiting = {t.warp.role for t in history.touches if t.kind == "pass" and t.on is other}
-            waiting |= {s.warp.role for s in history.stuck if s.on is other}
-            if waiting == {told.warp.role}:
-                return Cause(
-                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
-                    f"nobody arrives on {on.label}",
-                    (case.of(told, f"arrives on {other.label}"),
-                     case.who(stuck.warp, stuck.blocked.op, f"waits for {on.label}", on)),
-                    f"let {told.warp} arrive on {on.label}",
-                )  # fmt: skip
-    return None
-
-
 def used_up(case: Case) -> Cause | None:
     """Who waits for a phase after the last one that is to come; if everybody could be released, who
     waits before he does what the next one waits for."""
     history, graph = case.history, case.history.waits_for
     if graph is None:
         return None
-    for stuck in history.stuck:
-        on, op = stuck.on, stuck.blocked.op
-        if not isinstance(on, Mbarrier) or op is None or graph.suppliers(stuck.warp):
+    for stuck in history.waiting:
+        on, made = stuck.on, history.arrivals(on=stuck.on)
+        if graph.suppliers(stuck.warp) or not made or made[-1].phase >= stuck.phase:
             continue
-        made = [c for c in history.credits(on) if c.arrivals > 0]
-        if made and made[-1].phase < stuck.phase and on.pending == on.expected:
+        if on.pending == on.expected:
             return _too_late(case, stuck) or Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
                 f"counted for phase {made[-1].phase}",
-                (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on),
+                (case.who(stuck.warp, stuck.op, f"waits for phase {stuck.phase} of {on.label}", on),
                  case.of(made[-1], f"makes the last arrival on {on.label}")),
             )  # fmt: skip
     cycle = graph.cycle([s.warp for s in history.stuck])
-    late = (_too_late(case, s, in_cycle=True) for s in history.stuck if s.warp in cycle)
+    inside = [s for s in history.waiting if s.warp in cycle]
+    late = (_too_late(case, s, in_cycle=True) for s in inside)
     cause = next((cause for cause in late if cause is not None), None)
     if cause is not None or len(cycle) < 2:
         return cause
-    missed = [n for n, w in enumerate(cycle) if _has_missed(case, w)]
-    first = missed[0] if missed else 0
+    missed = {s.warp for s in inside if s.phase > _wanted(case, s)}
+    first = next((n for n, warp in enumerate(cycle) if warp in missed), 0)
     return _each_before(case, [*cycle[first:], *cycle[:first]])
 
 
-def _too_late(case: Case, stuck: Stuck, *, in_cycle: bool = False) -> Cause | None:
+def _too_late(case: Case, stuck: Waiting, *, in_cycle: bool = False) -> Cause | None:
     """Who waits for a phase that is over, because another one has arrived again without waiting
     until he has seen it; ``in_cycle``: who may bring another one about, if it is not let."""
-    on, op = stuck.on, stuck.blocked.op
-    if not isinstance(on, Mbarrier) or op is None:
-        return None
-    late = _missed(case, stuck, on)
+    on, late = stuck.on, _missed(case, stuck)
     again = [
-        c for c in case.history.credits(on)
-        if c.arrivals > 0 and c.phase - 1 == late and c.warp is not stuck.warp
+        c for c in case.history.arrivals(on=on)
+        if c.phase - 1 == late and c.warp is not stuck.warp
     ]  # fmt: skip
     if not again or (in_cycle and _let_on(case, again[-1], stuck.warp)):
         return None
@@ -448,26 +314,23 @@ def _too_late(case: Case, stuck: Stuck, *, in_cycle: bool = False) -> Cause | No
         f"{stuck.warp} looks at {on.label} too late: phase {other.phase} was over before its wait "
         f"for phase {late}, as {other.warp} does not wait for it",
         (case.of(other, f"arrives on {on.label} again"),
-         case.who(stuck.warp, op, f"waits for phase {late} too late")),
+         case.who(stuck.warp, stuck.op, f"waits for phase {late} too late")),
         f"let {other.warp} wait for {stuck.warp} before it arrives again",
     )  # fmt: skip
 
 
-def _missed(case: Case, stuck: Stuck, on: Mbarrier) -> int | None:
+def _missed(case: Case, stuck: Waiting) -> int | None:
     """The first phase for which a warp has taken a later one of the same parity; -1: the one before
     the first, with which those start who fill."""
-    seen = [*(t.phase for t in case.history.passes(stuck.warp, on)), stuck.phase]
+    seen = [*(t.phase for t in case.history.passes(stuck.warp, stuck.on)), stuck.phase]
     start = -1 - seen[0] % 2
     return next((a + 1 for a, b in pairwise([start, *seen]) if b - a > 1 and (b - a) % 2), None)
 
 
-def _has_missed(case: Case, warp: Agent) -> bool:
-    """Whether a warp waits for a later phase of a barrier than the next one that it has to see."""
-    stuck = next((s for s in case.history.stuck if s.warp is warp), None)
-    if stuck is None or not isinstance(stuck.on, Mbarrier):
-        return False
-    seen = [t.phase for t in case.history.passes(warp, stuck.on)]
-    return stuck.phase > (seen[-1] + 1 if seen else 0)
+def _wanted(case: Case, stuck: Waiting) -> int:
+    """The next phase of a barrier that a warp has to see."""
+    seen = [t.phase for t in case.history.passes(stuck.warp, stuck.on)]
+    return seen[-1] + 1 if seen else 0
 
 
 def _let_on(case: Case, again: Touch, warp: Agent) -> bool:
@@ -482,12 +345,11 @@ def _let_on(case: Case, again: Touch, warp: Agent) -> bool:
 
 def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
     """Warps of which each waits for what the next one would do after its own wait."""
-    graph = case.history.waits_for
     sides = []
     for warp, before in zip(cycle, [cycle[-1], *cycle], strict=False):
         op = warp.blocked.op if warp.blocked is not None else None
-        assert graph is not None
-        release = next((op for other, op in graph.suppliers(before) if other is warp), None)
+        mine = (op for other, op in case.history.suppliers(before) if other is warp)
+        release = next(mine, None)
         if op is None or release is None or release.number < op.number:
             return None
         what = f"waits before its {release.mnemonic} at line {release.loc.line}"
@@ -503,7 +365,7 @@ def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
 _BYTES = 8
 
 
-@statement_fault("barrier of another slot", "the barrier index is off by one", Op)
+@statement_fault("barrier of another slot", "the barrier index is off by one")
 def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
     mbar = getattr(op, "mbar", None)
     if not isinstance(mbar, Mbar) or has(op, fx.InitsMbarrier):
@@ -518,7 +380,7 @@ def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
         yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
 
 
-@statement_fault("data of another slot", "the stage's data index is off by one", Op)
+@statement_fault("data of another slot", "the stage's data index is off by one")
 def _data(op: Op) -> Iterator[tuple[str, Block]]:
     for name, view in vars(op).items():
         if not isinstance(view, View) or not isinstance(view.tensor, SharedTensor):
@@ -542,14 +404,13 @@ def _drop(stmt: Op | While) -> Iterator[tuple[str, Block]]:
         yield "the loop that polls is removed", ()
 
 
-@statement_fault("wrong parity", "a wait starts with the other parity", Op)
+@statement_fault("wrong parity", "a wait starts with the other parity")
 def _parity(op: Any) -> Iterator[tuple[str, Block]]:
     if has(op, fx.Waits) and op.parity:
         yield "the parity is inverted", (changed(op, phase=binary("^", op.phase, 1)),)
 
 
-@statement_fault("phase not carried", "a wait uses the parity of an earlier round for ever",
-                 Op)  # fmt: skip
+@statement_fault("phase not carried", "a wait uses the parity of an earlier round for ever")
 def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
     for effect in op.effects():
         match effect:
@@ -590,20 +451,20 @@ def _at_zero(expr: Expr, names: frozenset[str]) -> Expr:
             return expr
 
 
-@statement_fault("relaxed arrival", "an arrival publishes nothing", Op)
+@statement_fault("relaxed arrival", "an arrival publishes nothing")
 def _relaxed(op: Any) -> Iterator[tuple[str, Block]]:
     arrives = any(isinstance(e, fx.Arrives) and not e.drop for e in op.effects())
     if arrives and getattr(op, "sem", "") == "release":
         yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
 
 
-@statement_fault("relaxed wait", "a wait acquires nothing", Op)
+@statement_fault("relaxed wait", "a wait acquires nothing")
 def _unacquired(op: Any) -> Iterator[tuple[str, Block]]:
     if has(op, fx.Waits) and op.sem == "acquire":
         yield ".relaxed instead of .acquire", (changed(op, sem="relaxed"),)
 
 
-@statement_fault("scope too small", "an operation of the cluster orders for its CTA only", Op)
+@statement_fault("scope too small", "an operation of the cluster orders for its CTA only")
 def _scope(op: Op) -> Iterator[tuple[str, Block]]:
     if getattr(op, "scope", None) == "cluster":
         yield f"{op.mnemonic} has .cta instead of .cluster", (changed(op, scope="cta"),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, has, loop_of
+from tilesim.mistakes.context import array_of, has
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.ordering import (
@@ -118,8 +118,8 @@ def too_narrow(case: Case) -> Cause | None:
     others = (other for other in case.sides[:2] if other.op is not side.op)
     return Cause(
         f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
-        (case.who(side.warp, side.done or side.op, f"accesses the word with scope {scope}"),
-         *(case.who(o.warp, o.done or o.op, "accesses the same word") for o in others)),
+        (case.side(side, f"accesses the word with scope {scope}"),
+         *(case.side(o, "accesses the same word") for o in others)),
         f"give this {side.op.mnemonic} a scope that both sides are in",
     )  # fmt: skip
 
@@ -192,7 +192,7 @@ def landed(case: Case) -> Cause | None:
                 f"the bytes that {sent[-1].op.mnemonic} completes on {wait.on.label} hand over "
                 "themselves, and nothing that was done before they were sent (A28)",
                 (case.of(sent[-1], "sends the bytes that were waited for"),
-                 case.of(wait, f"waits on {wait.on.label}")),
+                 case.waits(wait)),
                 f"let {first.warp} arrive at a barrier after its access, and {second.warp} wait "
                 "for that",
             )  # fmt: skip
@@ -216,7 +216,7 @@ def not_asked(case: Case) -> Cause | None:
             continue
         own = [
             t for t in history.touches
-            if t.kind == "credit" and t.issued > first.at and isinstance(t.on, Mbarrier)
+            if t.kind == "credit" and t.issued > first.at
             and t.on.address == on.address and t.on.cta is first.warp.cta
             and _same_group(case, t.warp, first.warp)
         ]  # fmt: skip
@@ -258,8 +258,8 @@ def slot_of_another_wait(case: Case) -> Cause | None:
         return None
     return Cause(
         f"slot {slot} is accessed after a wait on {wait.on.label}",
-        (case.who(side.warp, side.done or side.op, f"accesses slot {slot}"),
-         case.of(wait, f"waits on {wait.on.label}")),
+        (case.side(side, f"accesses slot {slot}"),
+         case.waits(wait)),
         f"wait for the barrier of slot {slot}, or access slot {case.history.number_of(wait.on)}",
     )  # fmt: skip
 
@@ -267,18 +267,18 @@ def slot_of_another_wait(case: Case) -> Cause | None:
 def last_phase(case: Case) -> Cause | None:
     """Tensor memory that is freed while the last product is under way: of the phases that its
     commits complete, the loop that waits for them leaves out the last."""
-    history, mir = case.history, case.mir
+    history = case.history
     for side in case.sides:
         if group_of(side.op) != "tcgen05":
             continue
-        loop = loop_of(mir, side.op)
+        loop = case.loop_of(side.op)
         for told in reversed(history.touches):
             on = told.on
             if told.kind != "credit" or told.warp is not side.warp or not isinstance(on, Mbarrier):
                 continue
             seen = [t for t in history.touches if t.kind == "pass" and t.warp is not side.warp
                     and array_of(t.on) == array_of(on)]  # fmt: skip
-            waits = loop_of(mir, seen[-1].op) if seen else None
+            waits = case.loop_of(seen[-1].op) if seen else None
             if any(p.on is on and p.phase == told.phase for p in seen):
                 continue
             if waits is None or loop is None or waits == loop:

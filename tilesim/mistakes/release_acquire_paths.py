@@ -16,7 +16,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, has, loop_range, loops_around
+from tilesim.mistakes.context import array_of, has, loops_around
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
 from tilesim.sim.machine.agent import Agent
@@ -40,7 +40,7 @@ def links(case: Case, *, group: bool = False) -> Iterator[Link]:
     for first, second in directions(case):
         seen: set[object] = set()
         for wait in reversed(case.history.passes(second.warp)):
-            if wait.at > second.at or wait.on in seen or not isinstance(wait.on, Mbarrier):
+            if wait.at > second.at or wait.on in seen:
                 continue
             seen.add(wait.on)
             if _supplies(case, first.warp, wait.on, group=group) and _guards(case, wait, second):
@@ -79,22 +79,16 @@ def directions(case: Case) -> Iterator[tuple[Side, Side]]:
 
 def writes(op: Op) -> bool:
     """Whether an instruction writes what another one may read."""
-    return any(
-        isinstance(e, fx.Writes | fx.RemoteStore) or (isinstance(e, fx.UsesTmem) and e.write)
-        for e in op.effects()
-    )
+    return has(op, fx.Writes, fx.RemoteStore) or has(op, fx.UsesTmem, write=True)
 
 
 def group_of(op: Op) -> str | None:
     """The kind of group that an asynchronous operation belongs to, or ``mbarrier``."""
     for effect in op.effects():
-        match effect:
-            case fx.Issues(group=group):
-                return group
-            case fx.Completes(asynchronous=True):
-                return "mbarrier"
-            case _:
-                pass
+        if isinstance(effect, fx.Issues):
+            return effect.group
+        if isinstance(effect, fx.Completes) and effect.asynchronous:
+            return "mbarrier"
     return None
 
 
@@ -121,7 +115,7 @@ def relaxed(case: Case) -> Cause | None:
                 return Cause(
                     f"this arrival on {link.on.label} of another CTA releases to its own CTA only",
                     (case.of(credit, "arrives with scope cta"),
-                     case.of(link.wait, f"waits on {link.on.label}")),
+                     case.waits(link.wait)),
                     f"give this arrival and the wait on {link.on.label} the scope cluster",
                 )  # fmt: skip
     return None
@@ -244,7 +238,7 @@ def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
     """Where the register is changed with the slot of a wait, in its loop, if nothing there changes
     the one with its parity."""
     effect, mir = waits(wait.op), case.mir
-    loop = loop_range(mir, wait.op)
+    loop = case.loop_range(wait.op)
     if effect is None or loop is None:
         return []
 
@@ -286,32 +280,6 @@ def early_wait(case: Case) -> Cause | None:
     return None
 
 
-def early_answer(case: Case) -> Cause | None:
-    """A wait for the answer of a request that passes at once on a fresh barrier."""
-    history = case.history
-    for warp in dict.fromkeys(side.warp for side in case.sides):
-        for wait in history.passes(warp):
-            if wait.phase < 0 and wait.at <= case.made and _answers(case, wait.on):
-                label = wait.on.label
-                return Cause(
-                    f"this wait passes at once: parity 1 on {label}, of which no phase has "
-                    "completed, although no answer has come",
-                    (case.of(wait, f"passes {label} before any phase has completed"),),
-                    f"wait for parity 0 on {label} first: the parity is (use // slots) & 1",
-                )
-    return None
-
-
-def _answers(case: Case, on: object) -> bool:
-    """Whether a barrier is told of the answers of launch control."""
-    mir = case.mir
-    return isinstance(on, Mbarrier) and any(
-        isinstance(e, fx.Completes) and case.history.may_name(e.mbar, on)
-        for effects in mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
-        for e in effects
-    )  # fmt: skip
-
-
 def _reads(case: Case, side: Side) -> bool:
     """Whether a side only reads what the finding is about."""
     deed = case.deed(side)
@@ -334,14 +302,7 @@ def other_slot(case: Case) -> Cause | None:
 def _odd_slot(case: Case, link: Link) -> Cause | None:
     """Whose slot is another one than what it goes with: the copy's or the reader's."""
     first, second, wait = link.first, link.second, link.wait
-    landing = next(
-        (
-            t.on for t in case.history.touches
-            if t.kind == "credit" and t.tx < 0 and t.issued == first.at and t.warp is first.warp
-            and isinstance(t.on, Mbarrier)
-        ),
-        None,
-    )  # fmt: skip
+    landing = next((t.on for t in case.landed(first)), None)
     if landing is None or array_of(landing) != array_of(link.on) or not writes(first.op):
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
@@ -384,8 +345,7 @@ def _in_an_earlier_turn(case: Case, link: Link) -> bool:
     mine = link.second.done
     if waited is None or mine is None or not waited.turns or not mine.turns:
         return False
-    mir = case.mir
-    same = loop_range(mir, link.wait.op) == loop_range(mir, link.second.op)
+    same = case.loop_range(link.wait.op) == case.loop_range(link.second.op)
     return same and waited.turns[-1] != mine.turns[-1]
 
 
@@ -397,8 +357,6 @@ def slot_of(case: Case, side: Side) -> int | None:
 
 def _released(case: Case, side: Side, but: Mbarrier) -> int | None:
     """The slot of the first arrival of a warp after its access, on barriers of another array."""
-    for touch in case.history.touches:
-        later = touch.kind == "credit" and touch.warp is side.warp and touch.issued > side.at
-        if later and isinstance(touch.on, Mbarrier) and array_of(touch.on) != array_of(but):
-            return case.history.number_of(touch.on)
-    return None
+    credits = (t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp)
+    later = (t.on for t in credits if t.issued > side.at and array_of(t.on) != array_of(but))
+    return next((case.history.number_of(on) for on in later), None)

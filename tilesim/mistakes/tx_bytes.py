@@ -20,7 +20,7 @@ from tilesim.mistakes.barrier_use import (
     one_each,
     shares,
 )
-from tilesim.mistakes.context import array_of, branch_past, loop_range
+from tilesim.mistakes.context import array_of, branch_past
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.sim.findings import Named, Participant, Stated
@@ -395,7 +395,7 @@ def _unbalanced(case: Case, totals: dict[Maker, int]) -> dict[Maker, int]:
     """The bytes of each warp and instruction, without those of loops that balance by themselves."""
     mir = case.mir
     groups: dict[object, int] = defaultdict(int)
-    key = {m: (m[0], loop_range(mir, mir.code[m[1]].what)) for m in totals}
+    key = {m: (m[0], case.loop_range(mir.code[m[1]].what)) for m in totals}
     for maker, nbytes in totals.items():
         groups[key[maker]] += nbytes
     return {maker: nbytes for maker, nbytes in totals.items() if groups[key[maker]]}
