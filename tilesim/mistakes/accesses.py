@@ -67,7 +67,7 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
 
 def _waited_after(case: Case, done: Done, group: str) -> Op | None:
     """The wait for tensor memory that follows an instruction in its turn, before the next use."""
-    for op in (op for n, op, _ in case.history.code_of(done.warp) if n > done.op.number):
+    for op in (o for o in case.history.code_of(done.warp) if o.number > done.op.number):
         if has(op, fx.WaitsGroup, group=group):
             return op
         if has(op, fx.UsesTmem):

@@ -14,7 +14,7 @@ from tilesim.ir.mir import Control
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, children, walk
 from tilesim.ir.sites import sites
-from tilesim.mistakes.context import Facts, Place, array_of, at_rank
+from tilesim.mistakes.context import Facts, Place, array_of, at_rank, has
 from tilesim.mistakes.edits import Edit, changed
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
@@ -148,12 +148,9 @@ def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     last = case.history.last_of(warp)
     if not warp.exited or last is None:
         return None
-    exits = [
-        own for number, own, effects in case.history.code_of(warp)
-        if last.op.number <= number < op.number and any(isinstance(e, fx.Exits) for e in effects)
-        and case.history.reached(warp, number)
-    ]  # fmt: skip
-    return exits[0] if exits else None
+    before = (o for o in case.history.code_of(warp) if last.op.number <= o.number < op.number)
+    exits = (o for o in before if has(o, fx.Exits) and case.history.reached(warp, o.number))
+    return next(exits, None)
 
 
 def slots(case: Case) -> Cause | None:
@@ -247,8 +244,8 @@ def used_before_the_init(case: Case) -> Cause | None:
     before = history.between(side.warp, 0, side.at)
     coming = [
         (warp, op) for warp in history.machine.warps if warp.cta is side.warp.cta
-        for _, op, effects in history.code_of(warp)
-        if any(isinstance(e, fx.InitsMbarrier) for e in effects) and not history.ever(op.number)
+        for op in history.code_of(warp)
+        if has(op, fx.InitsMbarrier) and not history.ever(op.number)
     ]  # fmt: skip
     sides = [case.who(warp, op, "initialises barriers") for warp, op in coming[-1:]]
     if before:
@@ -261,19 +258,13 @@ def used_before_the_init(case: Case) -> Cause | None:
 
 
 def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:
-    for _, op, effects in case.history.code_of(warp):
-        for effect in effects:
-            match effect:
-                case fx.Arrives(mbar=mbar) | fx.Completes(mbar=mbar) if on.live:
-                    if case.history.may_name(mbar, on):
-                        yield op
-                        break
-                case fx.InitsMbarrier(mbar=mbar) if not on.live:
-                    if case.history.may_name(mbar, on):
-                        yield op
-                        break
-                case _:
-                    pass
+    """The instructions of a warp that can name a barrier, or another one of its array, and arrive
+    on it or complete its bytes; that initialise it, if it is not live."""
+    kinds = (fx.Arrives, fx.Completes) if on.live else (fx.InitsMbarrier,)
+    for op in case.history.code_of(warp):
+        own = (e for e in op.effects() if isinstance(e, kinds))
+        if any(case.history.may_name(e.mbar, on) for e in own):
+            yield op
 
 
 #: families that change who arrives

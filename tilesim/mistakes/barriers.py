@@ -56,7 +56,7 @@ def too_few_threads(case: Case) -> Cause | None:
 
 def _uses(case: Case, warp: Agent, ident: object = None) -> Iterator[tuple[Op, fx.JoinsBarrier]]:
     """The instructions of a warp that join a named barrier (with this number)."""
-    for _, op, _ in case.history.code_of(warp):
+    for op in case.history.code_of(warp):
         effect = joined(op)
         if effect is not None and ident in (None, effect.id):
             yield op, effect

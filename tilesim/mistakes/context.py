@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -34,7 +34,6 @@ from tilesim.ir.program import For, If, Program, Role, Stmt, children
 from tilesim.ir.text.statement import value_text
 from tilesim.sim.findings import Finding, Named, Stated, together
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.named_barrier import NamedBarrier
 
 
 def array_of(on: object) -> Hashable:
@@ -45,35 +44,6 @@ def array_of(on: object) -> Hashable:
         return on.name
     init = None if on.init is None else on.init.op.loc.written
     return on.variable, init
-
-
-def array_name(on: Mbarrier, every: Iterable[Mbarrier]) -> str:
-    """What reports call the array: its name, or that of the variable if it has no other barriers;
-    else the barrier's. ``every``: the barriers of the cluster."""
-    if on.slot is not None:
-        return on.name
-    others = [b for b in every if b.cta is on.cta and b.variable == on.variable]
-    alone = all(array_of(b) == array_of(on) for b in others)
-    return on.variable if alone and len(others) > 1 else on.label
-
-
-def number_of(on: Mbarrier | NamedBarrier, every: Iterable[Mbarrier]) -> int | None:
-    """The place of a barrier in its array, counted from 0."""
-    if not isinstance(on, Mbarrier):
-        return None
-    if on.slot is not None:
-        return on.slot
-    return sum(b.address < on.address for b in _array(on, every))
-
-
-def slots_of(on: Mbarrier, every: Iterable[Mbarrier]) -> int:
-    """How many barriers its array has in one CTA."""
-    return sum(1 for _ in _array(on, every))
-
-
-def _array(on: Mbarrier, every: Iterable[Mbarrier]) -> Iterator[Mbarrier]:
-    mine = array_of(on)
-    return (b for b in every if b.cta is on.cta and array_of(b) == mine)
 
 
 def loop_range(mir: Mir, op: object) -> tuple[int, int] | None:
@@ -157,34 +127,29 @@ def shifted(expr: Expr, by: int, count: int) -> Expr:
     return expr if not by % count else binary("%", binary("+", expr, by % count), count)
 
 
+def rebuilt(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """``expr`` with what is no operation in it put through a function."""
+    match expr:
+        case Unary(op, operand):
+            return unary(op, rebuilt(operand, leaf))
+        case Binary(op, lhs, rhs):
+            return binary(op, rebuilt(lhs, leaf), rebuilt(rhs, leaf))
+        case Select(cond, then, other):
+            return select(*(rebuilt(e, leaf) for e in (cond, then, other)))
+        case _:
+            return leaf(expr)
+
+
 def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """``expr`` with other values in place of some registers."""
-    match expr:
-        case Var(name=name):
-            return values.get(name, expr)
-        case Unary(op, operand):
-            return unary(op, replaced(operand, values))
-        case Binary(op, lhs, rhs):
-            return binary(op, replaced(lhs, values), replaced(rhs, values))
-        case Select(cond, then, other):
-            return select(*(replaced(e, values) for e in (cond, then, other)))
-        case _:
-            return expr
+    return rebuilt(expr, lambda e: values.get(e.name, e) if isinstance(e, Var) else e)
 
 
 def at_rank(expr: Expr, rank: int) -> Expr:
     """``expr`` as it is in the CTA of this rank in its cluster."""
-    match expr:
-        case Special("cluster_rank"):
-            return Const(rank)
-        case Unary(op, operand):
-            return unary(op, at_rank(operand, rank))
-        case Binary(op, lhs, rhs):
-            return binary(op, at_rank(lhs, rank), at_rank(rhs, rank))
-        case Select(cond, then, other):
-            return select(*(at_rank(e, rank) for e in (cond, then, other)))
-        case _:
-            return expr
+    return rebuilt(
+        expr, lambda e: Const(rank) if isinstance(e, Special) and e.name == "cluster_rank" else e
+    )
 
 
 def numbers(loops: Iterable[For]) -> Iterator[Expr]:

@@ -376,9 +376,13 @@ def _raced(case: Case) -> bool:
 def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:
     """A commit in the loop of a wait_group that is executed more rarely than that."""
     history, loop = case.history, case.loop_range(waited.op)
-    for number, op, _ in history.code_of(warp) if loop is not None else ():
-        if loop is not None and loop[0] <= number <= loop[1] and has(op, fx.Commits, group=group):
-            done = history.executions(warp, number)
+    for op in history.code_of(warp):
+        if (
+            loop is not None
+            and loop[0] <= op.number <= loop[1]
+            and has(op, fx.Commits, group=group)
+        ):
+            done = history.executions(warp, op.number)
             often = len(history.executions(warp, waited.op.number))
             return done[-1] if done and len(done) + 1 < often else None
     return None

@@ -16,7 +16,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_name, number_of, slots_of
+from tilesim.mistakes.context import array_of
 from tilesim.sim.findings import Finding, Participant, Turn
 from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import NEVER
@@ -393,15 +393,28 @@ class History(Watcher):
 
     def number_of(self, on: Mbarrier | NamedBarrier) -> int | None:
         """The place of a barrier in its array, counted from 0."""
-        return number_of(on, self.objects())
+        if not isinstance(on, Mbarrier):
+            return None
+        if on.slot is not None:
+            return on.slot
+        return sum(b.address < on.address for b in self.array(on))
+
+    def array(self, on: Mbarrier) -> list[Mbarrier]:
+        """The barriers of its array in one CTA."""
+        mine = array_of(on)
+        return [b for b in self.objects() if b.cta is on.cta and array_of(b) == mine]
 
     def slots_of(self, on: Mbarrier) -> int:
         """How many barriers its array has in one CTA."""
-        return slots_of(on, self.objects())
+        return len(self.array(on))
 
     def array_name(self, on: Mbarrier) -> str:
-        """What reports call its array."""
-        return array_name(on, self.objects())
+        """What reports call its array: its name, or that of the variable if it has no other
+        barriers; else the barrier's."""
+        if on.slot is not None:
+            return on.name
+        others = [b for b in self.objects() if b.cta is on.cta and b.variable == on.variable]
+        return on.variable if len(others) > 1 and len(self.array(on)) == len(others) else on.label
 
     def before(self, done: Done) -> Done | None:
         """What its warp has executed before an instruction."""
@@ -483,7 +496,7 @@ class History(Watcher):
 
     # ------------------------------------------------------------------ the code
 
-    def code_of(self, warp: Agent) -> Iterator[tuple[int, Op, tuple[Effect, ...]]]:
+    def code_of(self, warp: Agent) -> Iterator[Op]:
         """The instructions that a warp can reach, and the plain arrivals of its role that a
         condition keeps it from: that may be the mistake."""
         mir = self.machine.loaded.mir
@@ -494,7 +507,7 @@ class History(Watcher):
                 isinstance(e, fx.Arrives) and e.bytes is None for e in effects
             )  # fmt: skip
             if isinstance(what, Op) and (own or warp.number in warps):
-                yield number, what, effects
+                yield what
 
     def may_name(self, mbar: Mbar, on: Mbarrier) -> bool:
         """Whether an operand may mean a barrier, or another one of its array."""
@@ -537,8 +550,8 @@ class History(Watcher):
     def supplies(self, warp: Agent, on: Mbarrier) -> list[Op]:
         """Instructions of a warp that arrive on, or complete bytes of, a barrier of its array."""
         found = []
-        for _, op, effects in self.code_of(warp):
-            for effect in effects:
+        for op in self.code_of(warp):
+            for effect in op.effects():
                 match effect:
                     case (
                         fx.Arrives(mbar=mbar, multicast=mask)

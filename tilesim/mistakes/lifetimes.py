@@ -25,8 +25,8 @@ def after_the_init(case: Case) -> Cause | None:
             if over is not None:
                 return _unawaited(case, over)
             last = side.op
-            for number, op, _ in case.history.code_of(side.warp):
-                near = 0 < number - last.number < _NEAR
+            for op in case.history.code_of(side.warp):
+                near = 0 < op.number - last.number < _NEAR
                 if near and (has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)):
                     last = op
             return Cause(
@@ -200,7 +200,7 @@ def end_of_the_target(case: Case) -> Cause | None:
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
         if done is not None:
             sides = [case.who(done.warp, done, "is the last thing that it does")]
-            ops = [op for _, op, _ in history.code_of(done.warp)]
+            ops = list(history.code_of(done.warp))
             if ops[-1] is not done.op:
                 sides.append(case.who(done.warp, ops[-1], "is the end of the kernel"))
             return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
@@ -298,10 +298,7 @@ def before_the_grids(case: Case) -> Cause | None:
     if case.finding.kind != "race/earlier-grid" or not case.sides:
         return None
     side, history = case.sides[0], case.history
-    waits = [
-        op for _, op, effects in history.code_of(side.warp)
-        if any(isinstance(e, fx.WaitsGrids) for e in effects)
-    ]  # fmt: skip
+    waits = [op for op in history.code_of(side.warp) if has(op, fx.WaitsGrids)]
     if not waits:
         elsewhere = any(
             isinstance(e, fx.WaitsGrids)

@@ -314,7 +314,7 @@ def unobserved(case: Case) -> Cause | None:
             lost = _of_one_slot(told, first, waited)
         elif any(
             isinstance(e, fx.Waits) and history.may_name(e.mbar, lost[0].on)
-            for _, _, effects in history.code_of(second.warp) for e in effects
+            for _ in history.code_of(second.warp) for e in _.effects()
         ):  # fmt: skip
             continue
         if not lost:
@@ -384,7 +384,7 @@ def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
 
     best = side.op
     for first, last in sorted(loops_around(case.mir, side.op), key=lambda loop: loop[1]):
-        inside = (op for n, op, _ in case.history.code_of(side.warp) if first <= n <= last)
+        inside = (o for o in case.history.code_of(side.warp) if first <= o.number <= last)
         done = next((op for op in inside if case.history.executions(side.warp, op.number)), None)
         if done is not None and apart(done) <= apart(best):
             best = done
@@ -395,23 +395,19 @@ def _before_its_bytes(case: Case, side: Side, begin: Op) -> Op | None:
     """Where the bytes of a copy are expected, if its turn does something else before that."""
     arrays = {e.mbar.array for e in side.op.effects() if isinstance(e, fx.Completes)}
     own = [
-        (op, effects) for n, op, effects in case.history.code_of(side.warp)
-        if begin.number <= n < side.op.number
+        (op, e) for op in case.history.code_of(side.warp)
+        if begin.number <= op.number < side.op.number for e in op.effects()
     ]  # fmt: skip
-    others = any(
-        isinstance(e, fx.Completes) and e.mbar.array not in arrays
-        for _, effects in own for e in effects
-    )  # fmt: skip
-    return next(
-        (op for op, effects in own if others and any(
-            isinstance(e, fx.Arrives | fx.Expects) and e.mbar.array in arrays for e in effects
-        )), None,
-    )  # fmt: skip
+    if all(not isinstance(e, fx.Completes) or e.mbar.array in arrays for _, e in own):
+        return None
+    expects = (op for op, e in own if isinstance(e, fx.Arrives | fx.Expects)
+               and e.mbar.array in arrays)  # fmt: skip
+    return next(expects, None)
 
 
 def _behind_fences(case: Case, side: Side) -> Op:
     """The first of the fences that stand directly before an access; the access if there is none."""
-    own = [op for n, op, _ in case.history.code_of(side.warp) if n <= side.op.number]
+    own = [op for op in case.history.code_of(side.warp) if op.number <= side.op.number]
     place = len(own) - 1
     while place > 0 and has(own[place - 1], fx.Orders, fx.OrdersTmem):
         place -= 1
@@ -688,7 +684,7 @@ def has_gone_on(case: Case, one: Side, other: Side) -> bool:
 def _further_down(case: Case, one: Side, other: Side) -> bool:
     """Whether an access stands behind another one; where a loop of Python makes the code of both
     warps, in its lines."""
-    lines = [{op.loc for _, op, _ in case.history.code_of(s.warp)} for s in (one, other)]
+    lines = [{op.loc for op in case.history.code_of(s.warp)} for s in (one, other)]
     if one.op.loc.behind is not None:
         return one.op.number > other.op.number  # all warps have one code, and loops are rotated
     if other.op.loc in lines[0] and one.op.loc in lines[1] and one.op.loc != other.op.loc:

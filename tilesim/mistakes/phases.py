@@ -15,12 +15,9 @@ from tilesim.ir.expr import (
     Const,
     Expr,
     Select,
-    Unary,
     Var,
     binary,
     constant,
-    select,
-    unary,
     walk,
 )
 from tilesim.ir.loc import Loc
@@ -28,7 +25,7 @@ from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.ir.program import While
-from tilesim.mistakes.context import array_of, branch_past, has
+from tilesim.mistakes.context import array_of, branch_past, has, replaced
 from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, waits
@@ -199,7 +196,7 @@ def _has_filled(case: Case, stuck: Waiting) -> bool:
 
 def _copies(case: Case, stuck: Waiting) -> bool:
     """Whether a warp issues the copies that others wait for."""
-    return any(has(op, fx.Completes) for _, op, _ in case.history.code_of(stuck.warp))
+    return any(has(op, fx.Completes) for op in case.history.code_of(stuck.warp))
 
 
 def _fills(case: Case, stuck: Waiting) -> bool:
@@ -207,7 +204,7 @@ def _fills(case: Case, stuck: Waiting) -> bool:
     return _copies(case, stuck) or any(
         (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
         or (isinstance(e, fx.Issues) and e.group == "cp.async")
-        for _, _, effects in case.history.code_of(stuck.warp) for e in effects
+        for _ in case.history.code_of(stuck.warp) for e in _.effects()
     )  # fmt: skip
 
 
@@ -421,11 +418,11 @@ def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
     if not has(op, fx.Waits) or not op.parity or constant(op.phase) is not None:
         return
     names = sorted({e.name for e in walk(op.phase) if isinstance(e, Var)})
-    first = _at_zero(op.phase, frozenset(names))
+    first = replaced(op.phase, dict.fromkeys(names, Const(0)))
     if constant(first) is not None:
         yield f"the parity stays {first}", (changed(op, phase=first),)
     for name in names if len(names) > 1 else ():
-        again = _at_zero(op.phase, frozenset({name}))
+        again = replaced(op.phase, {name: Const(0)})
         if again != op.phase:
             yield f"the parity starts again with every {name}", (changed(op, phase=again),)
 
@@ -434,21 +431,6 @@ def _turns(var: Var, value: Expr) -> bool:
     """Whether this is the step of a phase bit (``x ^ ...``) or of a stage that starts over."""
     steps = (isinstance(e, Select) or (isinstance(e, Binary) and e.op == "^") for e in walk(value))
     return any(steps) and var in walk(value)
-
-
-def _at_zero(expr: Expr, names: frozenset[str]) -> Expr:
-    """The value in the first iteration: these variables are 0."""
-    match expr:
-        case Var(name=name):
-            return Const(0) if name in names else expr
-        case Unary(op, operand):
-            return unary(op, _at_zero(operand, names))
-        case Binary(op, lhs, rhs):
-            return binary(op, _at_zero(lhs, names), _at_zero(rhs, names))
-        case Select(cond, then, other):
-            return select(_at_zero(cond, names), _at_zero(then, names), _at_zero(other, names))
-        case _:
-            return expr
 
 
 @statement_fault("relaxed arrival", "an arrival publishes nothing")

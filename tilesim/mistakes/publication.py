@@ -139,7 +139,7 @@ def heard_for(case: Case) -> Cause | None:
         for warp in case.history.machine.warps:
             if warp is second.warp or warp.cta is not second.warp.cta:
                 continue
-            for _, op, _ in case.history.code_of(warp):
+            for op in case.history.code_of(warp):
                 flag = strong(op, fx.Reads)
                 if flag is None or flag.view.tensor not in words or op.number > second.op.number:
                     continue
@@ -305,7 +305,7 @@ def _reads_as(case: Case, warp: Agent, op: Op) -> bool:
     read = _reads(op)
     return read is not None and any(
         _reads(other) == read and case.history.executions(warp, other.number)
-        for _, other, _ in case.history.code_of(warp)
+        for other in case.history.code_of(warp)
     )
 
 

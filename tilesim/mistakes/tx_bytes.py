@@ -127,16 +127,15 @@ class _Balance:
             want == have for phase, (want, have) in self.phases.items() if phase != self.on.phase
         )
 
-    def expecting(self) -> tuple[Participant, ...]:
+    def expecting(self, expects: Iterable[Touch] | None = None) -> tuple[Participant, ...]:
         """Who expects bytes."""
-        label = self.on.label
-        return tuple(
-            self.case.of(c, f"expects {c.tx} bytes on {label}") for c in one_each(self.expects)
-        )
+        own = one_each(self.expects if expects is None else expects)
+        return tuple(self.case.of(c, f"expects {c.tx} bytes on {self.on.label}") for c in own)
 
     def completing(self, copies: Iterable[Touch]) -> tuple[Participant, ...]:
         """Who completes bytes, and where."""
-        return tuple(self.case.of(c, f"completes {-c.tx} bytes on {c.on.label}") for c in copies)
+        own = one_each(copies)
+        return tuple(self.case.of(c, f"completes {-c.tx} bytes on {c.on.label}") for c in own)
 
 
 def bytes_of_a_phase(case: Case) -> Cause | None:
@@ -155,20 +154,23 @@ def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
     if case.finding.rule != "deadlock" or on.pending or not on.tx:
         return None
     every = case.history.credits(on)
-    credits = [c for c in every if c.phase == on.phase]
-    if {(c.warp, c.op.number) for c in credits} != {(c.warp, c.op.number) for c in every}:
+    own = [c for c in every if c.phase == on.phase]
+    if {(c.warp, c.op.number) for c in own} != {(c.warp, c.op.number) for c in every}:
         return None
-    expects, copies = ([c for c in credits if c.tx * sign > 0] for sign in (1, -1))
-    want, have = sum(c.tx for c in expects), -sum(c.tx for c in copies)
-    if not expects or not copies:
-        return None
+    both = any(c.tx > 0 for c in own) and any(c.tx < 0 for c in own)
+    return _of_one_phase(_Balance.of(case, on), on.phase) if both else None
+
+
+def _of_one_phase(b: _Balance, phase: int, also: str = "", unread: tuple[Named, ...] = ()) -> Cause:
+    """The bytes of one phase do not balance."""
+    (want, have), label = b.phases[phase], b.on.label
+    own = [c for c in b.case.history.credits(b.on) if c.phase == phase]
     return Cause(
-        f"{want} bytes are expected on {on.label} in phase {on.phase} and {have} completed",
-        (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects)),
-         *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in one_each(copies))),
-        f"expect on {on.label} as many bytes as its copies complete in every phase",
-        facts=Stated(bytes=(want,)),
-    )  # fmt: skip
+        f"{want} bytes are expected on {label} in phase {phase} and {have} completed{also}",
+        (*b.expecting([c for c in own if c.tx > 0]), *b.completing(c for c in own if c.tx < 0)),
+        f"expect on {label} as many bytes as its copies complete in each phase",
+        facts=Stated(unread, bytes=(want,)),
+    )
 
 
 def _on_another_slot(b: _Balance) -> Cause | None:
@@ -271,20 +273,10 @@ def _unequal(b: _Balance) -> Cause | None:
     empty = _never_filled(b.case) if b.have < b.want and b.copies else ""
     unread = (Named(empty, empty),) if empty else ()
     also = f", and nobody fills {empty}, which is read" if empty else ""
-    filling, sides = b.completing(b.copies), b.expecting()
-    odd = b.odd_phase
-    if odd is not None:
+    if b.odd_phase is not None:
         # instructions that belong to different phases: their sum is that of none
-        want, have = b.phases[odd]
-        own = [c for c in b.case.history.credits(b.on) if c.phase == odd and c.tx]
-        return Cause(
-            f"{want} bytes are expected on {b.on.label} in phase {odd} and {have} completed{also}",
-            (*(b.case.of(c, f"expects {c.tx} bytes on {b.on.label}")
-               for c in one_each(c for c in own if c.tx > 0)),
-             *b.completing(one_each(c for c in own if c.tx < 0))),
-            f"expect on {b.on.label} as many bytes as its copies complete in each phase",
-            facts=Stated(unread, bytes=(want,)),
-        )  # fmt: skip
+        return _of_one_phase(b, b.odd_phase, also, unread)
+    filling, sides = b.completing(b.copies), b.expecting()
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed{also}",
         (*reversed(filling), *sides) if empty else (*sides, *filling),
@@ -352,12 +344,9 @@ def _astray(case: Case, on: Mbarrier) -> Touch | None:
     """A copy that lands on another barrier of the array than the one on which its bytes are
     expected."""
     for touch in case.history.touches:
-        other = touch.on
-        if touch.kind != "credit" or touch.tx >= 0 or not isinstance(other, Mbarrier):
-            continue
-        if array_of(other) == array_of(on) and other is not on:
+        if touch.tx < 0 and touch.on is not on and array_of(touch.on) == array_of(on):
             expected = expected_by(case, touch)
-            over = sum(c.tx for c in case.history.credits(other)) < 0
+            over = sum(c.tx for c in case.history.credits(touch.on)) < 0
             if over and expected is not None and expected.on is on:
                 return touch
     return None
@@ -375,19 +364,15 @@ def _still_to_come(case: Case, on: Mbarrier) -> bool:
 def _never_filled(case: Case) -> str:
     """A named shared tensor that somebody reads and nobody writes."""
     read: dict[str, None] = {}
-    written = set()
-    for effects in case.mir.effects:
-        for effect in effects:
-            match effect:
-                case fx.Reads(view=View(tensor=SharedTensor(name=name))):
-                    read[name] = None
-                case (
-                    fx.Writes(view=View(tensor=SharedTensor(name=name)))
-                    | fx.RemoteStore(view=View(tensor=SharedTensor(name=name)))
-                ):
-                    written.add(name)
-                case _:
-                    pass
+    written: set[str] = set()
+    for effect in (e for effects in case.mir.effects for e in effects):
+        match effect:
+            case fx.Reads(view=View(tensor=SharedTensor(name=name))):
+                read[name] = None
+            case fx.Writes(view=view) | fx.RemoteStore(view=view):
+                written.add(view.tensor.name)
+            case _:
+                pass
     return next((name for name in read if name not in written), "")
 
 
