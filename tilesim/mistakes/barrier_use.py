@@ -55,11 +55,9 @@ def about(case: Case) -> list[Mbarrier]:
     return list(dict.fromkeys(barriers(case)))
 
 
-def shares(
-    credits: Iterable[Touch], *, bytes_: bool = False, once: bool = False
-) -> dict[Maker, int]:
+def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int]:
     """By warp and instruction: what one execution of it usually contributes; of ``bytes_``, what
-    all that begin with one phase do, or ``once`` one of them."""
+    all that begin with one phase do."""
     made: dict[tuple[Agent, int, int], int] = defaultdict(int)
     phases: dict[tuple[Agent, int, int], int] = {}
     for credit in credits:
@@ -67,7 +65,7 @@ def shares(
         key = credit.warp, credit.op.number, credit.issued
         made[key] += credit.tx if bytes_ else credit.arrivals
         phases.setdefault(key, credit.phase)
-    if bytes_ and not once:
+    if bytes_:
         together: dict[tuple[Agent, int, int], int] = defaultdict(int)
         for (warp, number, issued), value in made.items():
             together[warp, number, phases[warp, number, issued]] += value
