@@ -4,6 +4,7 @@ them in a run comes of them with one base only. Each program with its right twin
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -192,6 +193,16 @@ def a_number_on_one_way(k: Builder, *, right: bool) -> None:
     _either(k, p, h)
 
 
+def a_number_before(k: Builder, *, right: bool) -> None:
+    """A number in the register of a pointer, which it is no more where that is."""
+    g, h = (address_of(global_words(k, name, 32)) for name in "gh")
+    p = k.var("number", 2 << 40, u64)
+    k.var("other", p + 1, u64)
+    with nullcontext() if right else k.if_(k.lane_id >= 8):
+        k.assign(p, g)
+    _either(k, p, h)
+
+
 def one_that_is_in_front_for_a_time(k: Builder, *, right: bool) -> None:
     g, h = (address_of(global_words(k, name, 32)) for name in "gh")
     p = k.var("p", select(k.lane_id < 16, g - 64, h - 64), u64)
@@ -201,7 +212,8 @@ def one_that_is_in_front_for_a_time(k: Builder, *, right: bool) -> None:
 
 ONE_OF_TWO = (
     one_that_has_been_moved_into_the_other, either_that_is_moved,
-    a_number_that_the_other_begins_at, a_number_on_one_way, one_that_is_in_front_for_a_time,
+    a_number_that_the_other_begins_at, a_number_on_one_way, a_number_before,
+    one_that_is_in_front_for_a_time,
 )  # fmt: skip
 
 

@@ -158,6 +158,8 @@ class _Bases:
         self.lanes: dict[int, int] = {}
         #: by number of an instruction what has to hold there (`Located`)
         self.stays: dict[int, list[Expr]] = {}
+        #: registers that hold a number on one way, and an address on another one
+        self._either: set[str] = set()
         #: by number, what writes data of several bases (`Located`)
         self.mixed: set[int] = set()
         #: the instruction that is looked at, once all have been followed
@@ -214,13 +216,20 @@ class _Bases:
         readers = self._readers.get(name)
         if readers is None:
             before = self._registers.get(name, NOTHING) if keeps else NOTHING
-            self._registers[name] = union(forms, before)
+            self._registers[name] = self._joined(name, before, forms)
             return
         before = self._only.get(name, NOTHING)
-        joined = union(before, forms)
+        joined = self._joined(name, before, forms)
         if joined != before or name not in self._only:
             self._only[name] = joined
             self._todo.again(readers)
+
+    def _joined(self, name: str, before: Forms, forms: Forms) -> Forms:
+        """What a register holds that holds one or the other."""
+        joined = union(before, forms)
+        if joined is not None and KNOWN in joined and len(joined) > 1:
+            self._either.add(name)
+        return joined
 
     def _enter(self, block: int) -> None:
         """A block may begin with what registers hold now, too."""
@@ -232,7 +241,7 @@ class _Bases:
         for name, forms in self._registers.items():
             before = known.get(name, NOTHING)
             if forms is not before and before is not None:
-                joined = union(before, forms)
+                joined = self._joined(name, before, forms)
                 if joined != before:
                     known[name] = joined
                     self._todo.again((block,))
@@ -560,15 +569,12 @@ class _Bases:
             for expr in expressions_in(value):
                 self._ask([*self._moved(expr)])
         match self._code[number].what:
-            case Assign(var=var, value=value) if is_known(self.forms(value)) and self._held(var):
+            case Assign(var=var, value=value) if var.name in self._either and is_known(
+                self.forms(value)
+            ):
                 self._ask([in_one_window(value, Const(0))])
             case _:
                 pass
-
-    def _held(self, var: Var) -> bool:
-        """Whether a register holds an address in global memory somewhere."""
-        states = (*self._known.values(), self._only)
-        return any(owners_of(held.get(var.name, NOTHING), "global") for held in states)
 
     def _moved(self, expr: Expr) -> Iterator[Expr]:
         """What has to hold for the addresses in an expression to stay in their windows."""
