@@ -192,7 +192,7 @@ class _Notes:
         self.turns: Counter[tuple[int, object]] = Counter()
         self._made: list[_Access] = []
 
-    def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """An access is made."""
         number = access.op.number
         if number in self.numbers and len(self._made) < _MOST:
