@@ -7,10 +7,12 @@ from tests.kernel import (
     programs_counters,
     programs_data,
     programs_edges,
+    programs_numbers,
     programs_ptx,
 )
 from tests.kernel.programs import PAIRS
 
 __all__ = ["FILES", "PAIRS"]
 
-FILES = (programs, programs_ptx, programs_edges, programs_data, programs_counters)
+FILES = (programs, programs_ptx, programs_edges, programs_data, programs_counters,
+         programs_numbers)  # fmt: skip

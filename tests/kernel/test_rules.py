@@ -40,7 +40,7 @@ def test_a_right_program_is_one_that_runs(pair: Pair) -> None:
 
 def test_each_rule_has_a_program_that_breaks_it() -> None:
     # tests/kernel/test_certificate.py, test_repetitions.py, test_spins.py, test_regions.py,
-    # test_parameters.py
+    # test_parameters.py, test_written.py
     elsewhere = {"fingerprint", "repetition", "goes on", "comes back", "A25", "region", "loops-end",
-                 "form", "family", "every", "values"}  # fmt: skip
+                 "form", "family", "every", "values", "read-only"}  # fmt: skip
     assert {pair.rule for pair in PAIRS} | elsewhere == RULES.keys()

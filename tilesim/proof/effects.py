@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.distribution import Held, layout_of
@@ -503,8 +504,19 @@ class _Inputs:
     def number(self, _operand: Expr) -> None:
         """Nothing at once: `lanes` has it."""
 
+    def memory(self, view: View) -> NDArray[Any]:
+        """What each lane finds at a view, where stores have left numbers."""
+        x, reads = self._x, self._x.effect(fx.Reads)
+        if reads is None or not any(type(one) is int for one in x.words.values()):
+            raise _Unknown
+        found = _lies_at(x, view, self._w)
+        if any(type(found[i]) is not int for i in x.lanes if i < reads.lanes):
+            raise _Unknown
+        held = b"".join((one or 0).to_bytes(view.nbytes, "little") for one in found)
+        return np.frombuffer(held, numpy_dtype(view.dtype)).reshape(LANES, -1)
+
     def __getattr__(self, name: str) -> Any:
-        raise _Unknown  # tiles and memory: data
+        raise _Unknown  # tiles: data
 
 
 def _compute(x: Execution, w: Any, *, blank: bool = False) -> list[Value]:
@@ -537,6 +549,8 @@ def _without_base(x: Execution, found: Scalar, at: Scalar) -> Scalar:
 def _integers(row: Any, kind: type[int]) -> Value:
     if isinstance(row, np.ndarray) and row.shape == (LANES,) and row.dtype.kind != "f":
         return [kind(y) for y in row.tolist()]
+    if isinstance(row, np.ndarray) and row.ndim == 2 and len(row) == LANES:  # what lanes store
+        return [kind(int.from_bytes(y.tobytes(), "little")) for y in row]
     return kind(row) if isinstance(row, int | np.integer) else None
 
 
@@ -566,14 +580,21 @@ def _shuffle(x: Execution, e: fx.Shuffles, w: Any) -> Value:
 
 def _load(x: Execution, view: View, w: Any) -> Value:
     """The integer that a load or atomic finds where no order gives another, or nothing writes."""
+    bits = [None] * LANES if view.dtype.kind == "float" else _lies_at(x, view, w)
+    return [_as_loaded(one, view) for one in bits]
+
+
+def _lies_at(x: Execution, view: View, w: Any) -> list[Any]:
+    """The bits that lanes find at a view where no order gives others, or nothing writes."""
     reads = x.effect(fx.Reads)
     plain = reads is not None and reads.sem == "weak" and x.effect(fx.Writes) is None
-    if not (plain or x.settled) or view.dtype.kind == "float":
-        return None
+    found: list[Any] = [None] * LANES
+    if reads is None or not (plain or x.settled):
+        return found
     if w.every and view.space != "shared" and not fixed(x.machine.operands, view, w):
-        return None
-    found: list[Scalar] = [None] * LANES
-    for group, place, at, _, any_ in x.machine.operands.view(view, w, x.lanes):
+        return found
+    lanes = [i for i in x.lanes if i < (reads.lanes or LANES)]
+    for group, place, at, _, any_ in x.machine.operands.view(view, w, lanes):
         word = place, int(at[0, 0]), at.size
         known: Any = (
             x.words.get(word) if place[0] == "shared" else x.machine.given(str(place[1]), *word[1:])
@@ -582,7 +603,7 @@ def _load(x: Execution, view: View, w: Any) -> Value:
         if len(place) == 4 and place[3] is not None:  # what lies there depends on the same number
             known = handed(known, place[3])
         for i in group:
-            found[i] = None if any_ else _as_loaded(known, view)
+            found[i] = None if any_ else known
     return found
 
 
@@ -699,7 +720,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         _aligned(x, e, named)
         if isinstance(e, fx.Reads) and e.noncoherent:
             m.memory(named.place).read_as_constant(named.bytes, x.where)
-        if named.place[0] == "global" and named.place[1] in m.read_only:
+        only_read = named.place[0] == "global" and named.place[1] in m.read_only
+        if only_read and isinstance(e, fx.Reads):
             m.memory(named.place).in_bounds(named.bytes, x.where)
         elif e.asynchronous or e.proxy != "generic":
             _asynchronous(x, e, named)
@@ -1009,28 +1031,47 @@ def _stores_remotely(x: Execution, e: fx.RemoteStore) -> None:
 
 
 def _leaves(x: Execution, e: fx.Writes) -> None:
-    """The integers that stores of one element, or atomics, leave, where they are known, and the
-    same in all clusters."""
-    whole = e.view.dtype.kind in ("int", "uint") and e.lanes in (0, LANES)
+    """The integers that stores of lanes, or atomics, leave, where they are known, and the same in
+    all clusters."""
+    whole = e.view.dtype.kind in ("int", "uint")
     if e.asynchronous or isinstance(e.held, Fragment) or not whole:
         return
     v = x.machine.operands
     stored: dict[Bits, list[list[Scalar]]] = {}
-    for group, place, at, *_ in v.view(e.view, x.warp, x.lanes):
+    computed = _computed_to_store(x, e) if e.value is None else []
+    lanes = [i for i in x.lanes if i < (e.lanes or LANES)]
+    for group, place, at, *_ in v.view(e.view, x.warp, lanes):
         if not x.machine.tracks(place):
             continue
-        if e.value is None or isinstance(e.value, Expr):
-            each = [None if e.value is None else v.value(e.value, w) for w in x.warp.each]
+        if e.value is None:
+            each = computed
+        elif isinstance(e.value, Expr):
+            each = [v.value(e.value, w) for w in x.warp.each]
         else:
             each = [x.answers.get(id(e.value))]
         word = place, int(at[0, 0]), at.size
         for row, value in zip(stored.setdefault(word, [[] for _ in each]), each, strict=True):
             row += [lane_of(value, i) for i in group]
     for word, rows in stored.items():
-        left = [_bits(_combined(e, x.words.get(word), row), e.view) for row in rows]
+        left = [_bits(_combined(e, x.words.get(word), row), 8 * word[2]) for row in rows]
         same = all(one == left[0] for one in left)
         if None not in left and (same or v.launches):
             x.machine.memory(word[0]).holds(*word[1:], left[0] if same else (*left,))
+
+
+def _computed_to_store(x: Execution, e: fx.Writes) -> list[Value]:
+    """What lanes store of what an instruction computes of numbers, in each cluster in which it may
+    be another: of vectors and matrices all bytes of a lane, as one number."""
+    w, found = x.warp, list[Value]()
+    if not e.lanes or e.combine or _strong(e):
+        return [None]
+    data = tuple(getattr(x.op, field) for field in sorted(x.op.data))
+    for one in w.each if x.machine.operands.may_differ(data, w) else (w,):
+        rows = _compute(x, one)
+        if len(rows) != 1:
+            return [None]
+        found += rows
+    return found
 
 
 def _combined(e: fx.Writes, old: Scalar, numbers: list[Scalar]) -> Scalar:
@@ -1043,11 +1084,10 @@ def _combined(e: fx.Writes, old: Scalar, numbers: list[Scalar]) -> Scalar:
     return sum(known) if adds else None
 
 
-def _bits(one: Scalar, view: View) -> Scalar:
-    """The bits that a store of a value leaves, if that is a number."""
+def _bits(one: Scalar, bits: int) -> Scalar:
+    """What a store of a value leaves in so many bits, if that is a number."""
     if isinstance(one, Handed):
-        return handed(_bits(one.value, view), one.turn)
-    bits = view.dtype.bits
+        return handed(_bits(one.value, bits), one.turn)
     return cut(one, one & ((1 << bits) - 1), bits) if isinstance(one, int) else None
 
 

@@ -819,6 +819,12 @@ class Machine:
         number = int.from_bytes(found, "little")
         return Address(number, crossed[0].to) if crossed else number
 
+    @rule("read-only", "what is taken to be only read is written by no instruction")
+    def writes(self, x: Execution, place: Place) -> None:
+        """Raises: NotCovered: the first look at the program has missed it."""
+        if place[0] == "global" and place[1] in self.read_only:
+            raise NotCovered(f"{x.where}: an address in {place[1]} that is not seen to be one")
+
     def tracks(self, place: Place) -> bool:
         """Whether the machine makes all accesses of a memory, and may wait for words there."""
         return place[0] == "shared" or self._all_global
@@ -866,6 +872,8 @@ class Machine:
 
         Raises: Refuted, NotCovered: lanes store to one place."""
         lanes = [i for some, _ in pieces for i in some]
+        if write:
+            self.writes(x, place)
         if holders is None:
             flat = np.concatenate([np.tile(at.reshape(-1), len(some)) for some, at in pieces])
             lane = np.concatenate([np.repeat(x.warp.lanes(some), at.size) for some, at in pieces])
@@ -903,6 +911,8 @@ class Machine:
         ``as_one``: lanes that have come together make it, so it comes after what any of them knows.
         """
         memory, instance = self.memory(place), (*place, None)[2]
+        if write:
+            self.writes(x, place)
         if place[0] == "shared":
             # a strong write is a reduction, which reads as well
             self._shared(x, lanes, int(place[1]), at, write and not strong)

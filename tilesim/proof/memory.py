@@ -27,8 +27,8 @@ Strong: TypeAlias = tuple[int, str]
 #: whether bytes ``own`` of a later record come after the positions ``theirs`` of an earlier one
 Ordered: TypeAlias = "Callable[[Record, Record, Any, tuple[Lanes, Positions] | None], bool]"
 
-#: bytes of the longest integer
-_WORD = 8
+#: bytes of the longest integer: what one lane stores at once
+_WORD = 16
 #: what the form of a strong access by the asynchronous proxy has over its size
 _ASYNC = 128
 #: bytes of a memory that are kept track of; what is not accessed takes no memory
@@ -209,7 +209,7 @@ class Memory:
             self._coherent(self._constant[y.bytes], y.where)
             # of shared memory, what is written for certain; of a tensor, what may be
             self.written[y.bytes] |= not y.may or self.ever is not None
-            self._forget(y.bytes)
+            self._forget(y)
             self._ends_words(y)
             self._changes += 1
             self.changed[y.bytes] = self._changes
@@ -415,25 +415,40 @@ class Memory:
     # ------------------------------------------------------------------ what is known to lie there
 
     def integer(self, first: int, size: int) -> Any:
-        """What so many bytes hold, an integer or part of one, if it is known, that of each cluster
-        of a class, or an answer of launch control; None: it is not known."""
-        for start in range(first, first - _WORD, -1):
+        """What so many bytes hold, an integer, part of one or several, if it is known, that of
+        each cluster of a class, or an answer of launch control; None: it is not known."""
+        for start in range(first, first - _WORD, -1) if self._integers else ():
             length, value = self._integers.get(start, (0, None))
             if (start, length) == (first, size):
                 return value
             if first + size <= start + length and type(value) is int:
                 return value >> 8 * (first - start) & ((1 << 8 * size) - 1)
+        if (joined := self._joined(first, size)) is not None:
+            return joined
         found = self.begins[first : first + size]
         untouched = len(found) == size and not self.written[first : first + size].any()
         return int.from_bytes(found, "little") if untouched else None
+
+    def _joined(self, first: int, size: int) -> int | None:
+        """What so many bytes hold that whole known integers fill."""
+        at, joined = first, 0
+        while at < first + size:
+            length, value = self._integers.get(at, (0, None))
+            if type(value) is not int or at + length > first + size:
+                return None
+            joined |= value << 8 * (at - first)
+            at += length
+        return joined
 
     def holds(self, first: int, size: int, value: Any) -> None:
         """From now on these bytes hold it."""
         self._integers[first] = size, value
 
-    def _forget(self, at: NDArray[np.int64]) -> None:
+    def _forget(self, y: Record) -> None:
+        """What some write may change is not known any more."""
         for first, (size, _) in list(self._integers.items()):
-            if ((first <= at) & (at < first + size)).any():
+            near = first < y.end and y.first < first + size
+            if near and ((first <= y.bytes) & (y.bytes < first + size)).any():
                 del self._integers[first]
 
 

@@ -23,7 +23,7 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
 from tilesim.ir.boxes import WIDE, MapFields, copied_shape, fields_of, info_problems, rows_of
-from tilesim.ir.effects import Cancels, Defines, ReadsMap, RemoteStore, Writes, WritesMap
+from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, Mbar, View
@@ -36,6 +36,7 @@ from tilesim.proof.forms import Cone, Family, Form
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
+from tilesim.proof.written import may_write
 
 Scalar: TypeAlias = "int | Form | Token | Chosen | Asked | Handed | Answer | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
@@ -314,7 +315,7 @@ class Operands:
         self.family, self.cone = family, Cone(0, family.most if family else 0)
         self.in_bounds, self.zeros = "in-bounds" in assumed, "zero-state" in assumed
         #: tensors that no instruction of the launch writes
-        self.read_only = {t.name for t in mir.kernel.tensors} - _written(mir)
+        self.read_only = {t.name for t in mir.kernel.tensors} - may_write(mir)
         self.bases = bases(self.program)
         #: whether launch control may hand out clusters
         self.launches = bool(mir.all_of(Cancels))
@@ -920,19 +921,6 @@ def _leaves(x: object) -> Iterator[str]:
         case _:
             for name in getattr(x, "__dataclass_fields__", ()):
                 yield from _leaves(getattr(x, name))
-
-
-def _written(mir: Mir) -> set[str]:
-    """The global tensors that some instruction may write."""
-    found: set[str] = set()
-    every = {t.name for t in mir.kernel.tensors}
-    for e in (e for effects in mir.effects for e in effects):
-        if isinstance(e, WritesMap):
-            found |= {t.name for t in e.map.tensors}
-        elif isinstance(e, Writes | RemoteStore) and e.view.space != "shared":
-            tensor = e.view.tensor
-            found |= {tensor.name} if isinstance(tensor, GlobalTensor) else every
-    return found
 
 
 def not_too_many(nbytes: int) -> None:
