@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.ptx.test_check import lines, report
+from tests.ptx.test_check import lines, program, report
 from tilesim.checker import Report
 from tilesim.ir.program import Strict
+from tilesim.proof.check import certify
+from tilesim.ptx.plain import plain
 from tilesim.sim.machine.core import Core
 
 #: rows of 32 bytes under their swizzle: A at 0, B behind its 2 KiB
@@ -100,3 +104,27 @@ def test_moves_that_no_product_follows_lean_on_nothing() -> None:
     found = report(f"{START}{END}{zeros}", warps=4)
     assert found.verdict == "proved"
     assert "F3" not in {one.name for one in found.leanings}
+
+
+#: a product in %r10 and %r11, in a loop whose turns %r5 counts
+IN_HALVES = re.sub("mov.f32 %f1, .*\n.*\n", "{zeros}\n", START).replace(
+    "k16.f32.f16.f16 {%f1, %f2, %f3, %f4}", "k16.f16.f16.f16 {%r10, %r11}"
+) + END.replace("add.f32 %f8, %f1, %f7;", "add.u32 %r12, %r10, %r11;")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("zeros", "known"),
+    [
+        ("mov.u32 %r10, 0; mov.u32 %r11, %r10; mov.u32 %r5, %r10;", True),
+        ("mov.u32 %r10, 0; mov.u32 %r11, %r10; mov.u32 %r10, 2; mov.u32 %r5, %r11;", True),
+        ("mov.u32 %r11, 0; mov.u32 %r10, 0; add.u32 %r10, %r10, 1; mov.u32 %r5, %r10;", False),
+        ("mov.u32 %r11, 0; mov.u32 %r10, 0; @!%p1 mov.u32 %r10, 1; mov.u32 %r5, %r10;", False),
+        ("mov.u32 %r11, 0; mov.u32 %r10, 0; @%p1 bra K; mov.u32 %r10, 1; K: mov.u32 %r5, %r10;",
+         False),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_moved_out_of_an_accumulator_is_known(zeros: str, known: bool) -> None:
+    """If the same straight line has moved it there, and nothing has set that register since."""
+    answer = certify(program(IN_HALVES.replace("{zeros}", zeros), warps=4, by=plain), [[0]])
+    assert answer.verdict == ("certified" if known else "not covered")
+    assert known or "data decides the branch" in answer.what

@@ -109,7 +109,7 @@ def _instructions(rules: _Rules, number: int, step: Step) -> Iterator[Instructio
         return  # the assembler leaves it out
     if step.guard is not None and not _jumps(step) and step.base not in _TRAPS:
         guard = _guard(low, step)
-    lowered = _lowered(rules, step)
+    lowered = _lowered(rules, low.tiles.with_number(number, step))
     if number in low.tiles.numbers:
         lowered = [*low.accesses(step), *_in_tiles(low, lowered)]
     for what in lowered:

@@ -7,11 +7,11 @@ time. What a tile's registers hold is not known; one variable stands for all of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilesim.ptx.constants import Constants, naming, operands_named, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Register, Step
-from tilesim.ptx.liveness import Interference
+from tilesim.ptx.liveness import Interference, entered
 from tilesim.ptx.syntax import Float, Integer
 
 
@@ -69,6 +69,7 @@ class Tiles:
         self._of = {name: root for name in names if (root := self._tile(name)) in roots}
         #: the instructions that name such registers
         self.numbers = frozenset[int]().union(*map(naming(kernel).numbers.__getitem__, self._of))
+        self._moved_out = dict(self._numbers_moved_out(kernel))
 
     def _coalesce(self, kernel: Kernel, moves: Sequence[tuple[str, str]], parts: set[str]) -> None:
         """Joins the registers that moves connect with ``parts`` of tiles and that can be one."""
@@ -89,12 +90,42 @@ class Tiles:
                 members[a] |= members[b]
                 differs[a] |= differs[b]
 
+    def _numbers_moved_out(self, kernel: Kernel) -> Iterator[tuple[int, Step]]:
+        """The moves of a number out of a register of a tile, to which a move has set that before,
+        in the same straight line: each as a move of the number."""
+        held: dict[str, Integer] = {}
+        places = entered(kernel)
+        for number, step in enumerate(kernel.code):
+            held = {} if number in places else held
+            target, found = self._moved_number(step, held)
+            if found is not None and self.of(target) is None and found is not step.operands[1]:
+                yield number, step.as_if(step.opcode, (step.operands[0], found))
+            for register in set_by(step):
+                held.pop(register.name, None)
+            if found is not None and self.of(target) is not None:
+                held[target] = found
+
+    def _moved_number(self, step: Step, held: Mapping[str, Integer]) -> tuple[str, Integer | None]:
+        """Which register a move sets to a number, with what registers hold."""
+        if step.base == "mov" and step.guard is None and len(step.operands) == 2:
+            target, source = step.operands
+            if isinstance(target, Register) and isinstance(source, Integer):
+                return target.name, source
+            if isinstance(target, Register) and isinstance(source, Register):
+                return target.name, held.get(source.name)
+        return "", None
+
     def _tile(self, name: str) -> str:
         return self._together.root(self._registers.root(name))
 
     def of(self, name: str) -> str | None:
         """A name of the tile that a register belongs to; None: it is part of none."""
         return self._of.get(name)
+
+    def with_number(self, number: int, step: Step) -> Step:
+        """An instruction of the kernel, which moves a number itself if the register of a tile that
+        it moves is known to hold that: what registers of tiles hold is not kept track of."""
+        return self._moved_out.get(number, step)
 
     def stands_for(self, name: str, kind: str) -> tuple[str, str]:
         """The register that stands for this one, and its type."""
