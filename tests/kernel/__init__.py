@@ -6,6 +6,7 @@ A wrong program and its nearest right twin are a pair. Files of pairs, and of ot
     programs                for each rule of the kernel a pair; what a pair is (`Pair`)
     programs_ptx            pairs of which one is wrong at the level `ptx` only
     programs_edges          pairs of boundary cases, which mutants of the kernel have shown
+    programs_numbers        pairs of numbers in memory that decide: of vectors, matrices, tensors
     programs_data           pairs of unknown data: loads that are stored, stores of equal values
     programs_counters       pairs of words that are waited for
     programs_repetitions    pairs of loops, of which later iterations of one are wrong
@@ -28,6 +29,7 @@ Tests, which pytest runs:
     test_elections          `elect.sync`: what is certified is so for each choice of lanes
     test_launch_control     `clusterlaunchcontrol`: what is certified is right for each answer
     test_spins              loops that poll an mbarrier
+    test_written            which tensors a program may write by addresses
     test_register_moves     moves to registers of a `wgmma` behind its fence
     test_arithmetic         integers that instructions of PTX compute
     test_limits             what the kernel does at most
