@@ -9,6 +9,7 @@ A wrong program and its nearest right twin are a pair. Files of pairs, and of ot
     programs_numbers        pairs of numbers in memory that decide: of vectors, matrices, tensors
     programs_data           pairs of unknown data: loads that are stored, stores of equal values
     programs_counters       pairs of words that are waited for
+    programs_classes        pairs of which one is wrong in a cluster that is not executed
     programs_repetitions    pairs of loops, of which later iterations of one are wrong
     changed_iterations      random loops of two warps of which later iterations differ
     small_regions           random small programs in which data decides about accesses
@@ -32,6 +33,7 @@ Tests, which pytest runs:
     test_written            which tensors a program may write by addresses
     test_register_moves     moves to registers of a `wgmma` behind its fence
     test_arithmetic         integers that instructions of PTX compute
+    test_many               operands of all clusters of a class, computed at once, and of each
     test_limits             what the kernel does at most
     test_contract           what the kernel imports, its size, the names of its rules
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.kernel import (
     programs,
+    programs_classes,
     programs_counters,
     programs_data,
     programs_edges,
@@ -15,4 +16,4 @@ from tests.kernel.programs import PAIRS
 __all__ = ["FILES", "PAIRS"]
 
 FILES = (programs, programs_ptx, programs_edges, programs_data, programs_counters,
-         programs_numbers)  # fmt: skip
+         programs_numbers, programs_classes)  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import lcm
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,10 +21,11 @@ from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.distribution import Held, layout_of
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
 from tilesim.ir.memory import Fragment, Unsaid, View
-from tilesim.ir.op import Rearranges
+from tilesim.ir.op import Computation, Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
 from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
+from tilesim.proof.many import UNKNOWN, Many
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
 from tilesim.proof.moving import at_view, fixed, through_map
 from tilesim.proof.operands import (
@@ -72,6 +74,8 @@ _FULL = 0xFFFFFFFF
 MOST_LOOKS = 1024
 #: bytes that a lane stores at once, of data that may be the same as others'
 MOST_NAMED = 1024
+#: in which window an address is, and of which CTA, is the same wherever these begin
+_OF_PLACES = ("isspacep", "getctarank")
 #: bytes of an answer of launch control
 _ANSWER = 16
 
@@ -124,8 +128,16 @@ def execute(x: Execution) -> Sequence[int]:
 
 @executes(fx.Agrees)
 def _agrees(x: Execution, e: fx.Agrees) -> None:
-    for w in x.warp.each:
+    for w in _apart(x, e.value):
         _is_shared(x, e.value, w)
+
+
+def _apart(x: Execution, operand: Expr) -> Sequence[Any]:
+    """The warp, and those of its shadows in which an operand may differ between lanes."""
+    many = x.machine.operands.in_all(operand, x.warp)
+    if many is None or (many.numbers is not None and many.numbers.shape[1] > 1):
+        return x.warp.each
+    return (x.warp,)
 
 
 @rule("agree", "an operand that lanes share is the same in all of them")
@@ -326,8 +338,11 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     made = _made_of_loads(x, e)
     if v.follows and x.sources is None:  # before the first of them is set
         x.sources = _made_of(x)
-    results = [_defined(x, e, one if apart else w) for one in each]
-    for one, result in zip(reversed(each), reversed(results), strict=True):
+    many = _in_all(x, e) if len(each) > 1 else None
+    results = [_defined(x, e, one if apart else w) for one in each] if many is None else []
+    if many is not None:
+        w.hold_many(e.var.name, many)
+    for one, result in zip(reversed(each), reversed(results), strict=False):
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
     w.has_set(e.var.name, [i for i in x.lanes if i not in x.unless])
     w.set_behind |= {(e.var.name, i): look for i, look in x.unless.items()}
@@ -342,8 +357,54 @@ def _defines(x: Execution, e: fx.Defines) -> None:
     w.made.pop(e.var.name, None)
     if made:
         w.made[e.var.name] = made
-    if len(each) > 1:
+    if len(results) > 1:
         w.hold(e.var.name, [one.registers.get(e.var.name) for one in each])
+
+
+def _in_all(x: Execution, e: fx.Defines) -> Many | None:
+    """What a register is in a warp and its shadows, if arrays can have it."""
+    v, w, found = x.machine.operands, x.warp, None
+    data = e.chance or e.unknown or e.elsewhere or _is_data(x, e.value)
+    if data and not (w.side or w.detours or v.family is not None or v.launches):
+        found = UNKNOWN
+    elif isinstance(e.value, Expr) and x.op.mnemonic not in _OF_PLACES:
+        found = v.in_all(e.value, w)
+    elif e.value is None and isinstance(x.op, Computation):
+        found = _computed_in_all(x, x.op)
+    return None if found is None or x.unless else v.assigned(w, e.var, found, x.lanes)
+
+
+class _AllInputs:
+    """Numbers of a warp and its shadows as `tilesim.ir.op.Inputs` of an instruction."""
+
+    active = ...
+
+    def __init__(self, x: Execution) -> None:
+        self._x = x
+
+    def lanes(self, operand: Expr) -> NDArray[np.int64]:
+        """An operand, by cluster and lane."""
+        many = self._x.machine.operands.in_all(operand, self._x.warp)
+        if many is None or many.base or many.numbers is None:
+            raise _Unknown
+        return many.numbers
+
+
+def _computed_in_all(x: Execution, op: Computation) -> Many | None:
+    """The only result of an instruction."""
+    inputs: Any = _AllInputs(x)
+    try:
+        found = None if op.unspecified(inputs) else op.compute_many(inputs.lanes)
+    except _Unknown:
+        return None
+    if found is None or len(found) > 1 or (numbers := found[0]).max() >> 63:
+        return None
+    return Many(numbers.astype(np.int64))
+
+
+def _is_data(x: Execution, view: object) -> bool:
+    """Whether what is loaded is not known, wherever it is in global memory."""
+    return isinstance(view, View) and view.space == "global" and not x.machine.any_given
 
 
 def _made_of(x: Execution) -> list[Hashable]:
@@ -384,7 +445,7 @@ def _same_value(x: Execution, e: Expr, number: int) -> list[Hashable]:
     """By lane, what an operand is, with its number among several: numbers that are known, in each
     cluster of the class, or data that has a name, or what is made of these (H23)."""
     v, w, rows = x.machine.operands, x.warp, list[Hashable]([None] * LANES)
-    values = [v.value(e, one) for one in (w.each if v.may_differ(e, w) else (w,))]
+    numbers = _numbers_in_all(x, e)
     match e:
         case Var(name):
             rows = [*w.names.get(name, rows)]
@@ -394,7 +455,22 @@ def _same_value(x: Execution, e: Expr, number: int) -> list[Hashable]:
             parts = v.parts(e)
             rows = _joined([_same_value(x, one, n) for n, one in enumerate(parts)])
             rows = [row and (number, row) for row in rows]
-    return [_numbers([lane_of(one, i) for one in values]) or rows[i] for i in range(LANES)]
+    return [one or row for one, row in zip(numbers, rows, strict=True)]
+
+
+def _numbers_in_all(x: Execution, e: Expr) -> list[Hashable]:
+    """By lane, the numbers that an operand is in all clusters of the class, if these are known."""
+    v, w = x.machine.operands, x.warp
+    many = v.in_all(e, w) if v.may_differ(e, w) else None
+    if many is None:
+        values = [v.value(e, one) for one in (w.each if v.may_differ(e, w) else (w,))]
+        return [_numbers([lane_of(one, i) for one in values]) for i in range(LANES)]
+    if many.numbers is None:
+        return [None] * LANES
+    columns = np.broadcast_to(many.numbers.T, (LANES, len(many.numbers)))
+    same, base = (columns == columns[:, :1]).all(1), many.base or None
+    return [((int(one[0]) if alike else one.tobytes(), base),)
+            for one, alike in zip(columns, same, strict=True)]  # fmt: skip
 
 
 def _numbers(found: Sequence[Scalar]) -> Hashable:
@@ -462,8 +538,7 @@ def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
             return _queried(x, e.value, w)
         case Expr():
             found = x.machine.operands.value(e.value, w)
-            # in which window an address is, and of which CTA, is the same wherever these begin
-            if x.op.mnemonic not in ("isspacep", "getctarank"):
+            if x.op.mnemonic not in _OF_PLACES:
                 return found
             (address,) = x.machine.operands.parts(x.op)
             at = x.machine.operands.value(address, w)
@@ -707,6 +782,8 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
     m, w, v = x.machine, x.warp, x.machine.operands
     lanes = _that_read(x, e) if isinstance(e, fx.Reads) else x.lanes
     lanes = [i for i in lanes if i < (e.lanes or LANES)]  # others name nothing
+    if w.shadows and lanes and _in_one_tensor(x, e, lanes):
+        return
     places = m.operands.view(e.view, w, lanes)
     for s in w.shadows if e.view.space != "shared" else ():
         if s.every:
@@ -761,6 +838,44 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
         m.answer = None
 
 
+def _in_one_tensor(x: Execution, e: fx.Reads | fx.Writes, lanes: list[int]) -> bool:
+    """An access of global memory by a warp and its shadows at once, if they access one tensor in
+    which no word is waited for, each lane for itself."""
+    m, w, v = x.machine, x.warp, x.machine.operands
+    found = None if e.view.space == "shared" else v.places(e.view, w, lanes)
+    if found is None:
+        return False
+    (name, first), write = found, isinstance(e, fx.Writes)
+    place: Place = ("global", name, w.instance)
+    kept, box, memory = write or name not in m.read_only, v.box(e.view), m.memory(place)
+    single = not e.asynchronous and e.proxy == "generic" and e.lanes != 0 and not _strong(e)
+    if m.tracks(place) or (kept and (not single or (v.follows and not write))):
+        return False
+    ends = np.array([[first.min() + box.min(), first.max() + box.max()]])
+    memory.in_bounds(ends, x.where)
+    flat = (first[..., None] + box.reshape(-1)).reshape(-1) if kept or _constant(e) else ends
+    if kept and write and not memory.apart(flat):
+        return False
+    issues = x.effect(fx.Issues)
+    multiple = lcm(16, (issues and issues.piece) or 1) if e.asynchronous else box.size
+    for rest in np.flatnonzero(np.bincount((first % multiple).reshape(-1))):
+        _aligned(x, e, Named(lanes, place, box + rest, int(rest)))
+    if _constant(e):
+        memory.read_as_constant(flat, x.where)
+    if isinstance(e, fx.Writes) and w.made and not x.may:
+        _stores_what_is_loaded(x, e, [Named(lanes, place, box, 0)])
+    for i in lanes if v.follows and not write else ():
+        x.found.setdefault(i, []).append((name, 0))
+    if kept:
+        by = np.array([[m.of_instance(one.instance)] for one in w.each]) + w.lanes(lanes)
+        m.accesses(x, flat, np.repeat(by, box.size), place, write, apart=True)
+    return True
+
+
+def _constant(e: fx.Reads | fx.Writes) -> bool:
+    return isinstance(e, fx.Reads) and e.noncoherent
+
+
 def _in_every_program(x: Execution, e: fx.Reads | fx.Writes, s: Any, lanes: Sequence[int]) -> None:
     """An access of global memory, in all programs of a family."""
     issues, by_lane = x.effect(fx.Issues), e.lanes and e.view.size > 1
@@ -789,7 +904,7 @@ def _number(x: Execution, e: fx.Reads | fx.Writes, pieces: Sequence[Piece]) -> i
     whole = e.view.dtype.kind in ("int", "uint") and all(len(at) == 1 for _, at in pieces)
     if x.machine.ptx or _strong(e) or not whole or not isinstance(value, Expr):
         return None
-    rows = [x.machine.operands.value(value, w) for w in x.warp.each]
+    rows = x.machine.operands.each(value, x.warp)
     found = {lane_of(row, i) for row in rows for i in x.lanes}
     numbers = [y for y in found if type(y) is int]
     return numbers[0] if len(numbers) == len(found) == 1 else None
@@ -980,7 +1095,10 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
     m, write = x.machine, isinstance(e, fx.WritesMap)
     combines = isinstance(e, fx.WritesMap) and e.combine is not None
     strong = (e.map.tensor.dtype.bytes, "gpu") if combines else None
-    for w in x.warp.each:
+    each = x.warp.each
+    if len(each) > 1 and e.map.tensor.name in m.read_only:
+        each = each[:1] if m.operands.starts_right_in_all(e, x.warp) else each
+    for w in each:
         if w.every:
             through_map(m, e, w, x.lanes)
             continue
@@ -1046,7 +1164,7 @@ def _leaves(x: Execution, e: fx.Writes) -> None:
         if e.value is None:
             each = computed
         elif isinstance(e.value, Expr):
-            each = [v.value(e.value, w) for w in x.warp.each]
+            each = v.each(e.value, x.warp)
         else:
             each = [x.answers.get(id(e.value))]
         word = place, int(at[0, 0]), at.size
@@ -1150,7 +1268,7 @@ def _counts(x: Execution, e: fx.Writes, words: Sequence[tuple[Named, Word]]) -> 
     m, order = x.machine, x.machine.order
     for named, word in words:
         m.memory(named.place).words[int(named.bytes[0, 0])] = word
-        rows = [m.operands.value(e.value, w) for w in x.warp.each if isinstance(e.value, Expr)]
+        rows = m.operands.each(e.value, x.warp) if isinstance(e.value, Expr) else []
         for lane in named.lanes:
             i, numbers = x.warp.first + lane, {lane_of(row, lane) for row in rows}
             n = numbers.pop() if len(numbers) == 1 and e.view.dtype.kind != "float" else None

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
@@ -25,6 +26,7 @@ from tilesim.ir.expr import Const, Expr, ScalarParam
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.counters import Word
+from tilesim.proof.many import Many
 from tilesim.proof.memory import (
     Bytes,
     MayBeEqual,
@@ -51,8 +53,10 @@ from tilesim.proof.operands import (
     Value,
     exactly,
     lane_of,
+    many_of,
     need,
     undecided,
+    value_in,
 )
 from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
@@ -109,16 +113,16 @@ class Shadow:
     ) -> None:  # fmt: skip
         """``every``: it stands for all programs of a family, in all turns."""
         self.cluster, self.rank, self.repetition = cluster, warp.rank, repetition
+        self.warp = warp
         self.base, self.every = warp.base, every
         #: what makes its accesses in global memory
         self.instance = (cluster, repetition) if repetition else cluster
-        self.registers = _Over(warp.registers)
+        #: its place in `Warp.each`
+        self.index = 0
+        self.registers = _Over(self)
         self.registers |= {n: v for n, v in (registers or {}).items() if v != warp.registers.get(n)}
         self.values: dict[int, Any] = {}
-        self.warp = warp
         self._cta = coordinates(warp.machine.program, cluster, warp.rank - warp.base)
-        #: its place in `Warp.each`, where there are no repetitions
-        self.index = 0
 
     @property
     def side(self) -> str:
@@ -140,12 +144,17 @@ class Shadow:
 
 
 class _Over(dict[str, Value]):
-    def __init__(self, base: dict[str, Value]) -> None:
+    def __init__(self, of: Shadow) -> None:
         super().__init__()
-        self._base = base
+        self._of = of
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else self._base.get(name, default)
+        warp = self._of.warp
+        if name in self:
+            return self[name]
+        if name in warp.many:
+            return value_in(warp.many[name], self._of.index)
+        return warp.registers.get(name, default)
 
 
 def coordinates(program: Any, cluster: int, rank: int) -> tuple[int, ...]:
@@ -180,12 +189,13 @@ class Warp:
         self.values: dict[int, tuple[list[Value], Value]] = {}
         #: registers that differ between the clusters of the class
         self.differing: set[str] = set()
+        #: of these, what all of them hold, where arrays have it: shadows have none of their own
+        self.many: dict[str, Many] = {}
         self.index = 0
-        self.shadows = [Shadow(self, c) for c in clusters[1:] if not machine.whole]
-        for n, shadow in enumerate(self.shadows):
-            shadow.index = n + 1
+        shadows = [Shadow(self, c) for c in clusters[1:] if not machine.whole]
         if machine.operands.family is not None:
-            self.shadows += [Shadow(self, c, every=True) for c in clusters]
+            shadows += [Shadow(self, c, every=True) for c in clusters]
+        self.stands_for(shadows)
         #: by register tile: its uses since the last wgmma.fence; its products' groups, and how
         self.tiles: dict[str, tuple[frozenset[Any], frozenset[tuple[int, Any]]]] = {}
         #: by register or register tile, the lanes that have set it, as bits
@@ -210,10 +220,40 @@ class Warp:
         self.apart_by, self.kinds = set[str](), dict[str, str]()
         self._cta = coordinates(p, self.cluster, rank - self.base)
 
-    @property
-    def each(self) -> tuple[Any, ...]:
-        """Itself, and what stands for it in the other clusters."""
-        return (self, *self.shadows)
+    def stands_for(self, shadows: Sequence[Shadow]) -> None:
+        """It stands for these from now on."""
+        self.shadows = shadows
+        #: itself, and its shadows
+        self.each: tuple[Any, ...] = (self, *shadows)
+        self.many.clear()
+        for n, one in enumerate(shadows):
+            one.index = n + 1
+        self.differing |= {name for one in shadows for name in one.registers}
+
+    def many_of(self, name: str) -> Many | None:
+        """What a register holds in itself and all shadows, if arrays can have it."""
+        if name not in self.differing:
+            return many_of([self.registers.get(name)])
+        if name not in self.many:
+            found = many_of(self.held(name))
+            if found is None:
+                return None
+            self.hold_many(name, found)
+        return self.many.get(name, many_of([self.registers.get(name)]))
+
+    def hold_many(self, name: str, many: Many) -> None:
+        """It holds that from now on."""
+        if name in self.differing and name not in self.many:
+            for one in self.shadows:
+                one.registers.pop(name, None)
+        many = many.reduced()
+        self.registers[name] = value_in(many, 0)
+        if many.numbers is None or len(many.numbers) == 1:
+            self.many.pop(name, None)
+            self.differing.discard(name)
+        else:
+            self.many[name] = many
+            self.differing.add(name)
 
     def state(self, s: State) -> None:
         """Tells all but registers, of which only tokens and polls are told."""
@@ -257,6 +297,7 @@ class Warp:
 
     def hold(self, name: str, values: Sequence[Value]) -> None:
         """It holds that from now on."""
+        self.many.pop(name, None)
         for one, value in zip(self.each, values, strict=True):
             one.registers[name] = value
         self.differing.add(name)
@@ -428,6 +469,8 @@ class Machine:
         self.globals: dict[str, Memory] = {}
         #: of a family: what is accessed in tensors that are written, and in which repetition
         self.boxes: dict[Box, None] = {}
+        #: what accesses global memory: clusters and repetitions, the executed one first
+        self._instances: dict[object, int] = {clusters[0]: 0}
         self.within: tuple[int, int, int] | None = None
         self.repetitions = 0
         self.pools = [Pool.of(r) for r in range(self.size)]
@@ -449,6 +492,8 @@ class Machine:
         self._names: dict[Hashable, int] = {}
         self.read_only = operands.read_only
         self._begins = {t.name: begins_with(p, t) for t in p.tensors} | dict(operands.inputs)
+        #: whether what some tensor holds is known
+        self.any_given = any(self._begins.values())
         self.deciding = operands.deciding()
         #: by instruction and kind, `Execution.effect`
         self.kinds: dict[tuple[int, type], fx.Effect | None] = {}
@@ -872,8 +917,6 @@ class Machine:
 
         Raises: Refuted, NotCovered: lanes store to one place."""
         lanes = [i for some, _ in pieces for i in some]
-        if write:
-            self.writes(x, place)
         if holders is None:
             flat = np.concatenate([np.tile(at.reshape(-1), len(some)) for some, at in pieces])
             lane = np.concatenate([np.repeat(x.warp.lanes(some), at.size) for some, at in pieces])
@@ -881,15 +924,34 @@ class Machine:
             rows, (_, at) = [holders[i] for i in lanes], pieces[0]
             flat = np.concatenate([at[r].reshape(-1) for r in rows])
             lane = np.repeat(x.warp.lanes(lanes), [len(r) * at.shape[1] for r in rows])
-        memory, instance = self.memory(place), (*place, None)[2]
         if place[0] == "shared":
+            self.memory(place)
             self._shared(x, lanes, int(place[1]), flat, write)
-        position = self.order.position[lane]
+        else:
+            lane += self.of_instance((*place, None)[2])
+        return self.accesses(x, flat, lane, place, write, strong=strong, number=number, adds=adds,
+                             decides=decides, names=names, apart=holders is not None)  # fmt: skip
+
+    def of_instance(self, instance: object) -> int:
+        """What is added to the numbers of lanes that access global memory for a cluster, or for a
+        repetition: lanes of several are in no order."""
+        return self.order.lanes * self._instances.setdefault(instance, len(self._instances))
+
+    def accesses(
+        self, x: Execution, flat: NDArray[np.int64], lane: Lanes, place: Place, write: bool, *,
+        strong: Strong | None = None, number: int | None = None, adds: bool = False,
+        decides: bool = False, names: Names | None = None, apart: bool = False,
+    ) -> bool:  # fmt: skip
+        """The same, of each byte by one lane; ``apart``: lanes access different bytes."""
+        memory, instance = self.memory(place), (*place, None)[2]
+        if write:
+            self.writes(x, place)
+        position = self.order.position[lane % self.order.lanes]
         record = Record(
             flat, write, "generic", strong, x.where, lane, position, instance, number, may=x.may
         )
         record.names = names
-        if write and holders is None:
+        if write and not apart:
             self._lanes_apart(record)
         ordered = self._ordered(None, "generic", place)
         plain = Record(flat, False, "generic", None, x.where, lane, position, instance)
@@ -971,7 +1033,7 @@ class Machine:
 
         ``issuers``: of an asynchronous access, the lanes that have issued it; ``as_one``: it comes
         after what any of them knows."""
-        shared, order = place[0] == "shared", self.order
+        shared, order, width = place[0] == "shared", self.order, self.order.lanes
         generic = Row.GENERIC if shared else Row.GENERIC_GLOBAL
         rows: list[int] = [generic]
         if proxy != "generic":  # fences of .shared::cta are about the memory of their CTA
@@ -980,9 +1042,15 @@ class Machine:
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
                 return True
-            if x.instance != y.instance:
-                return False  # nothing orders clusters
             asked: Any = issuers if y.lane is None else y.lane[own]
+            if not shared:
+                of_y = self.of_instance(y.instance) if y.lane is None else asked - asked % width
+                of_x = self.of_instance(x.instance)
+                if theirs is not None:
+                    of_x, theirs = theirs[0] - theirs[0] % width, (theirs[0] % width, theirs[1])
+                if np.any(of_x != of_y):
+                    return False  # nothing orders clusters
+                asked = asked % width
             seen = [generic] if x.proxy == "generic" and self._unfenced(x, y) else rows
             if theirs is None:
                 lanes = np.flatnonzero(np.bincount(asked))
@@ -1008,7 +1076,8 @@ class Machine:
     def _morally_strong(self, x: Record, y: Record) -> bool:
         assert x.strong is not None
         assert y.strong is not None
-        ctas = {int(i) // self.in_cta for r in (x, y) if r.lane is not None for i in r.lane}
+        lanes = [r.lane % self.order.lanes for r in (x, y) if r.lane is not None]
+        ctas = {int(i) // self.in_cta for some in lanes for i in some}
         apart = len(ctas) > 1 or x.asynchronous or y.asynchronous
         wide = "gpu" if x.instance != y.instance or (apart and self.whole) else (
             "cluster" if apart else "cta"

@@ -317,6 +317,10 @@ class Memory:
         self._others = kept
         return vouched
 
+    def apart(self, at: NDArray[np.int64]) -> bool:
+        """Whether these are different bytes of it."""
+        return len(self._distinct(at)) <= 1
+
     def _distinct(self, at: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Indices of bytes, in parts of which none has a byte twice: lanes may share bytes, and
         each of them is compared."""

@@ -33,6 +33,7 @@ from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.program import Strict
 from tilesim.proof.flow import Flow
 from tilesim.proof.forms import Cone, Family, Form
+from tilesim.proof.many import UNKNOWN, Many, applied, fitted, in_some
 from tilesim.proof.memory import Bytes, exists
 from tilesim.proof.phases import Look, Token
 from tilesim.proof.rules import NotCovered, Refuted, rule
@@ -458,6 +459,10 @@ class Operands:
     def agree(self, e: Expr, w: Warp, value: Value) -> None:
         """Raises: Differs: clusters for which another one stands would decide otherwise."""
         others = w.shadows if self.may_differ(e, w) else ()
+        many = self.in_all(e, w) if others else None
+        if many is not None:
+            rows = () if many.numbers is None else (many.numbers != many.numbers[:1]).any(1)
+            others = [w.each[n] for n in np.flatnonzero(rows)]
         differing = [(o.cluster, o.repetition) for o in others if self.value(e, o) != value]
         if differing:
             raise Differs(differing, e)
@@ -468,6 +473,90 @@ class Operands:
             return bool(w.shadows)
         names = self.names(operand)
         return "" in names or not names.isdisjoint(w.differing)
+
+    def in_all(self, e: Expr, w: Warp) -> Many | None:
+        """The same as `value`, of a warp and its shadows at once, if arrays can have it."""
+        if self.family is not None or self.launches or w.side or w.detours:
+            return None
+        if not self.may_differ(e, w):
+            return many_of([self.value(e, w)])
+        match e:
+            case Var(name):
+                found: Many | None = w.many_of(name)
+                return found
+            case Special(name):
+                return many_of([one.special(name) for one in w.each])
+            case Unary(_, x):
+                return self._applied(e, w, x)
+            case Binary(_, x, y):
+                return self._applied(e, w, x, y)
+            case Select(c, x, y):
+                return self._applied(e, w, c, x, y)
+        return None
+
+    def _applied(self, e: Expr, w: Warp, *operands: Expr) -> Many | None:
+        kind, known = self._type(e), list[Many]()
+        for many in (self.in_all(one, w) for one in operands):
+            if many is None:
+                return None
+            known.append(many)
+        return applied(e, known, kind) if kind in LIMITS else UNKNOWN
+
+    def each(self, e: Expr, w: Warp) -> list[Value]:
+        """What it is in a warp and in its shadows: once, if it is the same in all of them, or only
+        in some lanes, and not known in others."""
+        value = self.value(e, w)
+        if not self.may_differ(e, w):
+            return [value]
+        many = self.in_all(e, w)
+        if many is None:
+            return [self.value(e, one) for one in w.each]
+        if many.numbers is None or len(many.numbers) == 1:
+            return [value]
+        same = np.broadcast_to((many.numbers == many.numbers[:1]).all(0), LANES)
+        return [[lane_of(value, i) if same[i] else None for i in range(LANES)]]
+
+    def assigned(self, w: Warp, var: Var, many: Many, lanes: Sequence[int]) -> Many | None:
+        """As `assign`, what a register takes in a warp and its shadows at once."""
+        new = fitted(many, var.dtype)
+        if new is None or len(lanes) == LANES:
+            return new
+        old = w.many_of(var.name)
+        return None if old is None else in_some(new, old, lanes, LANES)
+
+    def places(self, view: View, w: Warp, lanes: Sequence[int]) -> tuple[str, Any] | None:
+        """The tensor in which a view is, and where it begins, by cluster and lane; None: these are
+        several, or not known, or `view` says what is wrong."""
+        t, operands = view.tensor, [self.in_all(e, w) for e in view.operands]
+        known = [(x.numbers, x.base) for x in operands if x is not None and x.numbers is not None]
+        addressed = isinstance(t, AddressedTensor)
+        name = known[-1][1] if addressed and known else t.name
+        bases = [base for _, base in known[: len(known) - addressed]]
+        tensor = next((one for one in self.program.tensors if one.name == name), None)
+        if len(known) < len(operands) or any(bases) or tensor is None or tensor.private:
+            return None
+        first = np.zeros((1, 1), np.int64)
+        if isinstance(t, AddressedTensor):
+            numbers = known[-1][0]
+            multiple, beyond = _multiple(t)
+            first = numbers - self.bases[name]
+            far = first.min() < 0 or first.max() >= _GLOBAL or t.swizzle
+            if far or ((numbers - beyond) % multiple).any():
+                return None
+        elif not isinstance(t, GlobalTensor) or t.devices != 1:
+            return None
+        each = zip(known, t.byte_strides, view.extents, t.shape, strict=False)
+        for (numbers, _), stride, extent, size in each:
+            if numbers.min() < 0 or numbers.max() > size - extent:
+                return None
+            first = first + numbers * stride
+        return name, np.broadcast_to(first, (len(w.each), LANES))[:, list(lanes)]
+
+    @staticmethod
+    def box(view: View) -> Bytes:
+        """The bytes of a view, relative to its first one."""
+        t = view.tensor
+        return _box(view.extents, t.byte_strides, t.dtype.bytes)
 
     def names(self, operand: object) -> frozenset[str]:
         """The registers in an operand; "" and "lane": what tells clusters and lanes apart."""
@@ -614,7 +703,7 @@ class Operands:
             place = self._of_whom(place, view.operands, w, group)
             inside(view, values)
             first += sum(o * s for o, s in zip(values, t.byte_strides, strict=False))
-            at = _box(view.extents, t.byte_strides, t.dtype.bytes) + first
+            at = self.box(view) + first
             mask = 0 if isinstance(t, GlobalTensor) else CHUNK_MASK[t.swizzle]
             if mask:
                 at = at ^ (((at >> 7) & mask) << 4)
@@ -675,6 +764,18 @@ class Operands:
             place = self._of_whom(("global", fields.tensor, w.instance), e.coords, w, group)
             found.append(Named(group, place, at, fields.offset))
         return found
+
+    def starts_right_in_all(self, e: ReadsMap | WritesMap, w: Warp) -> bool:
+        """Whether `starts_right` is known of all shadows of a warp, of which it is asked what it
+        reads of a tensor that nothing writes: what is outside is not read."""
+        parts = [self.in_all(one, w) for one in e.coords]
+        last = parts[-1]
+        if isinstance(e, WritesMap) or e.info or None in parts or any(x.base for x in parts if x):
+            return False
+        fields = fields_of(e.map)
+        multiple = unit(fields.packing, fields.dtype, self.program.target.name)
+        known = last is not None and last.numbers is not None
+        return known and not (last.numbers % multiple).any()  # type: ignore[union-attr,operator]
 
     def mbarrier(self, mbar: Mbar, w: Warp, lanes: Sequence[int]) -> list[AtMbarrier]:
         """By lanes that name the same, where an mbarrier is."""
@@ -752,9 +853,42 @@ def inside(view: View, values: tuple[int, ...]) -> None:
 @rule("aligned", "an address is a multiple of the size of what is accessed there")
 def aligned(t: AddressedTensor, address: int) -> None:
     """Raises: Refuted: it is not; of an element of a vector, the vector's."""
-    multiple, beyond = (t.multiple, t.beyond) if t.multiple else (t.dtype.bytes, 0)
+    multiple, beyond = _multiple(t)
     if (address - beyond) % multiple:
         raise Refuted("aligned", f"{t}: no multiple of {multiple}")
+
+
+def _multiple(t: AddressedTensor) -> tuple[int, int]:
+    return (t.multiple, t.beyond) if t.multiple else (t.dtype.bytes, 0)
+
+
+def many_of(values: Sequence[Value]) -> Many | None:
+    """What a warp and its shadows hold, or all of them, as an array, if it can have that."""
+    rows = [x if isinstance(x, list) else [x] for x in values]
+    kinds = {type(x) for row in rows for x in row}
+    if kinds == {type(None)}:
+        return UNKNOWN
+    addresses: Any = rows
+    first = addresses[0][0]
+    base = first.base if kinds == {Address} else ""
+    if base and (local(first) or not all(x.is_of(base) for row in addresses for x in row)):
+        return None
+    if not base and kinds != {int}:
+        return None
+    width = max(map(len, rows))
+    try:
+        numbers = np.array([row if len(row) == width else row * width for row in rows], np.int64)
+    except OverflowError:
+        return None
+    return Many(numbers, base).reduced()
+
+
+def value_in(many: Many, index: int) -> Value:
+    """What it is in the warp, or in the shadow of that number."""
+    if many.numbers is None:
+        return None
+    row = many.numbers[index if len(many.numbers) > 1 else 0].tolist()
+    return uniform([Address(x, many.base) for x in row] if many.base else row)
 
 
 def _cases(x: Scalar) -> tuple[Scalar, Scalar]:

@@ -53,13 +53,12 @@ def leave_out(m: Machine, r: Repetition) -> None:
         for w, some in zip(m.warps, earlier, strict=True)
     ]
     for w, each in zip(m.warps, begins, strict=True):
-        w.shadows = [
+        w.stands_for([
             Shadow(w, one.cluster, number, values)
             for one, some in zip(w.each, each, strict=True)
             for number, values in enumerate(some)
             if number or one is not w
-        ]
-        w.differing |= {name for s in w.shadows for name in s.registers}
+        ])  # fmt: skip
     m.rounds_until(r.round + 2 * r.period)
     _allowed(m.rounds == r.round + 2 * r.period, r)
     for w, each, of_class in zip(m.warps, begins, classes, strict=True):
@@ -70,8 +69,8 @@ def leave_out(m: Machine, r: Repetition) -> None:
         last = ends[r.times :: r.times + 1]
         w.registers.clear()
         w.registers |= last[0]
-        w.shadows = [Shadow(w, c, 0, end) for c, end in zip(clusters, last, strict=True)][1:]
-        w.differing = {name for s in w.shadows for name in s.registers}
+        w.differing.clear()
+        w.stands_for([Shadow(w, c, 0, end) for c, end in zip(clusters, last, strict=True)][1:])
     m.state().comes_back(before)
 
 
@@ -112,9 +111,8 @@ def _set(m: Machine, values: Iterable[dict[str, Value]]) -> None:
     """The registers of what stands for all programs."""
     left = iter(values)
     for w in m.warps:
-        w.shadows = [Shadow(w, s.cluster, 0, next(left), every=True) if s.every else s
-                     for s in w.shadows]  # fmt: skip
-        w.differing |= {name for s in w.shadows for name in s.registers}
+        w.stands_for([Shadow(w, s.cluster, 0, next(left), every=True) if s.every else s
+                      for s in w.shadows])  # fmt: skip
 
 
 def _at(value: Any, turn: Form) -> Any:
@@ -157,7 +155,8 @@ def _typed(value: Value) -> object:
 
 def registers(one: Warp | Shadow) -> dict[str, Value]:
     """All registers of a warp, or of what stands for it elsewhere."""
-    return {**one.warp.registers, **one.registers} if isinstance(one, Shadow) else {**one.registers}
+    names = {**one.warp.registers, **one.registers} if isinstance(one, Shadow) else one.registers
+    return {name: one.registers.get(name) for name in names}
 
 
 def _begins(was: dict[str, Value], now: dict[str, Value], times: int) -> list[dict[str, Value]]:

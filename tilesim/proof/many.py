@@ -1,0 +1,115 @@
+"""What a register or an operand is in a warp and in all its shadows at once: one array for them.
+
+It is what `Operands.value` says of each of them, or there is none: arrays hold integers of 64 bits
+only, which count from nothing or from one tensor, and what could leave these is not computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
+from tilesim.arith.types import DType
+from tilesim.ir.arithmetic import LIMITS, CType, integer_limits
+from tilesim.ir.expr import Binary, Expr, Select, Unary
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class Many(NamedTuple):
+    """By cluster and lane, of which each is one for all where it makes no difference; None: known
+    in none of them. ``base``: the tensor whose address they count from; "": they are numbers."""
+
+    numbers: Numbers | None
+    base: str = ""
+
+    def reduced(self) -> Many:
+        """The same, with one number where all lanes have it, or all clusters."""
+        found = self.numbers
+        if found is None:
+            return self
+        for axis in (1, 0):
+            first = found.take([0], axis)
+            found = first if (found == first).all() else found
+        return self._replace(numbers=found)
+
+
+#: it depends on data in all of them
+UNKNOWN = Many(None)
+
+
+def applied(e: Expr, xs: Sequence[Many], kind: CType) -> Many | None:
+    """What an operator makes of operands, in the type of the expression; None: each is to be
+    computed for itself."""
+    known = [x.numbers for x in xs if x.numbers is not None]
+    strict = isinstance(e, Unary | Binary) and e.op not in ("and", "or")
+    if not known or (strict and len(known) < len(xs)):
+        return UNKNOWN
+    base = _base(e, [x.base for x in xs], wide=kind in ("s64", "u64"))
+    if len(known) < len(xs) or base is None:
+        return None
+    found = _computed(e, known)
+    found = None if found is None else _wrapped(found.astype(np.int64), *LIMITS[kind])
+    return None if found is None else Many(found, base)
+
+
+def _base(e: Expr, bases: list[str], *, wide: bool) -> str | None:
+    """Which tensor's address results count from: in 64 bits, of such as numbers move."""
+    if not any(bases):
+        return ""
+    match e, bases:
+        case (Binary("+"), [base, ""] | ["", base]) | (Binary("-"), [base, ""]) if wide:
+            return base
+        case Select(), ["", base, other] if wide and base == other:
+            return base
+    return None
+
+
+def _computed(e: Any, xs: Sequence[Numbers]) -> Any:
+    """What an operator makes of arrays, modulo 2^64; None: it is not defined for some."""
+    a, b = xs[0], xs[-1]
+    match e:
+        case Select():
+            return np.where(a != 0, xs[1], b)
+        case Unary(op):
+            return ARRAY_UNARY[op](a)
+        case Binary("<<" | ">>") if b.min() < 0 or b.max() > 63:
+            return None
+        case Binary("//" | "%") if b.min() <= 0:
+            return None
+    return ARRAY_BINARY[e.op](a, b)
+
+
+def _wrapped(x: Numbers, low: int, high: int) -> Numbers | None:
+    """Numbers modulo 2^width in an integer type; None: some are beyond those of an array."""
+    if low <= int(x.min()) and int(x.max()) <= high:
+        return x
+    size = high - low + 1
+    return (x - low) % size + low if size < 1 << 63 else None
+
+
+def fitted(x: Many, dtype: DType) -> Many | None:
+    """What a register of a type takes of it."""
+    if dtype.kind == "float" or x.numbers is None:
+        return UNKNOWN
+    if x.base and dtype.bits < 64:
+        return None
+    if dtype.kind == "pred":
+        return x._replace(numbers=(x.numbers != 0).astype(np.int64))
+    found = _wrapped(x.numbers, *integer_limits(dtype))
+    return None if found is None else x._replace(numbers=found)
+
+
+def in_some(new: Many, old: Many, lanes: Sequence[int], width: int) -> Many | None:
+    """A register that takes what is new in some of so many lanes."""
+    if new.numbers is None or old.numbers is None:
+        return UNKNOWN if new.numbers is old.numbers else None
+    if new.base != old.base:
+        return None
+    here = np.zeros(width, bool)
+    here[list(lanes)] = True
+    return new._replace(numbers=np.where(here, new.numbers, old.numbers))
