@@ -87,5 +87,6 @@ def test_a_write_that_was_not_seen_is_not_covered() -> None:
     assert v.read_only == {"other"}
     assert [*Machine(v, [0], execute).ends()]
     v.read_only.add("one")
-    with pytest.raises(NotCovered, match="an address in one that is not seen to be one"):
-        [*Machine(v, [0], execute).ends()]
+    for clusters in ([0], [0, 1]):  # alone, and with a shadow
+        with pytest.raises(NotCovered, match="an address in one that is not seen to be one"):
+            [*Machine(v, clusters, execute).ends()]
