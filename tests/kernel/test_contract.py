@@ -37,7 +37,7 @@ PLAIN = frozenset({"tilesim.ptx.reader", "tilesim.ptx.plain"})
 #: what reads the description of its launch
 DESCRIBED = frozenset({"tilesim.ptx.description"})
 #: lines of code: no blank lines, comments, docstrings and imports
-MOST_CODE = 4_980
+MOST_CODE = 5_297
 #: lines of a function that enforces a rule
 MOST_OF_A_RULE = 30
 
