@@ -59,7 +59,8 @@ class Box:
         fill = np.nan if self.fields.fill == "nan" else 0
         result = np.full(self.shape, fill, dtype=numpy_dtype(dtype))
         if self._is_inside:
-            result[self._inside] = memory.typed(dtype)[self._addresses // dtype.bytes]
+            elements, place = self._elements(memory)
+            result[self._inside] = elements[place]
         return result
 
     def store(
@@ -67,9 +68,8 @@ class Box:
     ) -> None:
         """Writes what is inside, combined with the old values if asked."""
         if self._is_inside:
-            dtype = self.fields.dtype
-            new, elements = values.reshape(self.shape)[self._inside], memory.typed(dtype)
-            place = self._addresses // dtype.bytes
+            new = values.reshape(self.shape)[self._inside]
+            elements, place = self._elements(memory)
             elements[place] = new if combine is None else combine(elements[place], new)
 
     def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
@@ -116,7 +116,16 @@ class Box:
             for start, count, step, limit in sizes
         )
 
-    @property
+    def _elements(self, memory: Memory) -> tuple[NDArray[Any], Any]:
+        """An array with the elements inside, and where in it they are."""
+        fields, elements = self.fields, memory.typed(self.fields.dtype)
+        if self.mode != "tile":
+            return elements, self._addresses // fields.dtype.bytes
+        first = elements[fields.offset // fields.dtype.bytes :]
+        array = np.lib.stride_tricks.as_strided(first, fields.dims, fields.strides)
+        return array, tuple(slice(x.start, x.stop, x.step) for x in self._indices)
+
+    @cached_property
     def _is_inside(self) -> bool:
         """Whether any element is."""
         if self.mode == "tile":
@@ -129,7 +138,7 @@ class Box:
         rows = rows_of(self.fields, self.mode, self.coords, self.info)
         return np.array(rows, dtype=np.int64).reshape(len(rows), -1)
 
-    @property
+    @cached_property
     def _indices(self) -> tuple[range, ...]:
         """Those of a box that are inside, per dimension."""
         sizes = zip(self.coords, self._inside, self.fields.steps, strict=True)
