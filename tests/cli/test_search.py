@@ -308,7 +308,7 @@ def test_shrinking_can_be_interrupted(
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilesim.cli.examine.smallest", interrupt)
+    monkeypatch.setattr("tilesim.cli.smallest.smallest", interrupt)
     result = tilesim_cli("check", write("bad.py", kernels.BAD), "--shrink")
     assert result.exit_code == 130
     assert result.stdout.startswith("FAILED bad.py::handshake  (deadlock)\n")

@@ -22,12 +22,12 @@ from typing import TypeAlias
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.uses_defs import mentions_of, operand_expressions, registers_set
+from tilesim.arith.intervals import Interval
 from tilesim.arith.operators import integer
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import (
     LIMITS,
     CType,
-    Interval,
     Typing,
     bounds,
     integer_limits,
