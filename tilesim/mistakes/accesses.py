@@ -289,6 +289,30 @@ def own_copy(case: Case) -> Cause | None:
     return None
 
 
+def completed_before(case: Case) -> Cause | None:
+    """What the reader waits for is complete before the writer writes: it is another barrier that
+    says that."""
+    history = case.history
+    for link in links(case):
+        first, second, wait = link.first, link.second, link.wait
+        if not writes(first.op) or writes(second.op) or group_of(first.op) is not None:
+            continue
+        if any(has(d, fx.JoinsBarrier) for d in history.between(second.warp, wait.at, second.at)):
+            continue
+        # an arrival that expects bytes speaks for the copies that bring them
+        ops = (o for o in history.supplies(first.warp, link.on) if has(o, fx.Arrives, bytes=None))
+        if max((o.number for o in ops), default=first.op.number) < first.op.number:
+            made = [c for c in history.credits(link.on, first.warp) if c.phase == wait.phase]
+            if wait.phase < 0 or any(c.issued > first.at for c in made):
+                continue  # it has arrived after its access, in an earlier place of the code
+            return Cause(
+                f"{link.on.label} is completed before {first.warp} has written what is read",
+                (case.waits(wait),
+                 *(case.of(c, "arrives before it has written") for c in made[:1])),
+            )  # fmt: skip
+    return None
+
+
 def arrival_before_its_wait(case: Case) -> Cause | None:
     """A warp that hands slots back, in its loop, before it has waited for what is put into them."""
     history = case.history

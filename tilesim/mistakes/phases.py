@@ -27,11 +27,12 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import While
 from tilesim.mistakes.context import array_of, branch_past, has, replaced
 from tilesim.mistakes.edits import Block, changed, statement_fault
-from tilesim.mistakes.history import Touch, Waiting
+from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, waits
 from tilesim.mistakes.release_acquire_paths import starts_over
-from tilesim.sim.findings import Stated
+from tilesim.sim.findings import Stated, Turn
 from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
 
 
@@ -265,6 +266,90 @@ def trips(case: Case) -> Cause | None:
                 + (", or let each CTA depend on itself alone" if far else ""),
                 facts=Stated(arrivals=(times,) if made[-1].arrivals > 0 else ()),
             )
+    return None
+
+
+def left_out(case: Case) -> Cause | None:
+    """Who should arrive has been through a turn of its loop without: a condition kept it from
+    that."""
+    history = case.history
+    for stuck in history.waiting:
+        for warp, op in history.suppliers(stuck.warp):
+            turn = [] if case.alike(warp, stuck.warp) else _turn_without(case, warp, op, stuck.on)
+            where = _led_past(case, op, turn) if turn else None
+            if where is None:
+                continue
+            array = history.array_name(stuck.on)
+            bare = [d for d in turn if any(
+                isinstance(e, fx.Expects) and history.may_name(e.mbar, stuck.on)
+                for e in d.op.effects()
+            )]  # fmt: skip
+            return Cause(
+                f"{warp} has been through a turn of its loop without an arrival on {array}, and "
+                f"{stuck.warp} waits for it",
+                (*(case.who(warp, d, "expects bytes and does not arrive") for d in bare[:1]),
+                 case.who(warp, where, "does not hold in every turn"),
+                 case.who(warp, op, "is left out then")),
+                f"let {warp} arrive on {array} in every turn",
+            )  # fmt: skip
+    return None
+
+
+def _led_past(case: Case, op: Op, turn: list[Done]) -> Loc | None:
+    """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
+    turn."""
+    loop = case.loop_range(op)
+    for number in range(loop[0], op.number) if loop is not None else ():
+        what = case.mir.code[number].what
+        if not isinstance(what, Branch) or what.cond is None or what.target <= op.number:
+            continue
+        if not any(number < done.op.number < what.target for done in turn):
+            return what.loc
+    return None
+
+
+def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
+    """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
+    the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
+    history, loop = case.history, case.loop_range(op)
+    peers = [w for w in history.machine.warps if w.cta is warp.cta and not case.alike(w, warp)]
+    if loop is None or any(history.supplies(w, on) for w in peers):
+        return []
+    slots = history.slots_of(on)
+    made = [t for t in history.arrivals(warp) if array_of(t.on) == array_of(on)]
+    own = [d for t in made if (d := history.at(warp, t.op.number, t.issued)) is not None]
+    numbers = [history.number_of(t.on) or 0 for t in made]
+    gap = any(b != (a + 1) % slots for a, b in pairwise(numbers))
+    if not own or (not gap and slots > 1):
+        return []
+    depth, arrived = len(own[0].turns), {d.turns for d in own}
+    turns: dict[tuple[Turn, ...], list[Done]] = {}
+    for done in history.between(warp, own[0].at, 1 << 62):
+        if loop[0] <= done.op.number <= loop[1]:
+            turns.setdefault(done.turns[:depth], []).append(done)
+    over = [*turns.items()][:-1]
+    return next((done for turn, done in over if turn not in arrived), [])
+
+
+def to_itself(case: Case) -> Cause | None:
+    """An arrival on a barrier for which only its own role waits, where another role waits for one
+    of the same array on which nobody has arrived."""
+    history = case.history
+    for stuck in (s for s in history.waiting if not history.credits(s.on)):
+        for told in history.arrivals():
+            on, other = stuck.on, told.on
+            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
+                continue
+            waiting = {t.warp.role for t in history.touches if t.kind == "pass" and t.on is other}
+            waiting |= {s.warp.role for s in history.stuck if s.on is other}
+            if waiting == {told.warp.role}:
+                return Cause(
+                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
+                    f"nobody arrives on {on.label}",
+                    (case.arrives(told),
+                     case.who(stuck.warp, stuck.op, f"waits for {on.label}", on)),
+                    f"let {told.warp} arrive on {on.label}",
+                )  # fmt: skip
     return None
 
 

@@ -280,6 +280,30 @@ def early_wait(case: Case) -> Cause | None:
     return None
 
 
+def early_answer(case: Case) -> Cause | None:
+    """A wait for the answer of a request that passes at once on a fresh barrier."""
+    for warp in dict.fromkeys(side.warp for side in case.sides):
+        for wait in case.history.passes(warp):
+            if wait.phase < 0 and wait.at <= case.made and _answers(case, wait.on):
+                label = wait.on.label
+                return Cause(
+                    f"this wait passes at once: parity 1 on {label}, of which no phase has "
+                    "completed, although no answer has come",
+                    (case.of(wait, f"passes {label} before any phase has completed"),),
+                    f"wait for parity 0 on {label} first: the parity is (use // slots) & 1",
+                )
+    return None
+
+
+def _answers(case: Case, on: Mbarrier) -> bool:
+    """Whether a barrier is told of the answers of launch control."""
+    return any(
+        isinstance(e, fx.Completes) and case.history.may_name(e.mbar, on)
+        for effects in case.mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
+        for e in effects
+    )  # fmt: skip
+
+
 def _reads(case: Case, side: Side) -> bool:
     """Whether a side only reads what the finding is about."""
     deed = case.deed(side)
