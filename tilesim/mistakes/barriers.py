@@ -247,13 +247,14 @@ def nobody_else(case: Case) -> Cause | None:
             continue
         sides = [*_kept_away(case, waiter, op, effect.id),
                  case.who(waiter, op, f"waits at {on.label}", on)]  # fmt: skip
-        other, last = others[0].warp, case.history.last_of(others[0].warp)
-        before = isinstance(others[0].on, NamedBarrier) and any(
-            w is waiter for w, _ in case.history.suppliers(other)
-        )
+        before = (
+            s.warp for s in others if isinstance(s.on, NamedBarrier)
+            and any(w is waiter for w, _ in case.history.suppliers(s.warp))
+        )  # fmt: skip
+        last = next(map(case.history.last_of, before), None)
         own = None if last is None else joined(last.op)
-        if before and last is not None and (own is None or own.id != effect.id):
-            sides.append(case.who(other, last, f"does not come to {on.label} then", on))
+        if last is not None and (own is None or own.id != effect.id):
+            sides.append(case.who(last.warp, last, f"does not come to {on.label} then", on))
         return Cause(
             f"nobody else comes to {on.label}",
             tuple(sides),

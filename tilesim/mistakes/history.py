@@ -70,7 +70,8 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """A warp has come to a round of a named barrier, by what was executed at ``issued``."""
+    """A warp has come to a round of a named barrier, or left it, by what was executed at
+    ``issued``."""
 
     issued: int
     on: NamedBarrier
@@ -117,6 +118,7 @@ class History(Watcher):
         self.machine: Machine
         self.touches: list[Touch] = []
         self.joins: list[Joined] = []
+        self.leaves: list[Joined] = []
         self.stuck: tuple[Stuck, ...] = ()
         self.waits_for: WaitFor | None = None
         #: by finding: when it was made, and what was executed or had been that landed
@@ -229,8 +231,8 @@ class History(Watcher):
         landing = self._landing
         issued = self.now if landing is None else self._issued.get(landing.key, self.now)
         if isinstance(on, NamedBarrier):
-            if kind == "join":
-                self.joins.append(Joined(issued, on, phase, warp.origin))
+            rounds = self.joins if kind == "join" else self.leaves
+            rounds.append(Joined(issued, on, phase, warp.origin))
             return
         arrivals = tx = 0
         if kind == "credit":
@@ -306,8 +308,10 @@ class History(Watcher):
         return done[place - 1] if place else None
 
     def joined(self, done: Done) -> tuple[object, int] | None:
-        """The named barrier, and its round, that an execution has joined."""
-        mine = (j for j in self.joins if j.issued == done.at and j.warp is done.warp)
+        """The named barrier, and its round, that an execution has joined; one that waits there is
+        executed when it leaves."""
+        every = (*self.joins, *self.leaves)
+        mine = (j for j in every if j.issued == done.at and j.warp is done.warp)
         return next(((j.on, j.phase) for j in mine), None)
 
     def last_of(self, warp: Agent) -> Done | None:
