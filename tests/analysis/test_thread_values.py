@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
 from tests.ptx.test_check import program
+from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.executing_warps import never
+from tilesim.analysis.thread_values import Threads
+from tilesim.ir.expr import Const, ScalarParam, Special
 from tilesim.ptx.launch import Pointer
+from tilesim.sim.forall.free import UNBOUNDED, Free, Scope
 
 #: %r1 is the thread, %p7 is not known
 START = """ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; ld.global.u32 %r4, [%rd1];
@@ -60,3 +67,17 @@ def test_an_instruction_that_no_thread_executes(name: str, guard: bool) -> None:
         mir = program(f"{START}{text}\n{way}", warps=2, params=params, values=values)
         (number,) = (op.number for op in mir.ops() if op.mnemonic.startswith("st"))
         assert (number in never(mir)) is expected
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_parameter_that_may_have_any_value_is_not_known(free: bool) -> None:
+    """Nor is it asked for anything that holds for some of its values only."""
+    scope = Scope("n")
+    number = Free(4, Fraction(1), scope) if free else 4
+    values, params = (Pointer("x", 1 << 16),), (".param .u64 x",)
+    mir = program(START, warps=2, params=params, values=values)
+    mir = replace(mir, kernel=replace(mir.kernel, grid=(number, 1, 1)))
+    threads = Threads(graph_of(mir), launch=True)
+    for expr in (Const(number), ScalarParam("n", number), Special("grid_x")):
+        assert threads.value(expr, 0) == (None if free else 4)
+    assert (scope.last, scope.modulus) == (UNBOUNDED, 1)

@@ -42,13 +42,14 @@ class Threads:
         warps = np.arange(mir.kernel.warps, dtype=np.int64)[:, None]
         lanes = np.arange(LANES, dtype=np.int64)[None, :]
         own = np.broadcast_to(warps, (mir.kernel.warps, LANES))
-        self._special: dict[str, int | NDArray[np.int64]] = {
+        self._special: dict[str, Value] = {
             "warp_id": own, "lane_id": np.broadcast_to(lanes, own.shape),
             "thread_id": warps * LANES + lanes,
         }  # fmt: skip
         if launch:
-            grid = zip(("grid_x", "grid_y", "grid_z"), mir.kernel.grid, strict=True)
-            self._special |= {"cluster_size": mir.kernel.cluster_size, **dict(grid)}
+            sizes = (*mir.kernel.grid, mir.kernel.cluster_size)
+            names = ("grid_x", "grid_y", "grid_z", "cluster_size")
+            self._special |= {name: _told(n) for name, n in zip(names, sizes, strict=True)}
         #: by register and the instruction that sets it
         self._registers: dict[tuple[str, int], Value] = {}
 
@@ -56,9 +57,9 @@ class Threads:
         """An expression of integers of which no part wraps, as an instruction finds it."""
         match expr:
             case Const(int(value)):
-                return value if _lies(value, -_MOST, _MOST) else None
+                return _told(value)
             case ScalarParam(_, int(value)) if self._launch:
-                return value if _lies(value, -_MOST, _MOST) else None
+                return _told(value)
             case Special(name):
                 return self._special.get(name)
             case Var(name):
@@ -144,6 +145,12 @@ class Threads:
         if kind not in LIMITS or found is None:
             return None
         return found if _lies(found, *LIMITS[kind]) else None
+
+
+def _told(value: int) -> int | None:
+    """A number that a program says, unless it is too large or stands for other values as well: what
+    may be any value of a parameter has the look of an integer, but another type."""
+    return value if issubclass(type(value), int) and _lies(value, -_MOST, _MOST) else None
 
 
 def _shuffled(value: Value, lane: int | None) -> Value:
