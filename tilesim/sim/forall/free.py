@@ -321,12 +321,6 @@ class Number:
         """As of an integer."""
         return self
 
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return self
-
     # ------------------------------------------------------------------ refused
 
     def _refused(self, *_: object) -> Any:
