@@ -28,8 +28,8 @@ import pytest
 
 if TYPE_CHECKING:
     from tilesim import Kernel, Program, Report
+    from tilesim.checker.assumptions import Leaning
     from tilesim.errors import InvalidProgram
-    from tilesim.leaning import Leaning
     from tilesim.triton.testing import Checks
 
 MARKER = "tilesim"
@@ -397,7 +397,7 @@ def _is_open(report: Report, accept: str) -> bool:
 
 def require(expect: str, accept: str) -> None:
     """A `pytest.UsageError` if these are nothing that a check could say."""
-    from tilesim.sim.findings import RULES
+    from tilesim.findings.finding import RULES
 
     if expect and expect not in RULES:
         raise pytest.UsageError(f"expect={expect!r} is not a rule; see tilesim explain")
@@ -434,8 +434,8 @@ def _hint(report: Report) -> str:
 def _denied(names: str | Iterable[str]) -> Callable[[Report], tuple[Leaning, ...]]:
     """What of the leanings of a report has one of these names; a `pytest.UsageError` for a name
     that nothing has."""
+    from tilesim.checker.assumptions import denied, require_names
     from tilesim.errors import UsageError
-    from tilesim.leaning import denied, require_names
 
     try:
         known = require_names(names)

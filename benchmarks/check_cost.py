@@ -22,7 +22,7 @@ from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v5
-from tilesim.sim.simulate import Simulation, simulate
+from tilesim.sim.machine.simulate import Simulation, simulate
 
 ITERATIONS = (16, 64, 256, 1024)
 CTAS = (1, 4, 16)

@@ -31,9 +31,9 @@ from typing import Any
 from benchmarks.consan_process import LIMIT, Printed, printed_by
 from tilesim.arith.types import bf16, f32
 from tilesim.checker import Report, check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, SharedTensor
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import Fragment, SharedTensor
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib.pipeline import Pipeline
 

@@ -17,7 +17,7 @@ import click
 
 from tilesim.arith.types import f32
 from tilesim.checker import Report, check
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
 from tilesim.ir.expr import select
 from tilesim.ir.program import Program, Verdict
 from tilesim.kernels.hopper import matmul_v7

@@ -24,7 +24,7 @@ from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 from tilesim.arith.types import bf16, numpy_dtype
 from tilesim.checker import check
 from tilesim.kernels.hopper.matmul_v5 import matmul
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 M, N, K, STAGES, ROWS = 128, 128, 64, 4, 64
 CASES = ((16, 1), (64, 1), (256, 1), (16, 16), (64, 16))

@@ -23,14 +23,14 @@ from click.testing import CliRunner
 
 from tilesim.checker import check
 from tilesim.cli import main as tilesim
-from tilesim.heap import patient
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Verdict
+from tilesim.limits import patient
 from tilesim.loader import load_one
 from tilesim.ptx.description import loads
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: the ladder of GEMMs and attention, with few iterations, and some with more; parameters
 KERNELS: tuple[tuple[str, dict[str, str]], ...] = (

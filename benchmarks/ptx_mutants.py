@@ -16,14 +16,14 @@ from datetime import timedelta
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import Source, emit
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.kernels.registry import cases
 from tilesim.mistakes.table import Mutant, mutants
-from tilesim.ptx.emitted import describe
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 KERNELS = (
     "tilesim.kernels.hopper.copy::vector",

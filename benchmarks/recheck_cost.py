@@ -27,16 +27,16 @@ from click.testing import CliRunner
 from benchmarks.ptx_cost import KERNELS
 from tests.verdicts.corpora import entries
 from tilesim.checker import check
+from tilesim.checker.certificates import certified, recheck
 from tilesim.cli import main as tilesim
-from tilesim.heap import patient
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.limits import patient
 from tilesim.loader import load_one
 from tilesim.ptx.description import loads
+from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.search.certificates import certified, recheck
 
 #: what the proof leans on
 ASSUMED = ("in-bounds", "zero-state")

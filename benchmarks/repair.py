@@ -25,12 +25,12 @@ from benchmarks.mutation_score.tables import Rows, markdown, text
 from tilesim.checker import check
 from tilesim.cli.examine import reference
 from tilesim.errors import InvalidProgram
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint
 from tilesim.repair import Repair, Repairs, Wanted
+from tilesim.transforms.lower import lower
 
 #: edits that mend a bug at most, to be counted as one that can be mended
 _EDITS = 2

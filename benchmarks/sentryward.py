@@ -32,18 +32,18 @@ from benchmarks.ptx_faults import Spoiled, spoiled
 from tilesim.checker import check
 from tilesim.errors import TilesimError
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.program import Strict
 from tilesim.kernels.registry import cases
+from tilesim.ptx.bind import completed
+from tilesim.ptx.demangle import short
 from tilesim.ptx.description import loads
-from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Launch, Map, Scalar
-from tilesim.ptx.launching import completed
-from tilesim.ptx.lowering import Unsupported
-from tilesim.ptx.names import short
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.ptx.syntax import Function
 
 #: the names its configuration has for element types; the others travel as raw bits

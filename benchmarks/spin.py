@@ -24,12 +24,12 @@ from typing import Literal
 
 from tilesim.arith.types import u32
 from tilesim.checker import check
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import Kernel, kernel
 from tilesim.export import to_promela
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import Kernel, kernel
 from tilesim.ir.program import Program
-from tilesim.sim.explore import Limits, explore
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.schedulers.exhaustive import Limits, explore
 
 Outcome = Literal["ok", "deadlock", "assertion", "limit"]
 

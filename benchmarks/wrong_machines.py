@@ -18,7 +18,7 @@ import numpy as np
 from tilesim.conform.compare import Times
 from tilesim.conform.order import Group, Order
 from tilesim.conform.recorded import Recorded
-from tilesim.sim.timeline import Instance
+from tilesim.sim.observers.timeline import Instance
 
 
 @dataclass

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tilesim import Builder
-from tilesim.ir import memory
-from tilesim.ir.dsl import methods as defined
-from tilesim.ir.dsl import recorded
-from tilesim.ir.dsl.common import Namespace, with_details
-from tilesim.ir.dsl.warps import NamedBarrier, Warps
+from tilesim.dsl import methods as defined
+from tilesim.dsl import recorded
+from tilesim.dsl.methods import Namespace, with_details
+from tilesim.dsl.warps import NamedBarrier, Warps
+from tilesim.ir import declarations
 from tilesim.ir.expr import SPECIALS
 from tilesim.ir.op import Op
 from tilesim.ir.spelling import general
@@ -285,7 +285,7 @@ def _spelled(op: type[Op]) -> str:
 
 def _about(function: Callable[..., Any]) -> str:
     text = inspect.getdoc(inspect.unwrap(function)) or ""
-    for cls in (memory.SharedTensor, memory.Fragment):
+    for cls in (declarations.SharedTensor, declarations.Fragment):
         text = with_details(text, cls)
     paragraphs = text.split("\n\n")
     kept = [p for p in paragraphs if not re.match(r"\s*(Raises|Args):", p)]

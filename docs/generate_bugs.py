@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.bug_catalogue import BUGS, CONTROLS, FAMILIES, Bug
+from tilesim.findings.rules import RULE_DOCS
 from tilesim.kernels.outcome import Outcome, run
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.rules import RULE_DOCS
 
 PAGE = Path(__file__).parent / "bugs.md"
 TIMES = Path(__file__).parent / "bugs_times.json"

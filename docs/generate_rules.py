@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, SOURCE = FOLDER / "rules.md", FOLDER / "semantics.md"
-DATA = FOLDER.parent / "tilesim" / "sim" / "rules" / "numbered.json"
+DATA = FOLDER.parent / "tilesim" / "findings" / "numbered.json"
 NUMBER = re.compile(r"\b([A-IU])(\d{1,2})\b(?: to \1?(\d{1,2})\b)?")
 _HEADING = re.compile(r"## (?P<title>.+)")
 _SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")

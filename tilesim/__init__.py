@@ -8,7 +8,7 @@ what that part needs. Nothing here imports CUDA.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilesim.ir import shown as _shown
+from tilesim.ir import display as _shown
 from tilesim.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
         u64,
     )
     from tilesim.checker import Report, check, replay
+    from tilesim.checker.certificates import recheck
+    from tilesim.dsl.builder import Builder
+    from tilesim.dsl.kernel import Kernel, kernel
     from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
     from tilesim.ir.addresses import address_of, mbar_at, view_at
-    from tilesim.ir.builder import Builder
+    from tilesim.ir.declarations import ds
     from tilesim.ir.expr import all_of, any_of, maximum, minimum, select
-    from tilesim.ir.kernel import Kernel, kernel
-    from tilesim.ir.memory import ds
     from tilesim.ir.program import Program
     from tilesim.report.rules import explain
-    from tilesim.search.certificates import recheck
-    from tilesim.sim.simulate import Run, simulate
+    from tilesim.sim.machine.simulate import Run, simulate
 
 __all__ = [
     "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run", "TargetError",
@@ -55,14 +55,14 @@ _NAMES = {
     "tilesim.checker": "Report check replay",
     "tilesim.errors": "InvalidProgram ParseError TargetError TilesimError UsageError",
     "tilesim.ir.addresses": "address_of mbar_at view_at",
-    "tilesim.ir.builder": "Builder",
+    "tilesim.dsl.builder": "Builder",
     "tilesim.ir.expr": "all_of any_of maximum minimum select",
-    "tilesim.ir.kernel": "Kernel kernel",
-    "tilesim.ir.memory": "ds",
+    "tilesim.dsl.kernel": "Kernel kernel",
+    "tilesim.ir.declarations": "ds",
     "tilesim.ir.program": "Program",
     "tilesim.report.rules": "explain",
-    "tilesim.search.certificates": "recheck",
-    "tilesim.sim.simulate": "Run simulate",
+    "tilesim.checker.certificates": "recheck",
+    "tilesim.sim.machine.simulate": "Run simulate",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

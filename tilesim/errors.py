@@ -1,6 +1,6 @@
 """Every exception tilesim raises for a user's mistake.
 
-What a *kernel* does wrong is never an exception: it is a `Finding` (``tilesim.sim.findings``).
+What a *kernel* does wrong is never an exception: it is a `Finding` (``tilesim.findings.finding``).
 """
 
 from __future__ import annotations

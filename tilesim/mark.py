@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Program
 
 
@@ -24,7 +24,7 @@ def check(
         expect: the rule that the check must find; without one it must find nothing.
         accept: ``"bounded"`` also passes kernels that are not proved but failed on no schedule.
         options: ``strict``, ``budget``, ``schedules``, ``seed`` and ``inputs`` of `tilesim.check`;
-            ``deny``: names of what a proof must not lean on (`tilesim.leaning`).
+            ``deny``: names of what a proof must not lean on (`tilesim.checker.assumptions`).
     """
     import pytest
 

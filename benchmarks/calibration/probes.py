@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tilesim.arith.types import bf16, e4m3, f32, s64
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.expr import Var, select
-from tilesim.ir.kernel import kernel
 from tilesim.lib.opening import open_cluster, open_cta
 
 #: columns of a 16-bit tile whose rows are as wide as the 128-byte swizzle

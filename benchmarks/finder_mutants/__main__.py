@@ -33,29 +33,33 @@ from benchmarks.finder_mutants.mutate import Mutant, drawn, mutants
 #: what is mutated: files of each part, as patterns below ``tilesim/``
 PARTS: dict[str, tuple[str, ...]] = {
     "lanes": (
-        "sim/machine/parts.py", "sim/machine/lanes.py", "sim/machine/assembly.py",
-        "sim/machine/forks.py", "sim/machine/exchange.py", "sim/machine/race_parts.py",
-        "sim/machine/lane_groups.py", "sim/machine/interchange.py", "sim/execute/apart.py",
-        "sim/execute/lanes.py", "sim/execute/lane_copies.py", "sim/execute/shuffles.py",
-        "sim/idle_lanes.py", "ir/lanes_apart.py", "ir/elected.py", "analysis/uniformity.py",
-        "analysis/executing_warps.py", "analysis/thread_values.py",
-        "ir/splitting.py", "ir/joins.py", "search/lagging.py", "search/electing.py",
+        "sim/machine/lane_groups.py", "sim/machine/lanes.py", "sim/machine/divergence.py",
+        "sim/observers/lane_races.py", "sim/machine/async_groups.py",
+        "sim/observers/phase_conditions.py", "sim/machine/compose.py",
+        "sim/machine/execute/lanes.py", "sim/machine/execute/copies.py", "sim/machine/control.py",
+        "transforms/rewrite.py", "analysis/elected_lane.py", "analysis/uniformity.py",
+        "analysis/executing_warps.py", "analysis/thread_values.py", "analysis/divergence.py",
+        "sim/schedulers/lane_lag.py", "checker/course.py",
     ),
-    "skipping": ("sim/steady/*.py",),
-    "for-all": ("sim/forall/*.py", "search/forall.py", "search/asked.py"),
-    "grids": ("sim/grid/*.py", "search/survey.py"),
+    "skipping": (
+        "sim/affine/loop_*.py", "sim/affine/shifts.py", "sim/affine/snapshot.py",
+        "sim/affine/state_fields.py",
+    ),
+    "for-all": (
+        "sim/affine/*parameter*.py", "checker/for_all.py",
+    ),
+    "grids": ("sim/affine/cluster_*.py", "sim/affine/footprints.py", "checker/grid.py"),
     "unknown data": (
-        "sim/perhaps.py", "sim/skipped.py", "sim/ways.py", "sim/leaving.py", "sim/garbage.py",
-        "sim/undefined.py", "sim/accessed.py", "sim/execute/anywhere.py", "sim/machine/unknown.py",
+        "sim/machine/havoc.py", "sim/observers/uninitialised_reads.py", "sim/machine/expression.py",
+        "sim/observers/accessed_bytes.py", "sim/machine/unknown.py",
     ),
     "spin loops": (
-        "ir/await_condition.py", "ir/waits.py", "ir/word_waits.py", "ir/preimage.py",
-        "sim/monotone_words.py", "sim/machine/counter.py", "sim/execute/counting.py",
+        "transforms/await_condition.py", "transforms/word_waits.py", "analysis/preimage.py",
+        "sim/observers/monotone_words.py", "sim/observers/monotone_accesses.py",
     ),
     "PTX passes": (
-        "ptx/forwarding.py", "ptx/together.py", "ptx/simple.py", "ptx/constants.py",
-        "ptx/quotients.py", "ptx/liveness.py", "ptx/inlining.py", "ptx/flat.py", "ptx/tiles.py",
-        "ptx/nulls.py", "ptx/listing.py", "ir/predicated.py", "arith/bit_vectors.py",
+        "ptx/passes/forwarding.py", "ptx/passes/simplify.py", "ptx/constants.py", "ptx/liveness.py",
+        "ptx/inline.py", "ptx/accumulators.py", "transforms/predicated.py", "arith/bit_vectors.py",
         "arith/opcodes.py", "arith/integers.py",
     ),
 }  # fmt: skip

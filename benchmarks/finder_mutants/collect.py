@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import tilesim.checker
+import tilesim.ptx.parser
 import tilesim.ptx.program
-import tilesim.ptx.reader
 from benchmarks.finder_mutants.corpus import FOLDER, Check, PtxSource, result_of, write
+from tilesim.checker.report import Report
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.syntax import Function, Module
-from tilesim.verdict import Report
 
 #: a check that takes more warp instructions than this is too slow to be made under each mutant
 MAX_INSTRUCTIONS = 20_000
@@ -37,7 +37,7 @@ class Collector:
 
     def install(self) -> None:
         """Puts itself before the reader, the lowering and `check`."""
-        read, lower = tilesim.ptx.reader.read, tilesim.ptx.program.lower
+        read, lower = tilesim.ptx.parser.read, tilesim.ptx.program.lower
         check = tilesim.checker.check
 
         def reading(text: str, file: str = "kernel.ptx") -> Module:
@@ -57,7 +57,7 @@ class Collector:
             self._keep(program, arguments, report)
             return report
 
-        tilesim.ptx.reader.read = reading
+        tilesim.ptx.parser.read = reading
         tilesim.ptx.program.lower = lowering
         tilesim.checker.check = checking
 

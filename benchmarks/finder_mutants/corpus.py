@@ -19,9 +19,9 @@ from unittest.mock import patch
 import cloudpickle
 
 if TYPE_CHECKING:
+    from tilesim.checker.report import Report
     from tilesim.ir.mir import Mir
     from tilesim.ptx.launch import Launch
-    from tilesim.verdict import Report
 
 SUFFIX = ".check"
 #: between what is claimed, and what that leans on
@@ -40,8 +40,8 @@ class PtxSource:
     launch: Launch
 
     def program(self) -> Mir:
-        """The kernel in machine form; raises as `tilesim.ptx.reader.read` and `lower` do."""
-        module = import_module("tilesim.ptx.reader").read(self.text, self.file)
+        """The kernel in machine form; raises as `tilesim.ptx.parser.read` and `lower` do."""
+        module = import_module("tilesim.ptx.parser").read(self.text, self.file)
         (entry,) = (e for e in module.entries if e.name == self.entry)
         mir: Mir = import_module("tilesim.ptx.program").lower(module, entry, self.launch)
         return mir
@@ -104,7 +104,7 @@ class Check:
 @contextmanager
 def executed() -> Iterator[list[int]]:
     """Yields a list that gets, of each simulated run, the warp instructions that it executes."""
-    simulation = import_module("tilesim.sim.simulate").Simulation
+    simulation = import_module("tilesim.sim.machine.simulate").Simulation
     original = simulation.run_on
     runs: list[int] = []
 

@@ -27,7 +27,7 @@ from tilesim.fuzz.campaign import Site, opener, outcome_json, render, run, sites
 from tilesim.fuzz.cases import Outcome
 from tilesim.fuzz.judge import judge, kind
 from tilesim.report.result import FINDINGS, INTERRUPTED, OK, USAGE
-from tilesim.words import count
+from tilesim.wording import count
 
 #: parts of the page that `--page` writes
 _SUMMARY, _BY_FAULT, _BY_KERNEL, _LISTED, _NAMES = (

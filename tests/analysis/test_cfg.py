@@ -11,10 +11,10 @@ from tilesim.analysis.cfg import FlowGraph, known, representatives
 from tilesim.analysis.ssa import reaching
 from tilesim.arith.types import s32
 from tilesim.ir.expr import Const, Special, Var
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.scalar import Assign
+from tilesim.transforms.lower import lower
 
 X, COND = Var("x", s32), Var("c", s32)
 

@@ -15,9 +15,9 @@ from tilesim.analysis.executing_warps import executing
 from tilesim.arith.integers import COMPARE
 from tilesim.arith.types import WIDTH, DType
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Special, Unary, UnaryOp, Var, as_expr
-from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import Store
 from tilesim.ptx.launch import Pointer, Scalar
+from tilesim.transforms.lower import lower
 
 WARPS = 6
 LANES = 32

@@ -11,11 +11,11 @@ from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.taint import Dataflow
 from tilesim.arith.types import s32
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.ir.declarations import GlobalTensor, SharedTensor
 from tilesim.ir.expr import Var, minimum
-from tilesim.ir.lower import lower
-from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.program import Program
+from tilesim.transforms.lower import lower
 
 #: takes X to a word of shared memory
 Carry = Callable[[Builder, GlobalTensor, SharedTensor, Var], None]

@@ -13,7 +13,7 @@ from tilesim.analysis.executing_warps import never
 from tilesim.analysis.thread_values import Threads
 from tilesim.ir.expr import Const, ScalarParam, Special
 from tilesim.ptx.launch import Pointer
-from tilesim.sim.forall.free import UNBOUNDED, Free, Scope
+from tilesim.sim.affine.free_parameter import UNBOUNDED, Free, Scope
 
 #: %r1 is the thread, %p7 is not known
 START = """ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; ld.global.u32 %r4, [%rd1];

@@ -6,8 +6,8 @@ import pytest
 
 from tests.ptx.test_check import program
 from tilesim.analysis.cfg import FlowGraph, graph_of
+from tilesim.analysis.pointer_table import located
 from tilesim.analysis.uniformity import agreed, diverging
-from tilesim.ir.bases import located
 from tilesim.ir.mir import condition
 from tilesim.ptx.launch import Pointer
 

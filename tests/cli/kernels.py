@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.report.programs import file, rare
-from tilesim.sim.rules import RULE_DOCS
+from tilesim.findings.rules import RULE_DOCS
 
 HEAD = "import tilesim as ts\n\n\n"
 

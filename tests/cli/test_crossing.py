@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
+from tilesim.checker.report import Values
 from tilesim.cli.examine import Examination
 from tilesim.cli.options import Progress
 from tilesim.cli.session import Done, Task, check_one
@@ -25,8 +26,7 @@ from tilesim.fuzz.sweep import Every, Said
 from tilesim.loader import Given, load
 from tilesim.repair import Repair
 from tilesim.report.result import Checked
-from tilesim.search.sampling import Batch
-from tilesim.search.values import Values
+from tilesim.sim.schedulers.sampling import Batch
 
 from . import kernels
 from .conftest import Invoke, Write

@@ -20,16 +20,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilesim.checker import check
+from tilesim.checker.witness import load, replay
 from tilesim.errors import TilesimError
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.text import mir as machine
 from tilesim.ir.text import parse
 from tilesim.ptx.description import loads_all
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower as lowered
-from tilesim.ptx.reader import read
-from tilesim.witness import load, replay
+from tilesim.transforms.lower import lower
 
 TILE = (Path(__file__).parents[1] / "ir" / "golden" / "pipeline.tile").read_text()
 MIR = machine.to_text(lower(parse(TILE)))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import UsageError
 from tilesim.ir.expr import ScalarParam
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import For, walk
 from tilesim.kernels.hopper import copy, matmul_v5
 from tilesim.loader import load

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tilesim.ir.bare import bare
 from tilesim.ir.text.mir import parse
+from tilesim.transforms.rewrite import bare
 
 from . import kernels
 from .conftest import Invoke, Write

@@ -9,9 +9,9 @@ import pytest
 from docs.generate_findings import pages
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
+from tilesim.findings.finding import RULES
+from tilesim.findings.rules import RULE_DOCS, RuleDoc
 from tilesim.loader import load
-from tilesim.sim.findings import RULES
-from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
 from .conftest import ROOT, Invoke, Write
 
@@ -43,7 +43,8 @@ def test_every_rule_is_documented() -> None:
 
 def test_every_rule_that_a_diagnostic_names_is_documented() -> None:
     pattern = re.compile(r'(?:Diagnostic\(\s*|rule=)"([a-z0-9-]+)"')
-    for path in (ROOT / "tilesim" / "ir").rglob("*.py"):
+    folders = ("analysis", "dsl", "ir", "transforms")
+    for path in (p for f in folders for p in (ROOT / "tilesim" / f).rglob("*.py")):
         for rule in pattern.findall(path.read_text()):
             assert rule in RULE_DOCS, f"{path.name}: {rule}"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tilesim.checker import Report
-from tilesim.sim.schedule import ChoiceEnvironment
+from tilesim.sim.machine.schedule import ChoiceEnvironment
 
 from . import kernels
 from .conftest import Invoke, Write
@@ -225,7 +225,7 @@ def test_workers_that_die_are_reported(
     tickets: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tilesim.search.sampling.processes", lambda jobs: lambda: nullcontext(Dying())
+        "tilesim.sim.schedulers.sampling.processes", lambda jobs: lambda: nullcontext(Dying())
     )
     result = tilesim_cli("check", tickets, "--budget", "0", "--jobs", "2")
     assert result.exit_code == 2
@@ -251,7 +251,7 @@ def test_an_interrupt_of_several_processes_reports_what_was_found(
     tickets: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = nullcontext(Interrupted())
-    monkeypatch.setattr("tilesim.search.sampling.processes", lambda jobs: lambda: opened)
+    monkeypatch.setattr("tilesim.sim.schedulers.sampling.processes", lambda jobs: lambda: opened)
     monkeypatch.setattr("tilesim.parallel._WINDOW", 0.5)
     result = tilesim_cli("check", tickets, "--budget", "0", "--jobs", "2")
     assert result.exit_code == 130

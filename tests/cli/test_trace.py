@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilesim.report.strips import LEGEND
+from tilesim.report.timeline import LEGEND
 
 from . import kernels
 from .conftest import Invoke, Write

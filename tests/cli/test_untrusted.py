@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilesim.files import MAX_SOURCE, NoRegularFile, read_regular, source_lines
-from tilesim.words import printable
+from tilesim.wording import printable
 
 from .conftest import Invoke, Write
 

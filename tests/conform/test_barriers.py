@@ -13,7 +13,7 @@ from tilesim.conform.order import Order, order_of
 from tilesim.conform.recorded import load
 from tilesim.errors import UsageError
 from tilesim.kernels.hopper.matmul_v5 import matmul
-from tilesim.sim.timeline import Flow, Instance, Sample, Slice, Timeline, Track
+from tilesim.sim.observers.timeline import Flow, Instance, Sample, Slice, Timeline, Track
 
 from .test_conform import the, transfer
 

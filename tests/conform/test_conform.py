@@ -24,9 +24,9 @@ from tilesim.gpu.emit.trace import is_traced
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.trace import buffer
 from tilesim.gpu.watchdog import Executor
-from tilesim.ir.lower import lower
 from tilesim.kernels.hopper.matmul_v5 import matmul
-from tilesim.sim.timeline import Instance
+from tilesim.sim.observers.timeline import Instance
+from tilesim.transforms.lower import lower
 
 #: 6 launches of matmul_v5 on an H200
 FILE = Path(__file__).with_name("matmul_v5.npz")

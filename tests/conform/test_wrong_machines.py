@@ -10,7 +10,7 @@ from benchmarks.wrong_machines import Facts, claim_of, longest, refuted
 from tilesim.conform.compare import compare
 from tilesim.conform.order import order_of
 from tilesim.conform.recorded import load
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.kernels.cluster.multicast import multicast
 from tilesim.kernels.cluster.ring import ring
 

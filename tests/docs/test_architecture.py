@@ -20,10 +20,10 @@ def test_every_package_and_every_module_at_the_top_is_named() -> None:
 def test_every_part_of_the_simulator_is_named() -> None:
     sim = TILESIM / "sim"
     named = set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE))
-    parts = [p.name for p in sim.glob("*.py")] + [
-        f"machine/{p.name}" for p in sim.glob("machine/*")
-    ]
-    modules = [p for p in parts if p.endswith(".py") and not p.endswith("__init__.py")]
+    modules = [p.relative_to(sim).as_posix() for p in sim.rglob("*.py") if p.stem != "__init__"]
+    for package in ("analysis", "checker", "dsl", "findings", "transforms"):
+        files = (TILESIM / package).glob("*.py")
+        modules += [f"{package}/{p.name}" for p in files if p.stem != "__init__"]
     folders = [f"{p.name}/" for p in sim.iterdir() if p.is_dir() and (p / "__init__.py").exists()]
     assert sorted({*modules, *folders} - named) == []
 

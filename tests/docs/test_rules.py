@@ -17,14 +17,14 @@ _NUMBER = re.compile(r"\b[A-IU]\d{1,2}\b")
 _BUGS = re.compile(r"B0\d")
 
 
-NUMBERED = ROOT / "tilesim" / "sim" / "rules" / "numbered.json"
+NUMBERED = ROOT / "tilesim" / "findings" / "numbered.json"
 
 
 @cache
 def printed() -> frozenset[str]:
     """The numbers in the strings of the simulator and the verifier, docstrings included."""
     found: set[str] = set()
-    for folder in ("sim", "ir"):
+    for folder in ("analysis", "dsl", "findings", "ir", "sim", "transforms"):
         for path in (ROOT / "tilesim" / folder).rglob("*.py"):
             tree = ast.parse(path.read_text())
             for node in ast.walk(tree):

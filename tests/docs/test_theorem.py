@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.sim.small import translate
-from tilesim.ir.lower import lower
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 from .modelled import coq, random_program
 from .pages import ROOT

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from tilesim.cli import main
 from tilesim.export import NotExportable, to_promela
-from tilesim.ir.lower import lower
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower as lower_ptx
-from tilesim.ptx.reader import read
+from tilesim.transforms.lower import lower
 
 from . import programs
 from .test_promela import processes

@@ -25,9 +25,9 @@ from tilesim.cli import main, options
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings, generate, kernel_of, run_case, space
 from tilesim.mistakes.table import mutants
-from tilesim.sim import simulate
-from tilesim.sim.execution import run as run_machine
+from tilesim.sim.machine import simulate
 from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.simulate import run_machine as run_machine
 
 from .kernels import HELD
 

@@ -16,7 +16,7 @@ from tilesim.ir.program import Program
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.bugs import barrier_storage, cluster_arrivals
 from tilesim.kernels.hopper import matmul_v3
-from tilesim.sim.simulate import Policy, simulate
+from tilesim.sim.machine.simulate import Policy, simulate
 from tilesim.strategies.clusters import Multicast, Stealing
 from tilesim.strategies.rings import Ring
 

@@ -73,15 +73,15 @@ def test_a_wrong_program_exposes_a_mutant(tmp_path: Path) -> None:
         result = result_of(check(unlocked(fixed=fixed)), 0)
         path = tmp_path / f"{name}{SUFFIX}"
         path.write_bytes(pickle.dumps(Check(unlocked(fixed=fixed), {}, result)))
-        found = execute(path, ["tilesim.sim.machine.races"])
+        found = execute(path, ["tilesim.sim.observers.races"])
         assert found is not None
         assert found.result.is_wrong != fixed
         assert found.result.work
         programs.append(found)
     wrong, right = programs
-    lines = set(wrong.lines["tilesim.sim.machine.races"])
-    lines -= set(right.lines["tilesim.sim.machine.races"])
-    (mutant, *_) = (m for m in mutants("tilesim.sim.machine.races") if m.line in lines)
+    lines = set(wrong.lines["tilesim.sim.observers.races"])
+    lines -= set(right.lines["tilesim.sim.observers.races"])
+    (mutant, *_) = (m for m in mutants("tilesim.sim.observers.races") if m.line in lines)
     assert judged(tmp_path, mutant.module, mutant.number, wrong).wrong
     assert judged(tmp_path, mutant.module, mutant.number, right).kind == "alive"
 

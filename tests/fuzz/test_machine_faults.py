@@ -13,15 +13,15 @@ from tilesim.cli import main
 from tilesim.errors import InvalidProgram
 from tilesim.fuzz import FAULTS, mutants
 from tilesim.fuzz.cases import Settings, every_mutant, run_case
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower as lower_ptx
-from tilesim.ptx.reader import read
 from tilesim.strategies.clusters import Multicast
 from tilesim.strategies.rings import Ring
+from tilesim.transforms.lower import lower
 
 PROGRAMS = {
     "stored": Ring(2, 3, filling="store", stored=True, release="warp").build(),

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tilesim import Builder, u32
 from tilesim.ir.expr import Var
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 COUNTS = st.integers(1, 4)
 BYTES = st.sampled_from((16, 32, 48))

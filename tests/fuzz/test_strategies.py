@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from tilesim import UsageError, bf16, f32
 from tilesim.checker import check
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.to_python import builder_code
 from tilesim.errors import InvalidProgram
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.to_python import builder_code
-from tilesim.ir.memory import TensorMap
+from tilesim.ir.declarations import TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.verify import diagnose
 from tilesim.kernels.registry import cases
-from tilesim.sim.schedule import Chooser
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.schedule import Chooser
+from tilesim.sim.machine.simulate import Simulation
 from tilesim.strategies import (
     FAMILIES,
     Example,

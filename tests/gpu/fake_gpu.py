@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.findings.finding import Finding
 from tilesim.gpu import worker
 from tilesim.gpu.driver import DeviceInfo, Gpu
 from tilesim.gpu.emit import trace
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.watch import BLOCKED, EXPIRED, RECORD_WORDS
 from tilesim.gpu.watchdog import pack, unpack
-from tilesim.ir.memory import TensorMap
+from tilesim.ir.declarations import TensorMap
 from tilesim.ir.op import Op
 from tilesim.ir.program import Role, Stmt, children
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 #: how long an instruction takes in a fake trace
 RECORD_CYCLES = 20

@@ -36,13 +36,13 @@ from tilesim import (
     u64,
     view_at,
 )
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.ir.ops import mma_sync
 from tilesim.ir.ops.bulk import ReduceOp
-from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
-from tilesim.ir.ops.mma_forms import Narrow, Order
+from tilesim.ir.ops.matrix import LdmatrixBytes
+from tilesim.ir.ops.mma_sync import Narrow, Order
 from tilesim.ir.ops.scalar import AtomicOp
-from tilesim.ir.ops.tcgen05_shapes import Kind
+from tilesim.ir.ops.tcgen05_mma import Kind
 from tilesim.ir.ops.tile import MapOp
 from tilesim.ir.ops.warp import VoteSync
 

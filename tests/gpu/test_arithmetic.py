@@ -16,14 +16,14 @@ import pytest
 
 from tilesim import Builder, Program, f32, s32, s64, select, u8, u32, u64
 from tilesim.arith.types import DType, numpy_dtype
+from tilesim.gpu.emit.emitter import emitted_typing
 from tilesim.gpu.emit.expr import Expressions
-from tilesim.gpu.emit.facts import emitted_typing
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
 from tilesim.ir.arithmetic import CType, Typing, integer_limits
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import instructions
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 COMPILER = shutil.which("g++")
 REGISTERS: dict[str, DType] = {

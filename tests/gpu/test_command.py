@@ -19,7 +19,7 @@ from tilesim.cli.gpu import markdown, run_gpu, write
 from tilesim.gpu import crosscheck as crosscheck_module
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.crosscheck import Result
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.watchdog import Executor
 from tilesim.kernels.hopper.copy import vector
 from tilesim.kernels.nvfuser.printed import only, printed

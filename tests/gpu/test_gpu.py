@@ -10,13 +10,13 @@ import pytest
 
 from tilesim import Builder, f32, kernel, pred, s8, s16, s32, s64, select, u8, u16, u32
 from tilesim.arith.types import DType
+from tilesim.dsl.kernel import Kernel
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.crosscheck import Crosscheck, Options
 from tilesim.gpu.emit import emit
 from tilesim.gpu.launch import launch
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import Kernel
 from tilesim.kernels.hopper import copy, matmul_v5, softmax
 from tilesim.kernels.nvfuser.printed import only, printed
 

@@ -14,7 +14,7 @@ from tilesim.gpu.compile import package
 from tilesim.gpu.driver import DeviceInfo, Gpu, probe
 from tilesim.gpu.errors import DeviceError, MissingExtra
 from tilesim.gpu.launch import _address, _stream, prepare
-from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.kernels.hopper.copy import vector
 
 from . import needs

@@ -6,8 +6,8 @@ import pytest
 
 from tilesim.arith.types import f32
 from tilesim.gpu.emit.tile import _column, _row_in_warp
-from tilesim.ir.distribution import Held, Layout, layout_of
-from tilesim.ir.memory import Fragment
+from tilesim.ir.declarations import Fragment
+from tilesim.ir.fragments import Held, Layout, layout_of
 
 
 def value(formula: str, **names: int) -> int:

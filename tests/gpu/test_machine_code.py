@@ -14,8 +14,15 @@ from tilesim.gpu.compile import Binary, compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
-from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Commit, Tcgen05Dealloc
-from tilesim.ir.ops.tcgen05_data import Tcgen05Cp, Tcgen05Ld, Tcgen05Shift, Tcgen05St
+from tilesim.ir.ops.tcgen05 import (
+    Tcgen05Alloc,
+    Tcgen05Commit,
+    Tcgen05Cp,
+    Tcgen05Dealloc,
+    Tcgen05Ld,
+    Tcgen05Shift,
+    Tcgen05St,
+)
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaWs, Tcgen05Product
 from tilesim.ir.ops.tma import TmaLoad, TmaStore
 from tilesim.ir.program import instructions

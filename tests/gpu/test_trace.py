@@ -13,19 +13,19 @@ from tests.report.programs import file, pair
 from tests.report.trace_format import problems
 from tilesim import Builder, Program, bf16, f32, s32
 from tilesim.cli import main
+from tilesim.dsl.kernel import Kernel
 from tilesim.gpu import trace as gpu_trace
 from tilesim.gpu.compile import Binary, Resources, compile_cubin
 from tilesim.gpu.driver import DeviceInfo
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit import trace as emission
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import DeviceError, EmitError
 from tilesim.gpu.trace import GpuRecording, buffer, recording
 from tilesim.gpu.watchdog import Executor, Hang, Waiter
-from tilesim.ir.kernel import Kernel
 from tilesim.kernels.hopper import matmul_v5, matmul_v7, softmax
-from tilesim.sim.record import record
-from tilesim.sim.timeline import Slice, Timeline
+from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import Slice, Timeline
 
 from . import needs
 from .fake_gpu import write_area

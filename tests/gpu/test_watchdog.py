@@ -14,7 +14,7 @@ from tilesim.gpu import crosscheck as crosscheck_module
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.crosscheck import Crosscheck, Options, difference, random_inputs
 from tilesim.gpu.emit import emit
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.watchdog import Executor, pack, unpack
 from tilesim.kernels.hopper.copy import tensor, vector

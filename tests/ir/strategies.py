@@ -8,6 +8,15 @@ from typing import Any, get_args
 import hypothesis.strategies as st
 
 from tilesim.arith.types import DTYPES, DType, bf16, f32, pred, u8, u32
+from tilesim.ir.declarations import (
+    Fragment,
+    GlobalTensor,
+    Mbar,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+    View,
+)
 from tilesim.ir.expr import (
     SPECIALS,
     Binary,
@@ -22,15 +31,6 @@ from tilesim.ir.expr import (
     Var,
 )
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import (
-    Fragment,
-    GlobalTensor,
-    Mbar,
-    Mbarriers,
-    SharedTensor,
-    TensorMap,
-    View,
-)
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt
 from tilesim.ir.target import TARGETS, Target

@@ -20,15 +20,15 @@ from tilesim import (
     u64,
     view_at,
 )
+from tilesim.analysis.pointer_table import located
 from tilesim.analysis.taint import at_addresses
+from tilesim.dsl.to_python import builder_code
 from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
-from tilesim.ir.bases import located
-from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.expr import Expr
-from tilesim.ir.lower import lower
-from tilesim.ir.passes import inject_proxy_fence
 from tilesim.ir.text import mir, parse, to_text
+from tilesim.transforms import inject_proxy_fence
+from tilesim.transforms.lower import lower
 
 ROWS = {row.id: row for row in all_rows() if row.id.startswith("LJ")}
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.sim.test_control_flow import program
 from tilesim import check
-from tilesim.ir.await_condition import peek_flags, with_awaits
-from tilesim.ir.joins import joined
 from tilesim.ir.mir import Mir
+from tilesim.transforms.await_condition import peek_flags, with_awaits
+from tilesim.transforms.rewrite import joined
 
 #: warp 0 initialises the barrier and arrives, warp 1 waits in some form and loads what was stored
 HEAD = """

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tilesim.arith.types import bf16, f32, s32
 from tilesim.checker import check
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.copy_cluster import CopyPlan, Path
 from tilesim.errors import InvalidProgram
-from tilesim.ir.builder import Builder
-from tilesim.ir.copy_cluster import CopyPlan, Path
-from tilesim.ir.memory import GlobalTensor, SharedTensor, View, ds
+from tilesim.ir.declarations import GlobalTensor, SharedTensor, View, ds
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import BulkCopy, BulkLoad
 from tilesim.ir.ops.cluster import StAsync
@@ -23,7 +23,7 @@ from tilesim.ir.ops.tma import TmaLoad
 from tilesim.ir.program import If, instructions, walk
 from tilesim.ir.target import TARGETS, Target
 from tilesim.lib.opening import open_cluster
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 ROWS, COLUMNS = 8, 64
 

@@ -15,11 +15,11 @@ import pytest
 
 from docs.generate import page
 from tilesim import Builder, Program, check, s32, u32
+from tilesim.dsl import stub
+from tilesim.dsl.methods import base
+from tilesim.dsl.to_python import builder_code
 from tilesim.export import to_promela
 from tilesim.gpu.emit import emit
-from tilesim.ir.dsl import stub
-from tilesim.ir.dsl.methods import base
-from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.effects import Defines, Effect, Gathers, Orders
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.mir import Mir
@@ -28,11 +28,11 @@ from tilesim.ir.program import instructions
 from tilesim.ir.spelling import opcode
 from tilesim.ir.text import parse, to_text
 from tilesim.mistakes.table import mutants
-from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.sim.simulate import simulate
+from tilesim.ptx.syntax import PtxError
+from tilesim.sim.machine.simulate import simulate
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_what_no_method_can_take_is_an_error() -> None:
 
 
 def test_the_stub_is_up_to_date() -> None:
-    assert stub.PAGE.read_text() == stub.stub(), "run python -m tilesim.ir.dsl.stub"
+    assert stub.PAGE.read_text() == stub.stub(), "run python -m tilesim.dsl.stub"
 
 
 def test_generated_methods_do_not_load_numpy() -> None:

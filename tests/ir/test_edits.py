@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tilesim.ir.builder import Builder
-from tilesim.ir.edits import edited, statements, stretches
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.expr import Const
-from tilesim.ir.kernel import kernel
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit, MbarrierWait
 from tilesim.ir.program import For, Program
 from tilesim.ir.sites import sites
+from tilesim.transforms.lower import lower
+from tilesim.transforms.rewrite import edited, statements, stretches
 
 
 @kernel(warps=2)

@@ -8,8 +8,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, InvalidProgram
-from tilesim.ir.expr import Expr
-from tilesim.ir.fractional import fraction
+from tilesim.ir.expr import Expr, fraction
 from tilesim.ir.large import MAX_LEVELS, MAX_PARTS, too_large
 from tilesim.ir.text import parse, to_text
 
@@ -32,7 +31,7 @@ def nested(levels: int) -> Expr:
     return x
 
 
-def region(entered: ts.ir.region.Region[object]) -> None:
+def region(entered: ts.dsl.region.Region[object]) -> None:
     with entered:
         pass
 
@@ -51,7 +50,7 @@ USES: dict[str, tuple[Callable[[Builder, Expr], object], str]] = {
 }  # fmt: skip
 
 
-def tensor(k: Builder) -> ts.ir.memory.GlobalTensor:
+def tensor(k: Builder) -> ts.ir.declarations.GlobalTensor:
     return k.tensor("Y", ts.s32, (64,))
 
 
@@ -78,7 +77,7 @@ def test_the_largest_that_is_taken_can_be_shown_and_read() -> None:
         k.mem.store(tensor(k)[k.lane_id], nested(levels))
         k.mem.store(tensor_of(k)[k.lane_id], doubled(12))
 
-    def tensor_of(k: Builder) -> ts.ir.memory.GlobalTensor:
+    def tensor_of(k: Builder) -> ts.ir.declarations.GlobalTensor:
         return k.tensor("Z", ts.s32, (64,))
 
     program = large.build()

@@ -14,16 +14,14 @@ from tests.ir.strategies import instructions, program
 from tilesim import Builder, check, ds, u8, u32
 from tilesim.analysis.executing_warps import executing
 from tilesim.errors import InvalidProgram, ParseError
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Program
-from tilesim.ir.text.addresses import AddressValues
-from tilesim.ir.text.forms import operands
-from tilesim.ir.text.grammar import name
-from tilesim.ir.text.mir import MirPrinter, fingerprint, parse, to_text
+from tilesim.ir.text.forms import name, operands
+from tilesim.ir.text.mir import AddressValues, MirPrinter, fingerprint, parse, to_text
 from tilesim.ir.verify import verify
 from tilesim.kernels.registry import cases
+from tilesim.transforms.lower import lower
 
 
 def looping() -> Program:

@@ -50,7 +50,7 @@ def arrives(k: Builder, rank: Any) -> None:
 def copies(k: Builder, row: Any) -> None:
     X = k.tensor("X", ts.bf16, (64, 64))
     x, tile, bar = k.tensor_map(X, (64, 64)), k.shared("t", ts.bf16, (64, 64)), k.declared["b"]
-    assert isinstance(bar, ts.ir.memory.Mbarriers)
+    assert isinstance(bar, ts.ir.declarations.Mbarriers)
     with k.one_thread():
         k.tma.load(x, tile, (row, 0), bar[0])
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from tilesim.analysis.preimage import NoPreimage, Preimage, next_run
 from tilesim.arith.operators import BINARY, UNARY
 from tilesim.arith.types import DType, s8, s16, u8, u16
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, binary, unary
-from tilesim.ir.preimage import NoPreimage, Preimage, next_run
 
 VALUE, OTHER = "value", Var("other", u8)
 _JOINS: tuple[BinaryOp, ...] = ("and", "or")

@@ -1,4 +1,4 @@
-"""Frozen dataclasses with the ``__init__`` of `tilesim.ir.quick` are what they are without it."""
+"""Frozen dataclasses with the ``__init__`` of `tilesim.ir.frozen` are what they are without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tilesim.ir.quick import quick
+from tilesim.ir.frozen import quick
 
 
 def numbers() -> list[int]:

@@ -20,7 +20,7 @@ from tilesim.checker import Report
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ptx.launch import Pointer, Scalar
-from tilesim.sim.expression import compile_expr
+from tilesim.sim.machine.expression import compile_expr
 from tilesim.sim.machine.machine import Warp
 
 LANES = np.arange(32, dtype=np.int64)
@@ -127,7 +127,7 @@ def test_what_a_conversion_costs_does_not_depend_on_the_grid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An index of 64 bits: no number is computed by itself, and the last CTA is looked at."""
-    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", 0)
+    monkeypatch.setattr("tilesim.sim.affine.cluster_values.SEVERAL", 0)
 
     def one_by_one(*_: object) -> int:
         raise AssertionError("computed of numbers of Python")
@@ -158,7 +158,7 @@ def copies(ctas: int, *, rows: int) -> Report:
 
 def test_grids_of_many_ctas(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a hundred CTAs were so many that their values are kept like that."""
-    monkeypatch.setattr("tilesim.sim.grid.mirror.MANY", 0)
+    monkeypatch.setattr("tilesim.sim.affine.cluster_values.MANY", 0)
     test_grids.test_a_cta_that_stores_what_another_one_stores()
     test_grids.test_a_cta_that_reads_what_another_one_stores()
     test_grids.test_where_a_copy_of_nothing_would_read_does_not_tell_ctas_apart()

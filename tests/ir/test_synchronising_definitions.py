@@ -11,23 +11,23 @@ import pytest
 
 from docs.generate import page
 from tilesim import Builder, Program, check, s32
+from tilesim.dsl.methods import base
+from tilesim.dsl.to_python import builder_code
 from tilesim.errors import InvalidProgram
 from tilesim.export import to_promela
 from tilesim.gpu.emit import emit
-from tilesim.ir.dsl.methods import base
-from tilesim.ir.dsl.to_python import builder_code
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Arrives, Defines, Effect, JoinsBarrier, Waits
 from tilesim.ir.expr import Const, Expr, Var, binary
-from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import instructions
 from tilesim.ir.text import parse, to_text
 from tilesim.mistakes.table import mutants
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 
 @dataclass(frozen=True)

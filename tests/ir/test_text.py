@@ -18,17 +18,24 @@ from tilesim import Builder, InvalidProgram, bf16, ds
 from tilesim.arith.operators import BINARY, UNARY
 from tilesim.arith.types import s32
 from tilesim.checker import check
+from tilesim.ir.declarations import Mbarriers, View
 from tilesim.ir.expr import SPECIALS, Binary, Const, Expr, Special, Unary, Var
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbarriers, View
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, While, walk
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.text import parse, to_text
-from tilesim.ir.text.forms import form_of, operands
-from tilesim.ir.text.grammar import CALLS, MAX_DEPTH, MAX_REGIONS, PRECEDENCE, PREFIX
+from tilesim.ir.text.forms import (
+    CALLS,
+    MAX_DEPTH,
+    MAX_REGIONS,
+    PRECEDENCE,
+    PREFIX,
+    form_of,
+    operands,
+)
 from tilesim.kernels.registry import Case, cases
 
 from .strategies import BARRIERS, EXPRESSIONS, SCALARS, TENSORS, VARIABLES, instructions, program

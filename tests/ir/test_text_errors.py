@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tilesim import ParseError
 from tilesim.ir.program import Program
 from tilesim.ir.text import parse, to_text
-from tilesim.ir.text.grammar import MAX_CHARS, MAX_DEPTH, MAX_REGIONS
+from tilesim.ir.text.forms import MAX_CHARS, MAX_DEPTH, MAX_REGIONS
 
 GOLDEN = (Path(__file__).parent / "golden" / "pipeline.tile").read_text()
 

@@ -19,7 +19,7 @@ import pytest
 import tilesim as ts
 from tilesim import Builder, InvalidProgram
 from tilesim.checker import check
-from tilesim.ir.memory import Mbarriers
+from tilesim.ir.declarations import Mbarriers
 
 Body = Callable[[Builder], None]
 WRONG: dict[str, tuple[str, Body]] = {}

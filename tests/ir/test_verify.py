@@ -10,8 +10,8 @@ import pytest
 
 from tilesim import Builder, InvalidProgram, address_of, bf16, ds, f32, pred, s32, u8, u32, view_at
 from tilesim.errors import Diagnostic
+from tilesim.ir.declarations import Distribution
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Distribution
 from tilesim.ir.verify import diagnose, verify
 
 Write = Callable[[Builder], None]

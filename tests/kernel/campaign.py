@@ -32,10 +32,10 @@ from tests.sim.reference import TooLarge
 from tests.sim.small import translate
 from tests.verdicts.row import kind
 from tilesim.errors import InvalidProgram
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 T = TypeVar("T")
 

@@ -28,16 +28,16 @@ from benchmarks.finder_mutants.corpus import SUFFIX, Check, PtxSource, read
 from tests.verdicts.row import said
 from tests.verdicts.tables import summary
 from tilesim.checker import check as checked
+from tilesim.checker.certificates import certified
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram
-from tilesim.ir.kernel import Kernel
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.kernels.outcome import inputs_of
 from tilesim.kernels.registry import cases
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import certified
+from tilesim.transforms.lower import lower
 
 #: arguments of a check that do not change what is asked: how long it looks, and where
 _SAME = frozenset({"budget", "schedules", "time_limit", "seed", "witness", "policy"})

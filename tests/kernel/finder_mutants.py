@@ -38,7 +38,7 @@ from tests.kernel.test_contract import DEFINITIONS, PLAIN_DEFINITIONS, SHARED, o
 
 #: what proposes certificates, which nothing trusts either
 PROPOSES = (
-    "tilesim.search.certificates", "tilesim.analysis.cfg", "tilesim.analysis.solver",
+    "tilesim.checker.certificates", "tilesim.analysis.cfg", "tilesim.analysis.solver",
     "tilesim.analysis.ssa", "tilesim.analysis.taint", "tilesim.analysis.uses_defs",
 )  # fmt: skip
 #: seconds of a processor for a program, and bytes of memory for all of a mutant
@@ -74,7 +74,7 @@ def form_of(check: Check) -> tuple[Any, str]:
     """What the kernel is given of a check, a kernel in PTX in its plain form; and the level."""
     program, strict = check.program, check.arguments.get("strict", "practice")
     if isinstance(program, PtxSource):
-        module = import_module("tilesim.ptx.reader").read(program.text, program.file)
+        module = import_module("tilesim.ptx.parser").read(program.text, program.file)
         (entry,) = (e for e in module.entries if e.name == program.entry)
         return import_module("tilesim.ptx.plain").plain(module, entry, program.launch), strict
     return (program.build() if hasattr(program, "build") else program), strict
@@ -82,7 +82,7 @@ def form_of(check: Check) -> tuple[Any, str]:
 
 def tried(path: Path) -> Tried:
     """What is said of a program now; "error" in place of what the kernel says: it has none."""
-    certified = import_module("tilesim.search.certificates").certified
+    certified = import_module("tilesim.checker.certificates").certified
     check = read(path)
     proved, kernel = False, "error"
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)

@@ -44,13 +44,13 @@ from tests.sim.generate import FAMILIES, sample
 from tests.sim.small import translate
 from tilesim import Builder
 from tilesim.errors import InvalidProgram
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.ir.verify import verify
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
+from tilesim.transforms.lower import lower
 
 #: `tilesim.proof.check.certify`, of the kernel or a mutant
 Certify: TypeAlias = "Callable[..., Answer]"

@@ -33,15 +33,15 @@ from tilesim import (
     view_at,
 )
 from tilesim.ir.addressed import Space
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, SharedTensor
 from tilesim.ir.expr import Const, Expr, Operand, Select, Var, as_expr
-from tilesim.ir.lower import lower
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor
 from tilesim.ir.mir import Branch, Mir, Trap
 from tilesim.ir.ops.scalar import Store
 from tilesim.ir.program import Strict
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
+from tilesim.transforms.lower import lower
 
 Classes = Sequence[Sequence[int]]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from tests.kernel.programs import Program, wrong
 from tests.litmus.notation import global_words
 from tilesim import Builder, address_of, s32, select, u64, view_at
+from tilesim.ir.declarations import GlobalTensor, View
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import GlobalTensor, View
 
 #: clusters, of which the first one is executed
 _CLUSTERS = 3

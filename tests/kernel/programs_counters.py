@@ -8,8 +8,8 @@ from typing import Literal
 from tests.kernel.programs import cta, wrong
 from tests.litmus.notation import begin, global_words, thread, words
 from tilesim import Builder, ds, s32, u8, u16, u32
+from tilesim.ir.declarations import Pointed, SharedTensor, View
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Pointed, SharedTensor, View
 
 _Sem = Literal["relaxed", "acquire"]
 

@@ -10,10 +10,10 @@ from tests.kernel.programs import allocates, frees, wrong, zeros
 from tests.kernel.programs_ptx import wrong_by_the_text
 from tests.litmus.notation import begin, global_words
 from tilesim import Builder, address_of, f16, f32, pred, u32, view_at
+from tilesim.ir.declarations import GlobalTensor, Mbarriers
 from tilesim.ir.expr import Const, Operand, Var, as_expr
-from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.ops.compute import Data, Exchange
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 
 # ---------------------------------------------------------------------- loads that are stored
 

@@ -37,10 +37,10 @@ from tilesim import (
     u64,
     view_at,
 )
-from tilesim.ir.boxes import StoreMode
+from tilesim.ir.declarations import Mbarriers, SharedTensor, View
 from tilesim.ir.expr import Expr, Operand, as_expr
-from tilesim.ir.memory import Mbarriers, SharedTensor, View
 from tilesim.ir.ops.compute import Compute
+from tilesim.ir.tensormap import StoreMode
 
 # ---------------------------------------------------------------------- launches
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from tests.kernel.programs import wrong
 from tests.litmus.notation import begin, global_words, thread
 from tilesim import Builder, address_of, ds, u16, u32, u64, view_at
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import SharedTensor
 
 
 def _registers(k: Builder, number: int) -> tuple[Var, ...]:

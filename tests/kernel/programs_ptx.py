@@ -24,8 +24,8 @@ from tests.kernel.programs import (
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.tcgen05 import finish, scaled, setup
 from tilesim import Builder, f32, pred, u8, u32
+from tilesim.ir.declarations import Mbarriers, SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.ops.bar import ElectSync
 
 _Scope = Literal["cta", "cluster"]

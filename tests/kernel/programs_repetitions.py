@@ -15,10 +15,10 @@ from tests.kernel.programs_data import filled, loaded
 from tests.litmus.notation import begin, global_words, thread, words
 from tilesim import Builder, ds, f32, s32, u32
 from tilesim.ir.expr import Expr, as_expr
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.proof.certificate import Repetition
+from tilesim.transforms.lower import lower
 
 #: iterations of a loop, and the last right one of a wrong program
 ITERATIONS, LAST = 12, 5

@@ -18,9 +18,9 @@ from tests.sim.counting import DATA, WORDS, Meet, Model, TooLarge, Warps, emit, 
 from tests.verdicts.row import kind
 from tilesim import Builder, all_of
 from tilesim.arith.types import s32
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Program, Strict
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 #: states of an interleaving that are looked at
 _LARGEST = 20_000

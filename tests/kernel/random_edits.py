@@ -30,12 +30,12 @@ from tests.kernel.pairs import PAIRS
 from tests.litmus.sections import all_rows
 from tests.litmus.table import STRICTNESS, Rejected
 from tilesim.checker import check
+from tilesim.checker.certificates import certified, machine_form
 from tilesim.errors import TilesimError
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Strict
 from tilesim.ir.text.mir import to_text
 from tilesim.loader.text import parse_mir
-from tilesim.search.certificates import certified, machine_form
+from tilesim.transforms.lower import lower
 
 #: numbers that are often at the edge of something
 EDGES = (0, 1, 2, 3, 5, 16, 31, 32, 33, 64, 100, 255, 1 << 20, 1 << 31, 1 << 32, 1 << 63)

@@ -24,12 +24,12 @@ import click
 from tests.litmus.notation import begin, global_words, words
 from tilesim import Builder
 from tilesim.ir import effects as fx
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.proof.check import certify
 from tilesim.proof.effects import EXECUTORS, Executor
 from tilesim.proof.machine import Execution
 from tilesim.proof.operands import LANES
+from tilesim.transforms.lower import lower
 
 #: choices that are tried for a program
 CHOICES = 4

@@ -23,9 +23,9 @@ import click
 from tests.verdicts.row import kind
 from tilesim import Builder, pred, u32
 from tilesim.ir.expr import Const, Expr, Var, as_expr
-from tilesim.ir.lower import lower
 from tilesim.ir.ops.compute import Data, Exchange
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 WARPS, LANES, REGISTERS, WORDS = 2, 32, 3, 128
 #: what steps do; some do so more often

@@ -29,9 +29,9 @@ from tests.sim.small_grid import translate_grid
 from tests.sim.steps import Small, Step
 from tests.verdicts.row import kind
 from tilesim.errors import InvalidProgram
-from tilesim.ir.lower import lower
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 
 class Row(NamedTuple):

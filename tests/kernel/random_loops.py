@@ -23,13 +23,13 @@ from tests.kernel.changed_iterations import changed_iterations
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_programs import RandomProgram, rings
+from tilesim.checker.certificates import proposed
 from tilesim.errors import TilesimError
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
-from tilesim.search.certificates import proposed
+from tilesim.transforms.lower import lower
 
 #: claims that are drawn for a program
 CLAIMS = 8

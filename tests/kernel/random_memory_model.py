@@ -21,9 +21,9 @@ from tests.sim import weak_barriers, weak_campaign
 from tests.sim.weak_reference import Reference
 from tests.sim.weak_shapes import Shape, translate
 from tilesim.errors import InvalidProgram
-from tilesim.ir.lower import lower
 from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 Kind = Literal["threads", "lanes", "barriers"]
 #: executions of a program that are enumerated at most

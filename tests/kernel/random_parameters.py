@@ -23,6 +23,7 @@ from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_places import places
 from tests.sim.forall_programs import RandomProgram, rings
+from tilesim.checker.certificates import Proof, for_others, machine_form, proposed
 from tilesim.errors import TilesimError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
@@ -30,8 +31,6 @@ from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
 from tilesim.proof.forms import family
 from tilesim.proof.rules import NotCovered
-from tilesim.search.certificates import machine_form, proposed
-from tilesim.search.every import Proof, for_others
 
 _KINDS: tuple[Callable[..., Program], ...] = (rings, pipeline, rings, clusters, places)
 #: how many values apart those are that are claimed of, and how many they are

@@ -19,18 +19,18 @@ import tilesim as ts
 from tests.cli.test_ptx import files
 from tests.kernel.programs_edges import exchanges_addresses
 from tilesim import Builder
-from tilesim.certificate_file import VERSION, read, text_of
 from tilesim.checker import check
+from tilesim.checker.certificate_file import VERSION, read, text_of
+from tilesim.checker.certificates import certified, proposed
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
-from tilesim.ir.lower import lower
 from tilesim.kernels.bugs.accepted_idioms import dynamic_loop
 from tilesim.kernels.hopper.softmax import softmax
 from tilesim.proof.certificate import Certificate, Repetition, fingerprint
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import certified, proposed
+from tilesim.transforms.lower import lower
 
 
 @ts.kernel
@@ -241,7 +241,7 @@ def test_a_hostile_certificate_is_refused_in_one_line(text: str, tmp_path: Path)
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.certificate_file.MOST_TEXT", 100)
+    monkeypatch.setattr("tilesim.checker.certificate_file.MOST_TEXT", 100)
     with pytest.raises(UsageError, match="at most 100 characters"):
         read(TEXT)
 
@@ -418,7 +418,7 @@ def test_a_long_launch_is_left_soon() -> None:
 
 
 def test_the_time_limit_of_a_check_holds_for_its_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.timer.Timer.until", -1.0)
+    monkeypatch.setattr("tilesim.limits.Timer.until", -1.0)
     made, answer = certified(MIR, "practice", (), -1.0)
     assert (answer, made.classes) == (Answer("not covered", what="time"), None)
 

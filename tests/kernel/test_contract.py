@@ -18,10 +18,9 @@ MODULES = {name: path for name, path in modules().items() if name.startswith("ti
 DEFINITIONS = frozenset(
     f"tilesim.ir.{name}"
     for name in (
-        "addressed", "addresses", "arithmetic", "boxes", "distribution", "effects", "expr",
-        "fractional", "kept", "layout", "loc", "matrices", "memory", "mir", "op", "ops", "packing",
-        "program", "quick", "scalars", "shown", "spelling", "subscripts", "target", "tensormaps",
-        "tmem",
+        "addressed", "addresses", "arithmetic", "declarations", "display", "effects", "expr",
+        "fragments", "frozen", "layout", "loc", "mir", "op", "ops", "program", "scalars",
+        "spelling", "target", "tensor_memory", "tensormap",
     )
 )  # fmt: skip
 SHARED = re.compile(r"tilesim\.(errors|arith\.\w+|ir\.ops\.\w+)")
@@ -33,7 +32,7 @@ PLAIN_DEFINITIONS = frozenset(
     )
 )  # fmt: skip
 #: what reads a kernel in PTX and makes its plain form
-PLAIN = frozenset({"tilesim.ptx.reader", "tilesim.ptx.plain"})
+PLAIN = frozenset({"tilesim.ptx.parser", "tilesim.ptx.plain"})
 #: what reads the description of its launch
 DESCRIBED = frozenset({"tilesim.ptx.description"})
 #: lines of code: no blank lines, comments, docstrings and imports

@@ -11,13 +11,13 @@ import pytest
 import tilesim as ts
 from tests.kernel.random_counters import judged
 from tests.sim.counting import Add, Fence, Model, Set, Spin, Touch, Warps, translate
-from tilesim.certificate_file import text_of
 from tilesim.checker import check
-from tilesim.ir.lower import lower
+from tilesim.checker.certificate_file import text_of
+from tilesim.checker.certificates import certified
 from tilesim.proof import counters
 from tilesim.proof.check import certify
 from tilesim.proof.counters import Word
-from tilesim.search.certificates import certified
+from tilesim.transforms.lower import lower
 
 SEEDS = range(60)
 W, R = Touch(0, write=True), Touch(0, write=False)

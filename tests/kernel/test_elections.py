@@ -18,9 +18,9 @@ from tests.kernel.random_elections import Program, each_certified
 from tests.kernel.test_litmus import PROGRAMS
 from tests.litmus.table import Row
 from tilesim.ir import effects as fx
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 #: choices of lanes that are tried for a program
 TRIED = 3

@@ -9,9 +9,9 @@ from tests.kernel.programs import taken_over
 from tests.kernel.random_launch_control import judged
 from tests.litmus.notation import global_words
 from tilesim import Builder
-from tilesim.ir.lower import lower
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
+from tilesim.transforms.lower import lower
 
 
 @pytest.mark.parametrize("number", range(1, 13))

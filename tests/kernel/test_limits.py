@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tilesim as ts
-from tilesim import certificate_file
-from tilesim.ir.lower import lower
-from tilesim.ir.memory import View
+from tilesim.checker import certificate_file
+from tilesim.checker.certificates import proposed
+from tilesim.ir.declarations import View
 from tilesim.proof import (
     check,
     counters,
@@ -30,7 +30,7 @@ from tilesim.proof.machine import Machine
 from tilesim.proof.memory import LARGEST, Memory, Record, Where, apart
 from tilesim.proof.operands import MOST_BYTES, Operands
 from tilesim.proof.rules import NotCovered, Refuted
-from tilesim.search.certificates import proposed
+from tilesim.transforms.lower import lower
 
 TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 
@@ -94,10 +94,10 @@ def differing(k: ts.Builder, *, clusters: int = 1, kinds: int = 1) -> None:
 def test_classes_are_found_by_few_executions(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = proposed(lower(differing.build(clusters=3000, kinds=3)))
     assert found == tuple(tuple(range(n, 3000, 3)) for n in range(3))
-    monkeypatch.setattr("tilesim.search.certificates.MOST_CLASSES", 8)
+    monkeypatch.setattr("tilesim.checker.certificates.MOST_CLASSES", 8)
     assert proposed(lower(differing.build(clusters=9, kinds=9)))[0] is None
     assert proposed(lower(differing.build(clusters=9, kinds=8)))[0] is not None
-    monkeypatch.setattr("tilesim.search.certificates.MOST_LOOKS", 2)
+    monkeypatch.setattr("tilesim.checker.certificates.MOST_LOOKS", 2)
     assert proposed(lower(differing.build(clusters=300, kinds=3)))[0] is None
 
 

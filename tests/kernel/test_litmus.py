@@ -15,10 +15,10 @@ import pytest
 
 from tests.litmus.sections import all_rows
 from tests.litmus.table import STRICTNESS, Fails, Rejected, Row
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Strict
 from tilesim.proof.check import certify
 from tilesim.proof.rules import Answer
+from tilesim.transforms.lower import lower
 
 FILE = Path(__file__).with_name("litmus.json")
 #: by level and row, "certified" or the rule that refutes it

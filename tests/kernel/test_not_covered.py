@@ -20,16 +20,16 @@ from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.sections import all_rows
 from tilesim import Builder, address_of, pred, s32, u32, u64, view_at
 from tilesim.checker import check
+from tilesim.checker.certificates import FORM
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import caller
-from tilesim.ir.lower import lower
 from tilesim.ir.ops.cp_async import CpAsync
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
 from tilesim.proof.effects import EXECUTORS, SILENT
 from tilesim.proof.forms import family
 from tilesim.proof.rules import Answer
-from tilesim.search.every import FORM
+from tilesim.transforms.lower import lower
 
 TRUST = Path(__file__).resolve().parents[2] / "docs" / "trust.md"
 Program = Callable[[Builder, bool], None]

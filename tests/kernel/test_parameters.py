@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 import tilesim as ts
 from tilesim import Builder, f32, minimum, s32, select
-from tilesim.certificate_file import read, text_of
+from tilesim.checker.certificate_file import read, text_of
+from tilesim.checker.certificates import FORM, Proof, certified, every_value, for_others, made_by
 from tilesim.cli import main
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Expr
@@ -32,8 +33,6 @@ from tilesim.proof.check import certify, recheck
 from tilesim.proof.forms import Cone, Form, Number, family, formed
 from tilesim.proof.operands import _OPERATORS
 from tilesim.proof.rules import Answer, NotCovered
-from tilesim.search.certificates import certified, made_by
-from tilesim.search.every import FORM, Proof, every_value, for_others
 
 SOURCE = """
 import tilesim as ts

@@ -12,12 +12,12 @@ import tilesim as ts
 from tests.kernel.programs_repetitions import REPEATED, Repeated
 from tests.kernel.random_loops import judged
 from tilesim import Builder, bf16, ds, u32
-from tilesim.ir.lower import lower
+from tilesim.checker.certificates import Proposal, certified, proposed
 from tilesim.ir.mir import Mir
 from tilesim.proof import machine, memory, order, phases, tensor_memory
 from tilesim.proof.certificate import Repetition
 from tilesim.proof.check import certify
-from tilesim.search.certificates import Proposal, certified, proposed
+from tilesim.transforms.lower import lower
 
 STAGES, TILES, ROWS, COLUMNS = 2, 40, 16, 64
 

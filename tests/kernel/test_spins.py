@@ -12,12 +12,12 @@ from tests.litmus.table import Rejected, Row
 from tests.ptx.test_check import ARRIVE, INIT, program
 from tilesim.arith.types import pred
 from tilesim.ir.expr import Var
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
-from tilesim.ir.renumber import renumbered
 from tilesim.proof.check import certify
 from tilesim.ptx.plain import plain
+from tilesim.transforms.lower import lower
+from tilesim.transforms.rewrite import renumbered
 
 POLL = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n"
 ROWS = [row for row in all_rows() if row.id[-1] in "147" and not isinstance(row.practice, Rejected)]

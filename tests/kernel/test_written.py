@@ -9,15 +9,15 @@ import pytest
 
 from tests.litmus.notation import global_words, thread
 from tilesim import Builder, address_of, u32, u64, view_at
+from tilesim.ir.declarations import GlobalTensor, Pointed
 from tilesim.ir.expr import Expr
-from tilesim.ir.lower import lower
-from tilesim.ir.memory import GlobalTensor, Pointed
 from tilesim.ir.mir import Mir
 from tilesim.proof.effects import execute
 from tilesim.proof.machine import Machine
 from tilesim.proof.operands import Operands
 from tilesim.proof.rules import NotCovered
 from tilesim.proof.written import may_write
+from tilesim.transforms.lower import lower
 
 Address = Callable[[Builder, GlobalTensor, GlobalTensor], Expr]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tilesim.checker import Report, check
-from tilesim.ir.kernel import Kernel
+from tilesim.checker.witness import replay
+from tilesim.dsl.kernel import Kernel
+from tilesim.findings.finding import Finding
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import Policy, simulate
-from tilesim.witness import replay
+from tilesim.sim.machine.simulate import Policy, simulate
 
 from .mutate import SCHEDULES, inputs
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilesim import Builder, kernel
 from tilesim.arith.types import bf16, f32, s32, u32
-from tilesim.ir.memory import Mbarriers, SharedTensor
+from tilesim.ir.declarations import Mbarriers, SharedTensor
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.tensor_memory import TensorMemory
 

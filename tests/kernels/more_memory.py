@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tilesim import Builder, kernel
 from tilesim.arith.types import bf16, f32, s32
+from tilesim.ir.declarations import GlobalTensor, SharedTensor
 from tilesim.ir.expr import Operand
-from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib.opening import open_cluster
 from tilesim.lib.pipeline import Pipeline

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import numpy_dtype
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, rewrite
-from tilesim.sim.simulate import Policy
+from tilesim.sim.machine.simulate import Policy
 
 Arrays = dict[str, NDArray[Any]]
 #: policies and seeds under which a correct kernel must compute what NumPy computes

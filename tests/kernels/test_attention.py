@@ -21,7 +21,7 @@ from tilesim.kernels.blackwell.attention import WARPGROUP, attention
 from tilesim.kernels.hopper import attention as hopper
 from tilesim.kernels.hopper import attention_v2
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import assert_proved, finding
 from .mutate import changed, edited, inputs, line, without

@@ -27,7 +27,7 @@ from tilesim.ir.target import TARGETS
 from tilesim.kernels.attention import attention_weights
 from tilesim.kernels.hopper.attention_tiles import Schedule
 from tilesim.kernels.hopper.attention_v1 import attention
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from ..gpu import needs
 from .mutate import changed, edited, inputs, line, without

@@ -16,7 +16,7 @@ from tilesim.kernels.hopper import attention_v1
 from tilesim.kernels.hopper.attention_v1 import Consumer
 from tilesim.kernels.hopper.attention_v2 import CASES, CutConsumer, attention, of_each
 from tilesim.kernels.registry import Case
-from tilesim.sim.simulate import Policy, simulate
+from tilesim.sim.machine.simulate import Policy, simulate
 
 from .evidence import assert_proved
 from .mutate import inputs, line, without

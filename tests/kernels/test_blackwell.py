@@ -9,8 +9,8 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Const, constant
-from tilesim.ir.memory import Mbar
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.program import Program, instructions

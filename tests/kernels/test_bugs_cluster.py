@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tilesim.checker import Report, check
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import Diagnostic
-from tilesim.ir.kernel import Kernel
+from tilesim.findings.finding import Finding
 from tilesim.ir.program import Strict
 from tilesim.kernels.bugs import (
     cluster_arrivals,
@@ -32,8 +33,7 @@ from tilesim.kernels.bugs.cluster_lowering import aliased_barriers, flattened_re
 from tilesim.kernels.bugs.cluster_phases import loop_parity, rendezvous, synthetic_barrier
 from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import assert_as_expected, assert_computes, assert_replays
 from .mutate import line

@@ -36,7 +36,7 @@ from tilesim.kernels.bugs.transaction_bytes import (
     plain_arrive,
 )
 from tilesim.kernels.registry import Case
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import (
     assert_as_expected,

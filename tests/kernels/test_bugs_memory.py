@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from tilesim.checker import Report, check, replay
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import Diagnostic, InvalidProgram
+from tilesim.findings.finding import Finding
 from tilesim.ir.expr import Const
-from tilesim.ir.kernel import Kernel
 from tilesim.kernels.bugs import (
     barrier_storage,
     copy_destination,
@@ -29,8 +30,7 @@ from tilesim.kernels.bugs import (
 )
 from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import name
 from .mutate import SCHEDULES, changed, inputs, line, without

@@ -18,7 +18,7 @@ from tilesim.kernels.bugs.role_agreement import (
     release_behind_work,
 )
 from tilesim.kernels.registry import Case
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import (
     assert_as_expected,

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.blame.known import Known, mutants
 from tilesim.checker import check
+from tilesim.checker.witness import replay
 from tilesim.mistakes import diagnose as explain
-from tilesim.witness import replay
 
 #: by fault and a part of the mutant's name: what the cause says
 CAUSES = (

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.consan import FAULTS, HARMLESS, matmul
 from tilesim.arith.types import bf16, numpy_dtype
 from tilesim.checker import check
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 #: rules of the findings, and roles that take part
 EXPECTED = {

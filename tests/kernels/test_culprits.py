@@ -8,8 +8,8 @@ import pytest
 
 import tilesim as ts
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import Kernel
 from tilesim.lib.tensor_memory import multiply_tile
 from tilesim.mistakes import diagnose as explain
 

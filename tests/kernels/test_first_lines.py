@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.kernels.bugs.cluster_arrivals import uneven_pair
 from tilesim.kernels.bugs.role_agreement import release_behind_work
 from tilesim.mistakes import diagnose as explain

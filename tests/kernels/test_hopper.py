@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tilesim.checker import check
+from tilesim.dsl.builder import Builder
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Const, Operand, as_expr, constant
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierWait
 from tilesim.ir.program import instructions

@@ -14,7 +14,7 @@ from tilesim.ir.expr import Const
 from tilesim.ir.ops.bulk import BulkCommitGroup
 from tilesim.ir.program import If, Program, Stmt, rewrite
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import finding, participating
 from .mutate import Arrays, changed, inputs, line, without

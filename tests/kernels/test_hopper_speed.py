@@ -14,7 +14,7 @@ from tilesim.ir.expr import Const
 from tilesim.ir.ops.mbarrier import MbarrierWait
 from tilesim.ir.program import Strict
 from tilesim.kernels.hopper import matmul_v7, matmul_v8
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import finding, participating
 from .mutate import changed, edited, inputs, line, without

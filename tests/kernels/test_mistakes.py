@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 
 import tilesim as ts
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram
-from tilesim.ir.kernel import Kernel
 from tilesim.kernels.cluster.push import push
 from tilesim.kernels.hopper.copy import tensor
 from tilesim.mistakes.context import Facts, Focus

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 
 from . import more_blackwell as blackwell

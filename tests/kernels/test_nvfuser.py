@@ -17,7 +17,7 @@ from tilesim.kernels.nvfuser import synchronous_producer as synchronous
 from tilesim.kernels.nvfuser.printed import only, printed
 from tilesim.kernels.outcome import locations
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .evidence import participating
 from .mutate import SCHEDULES, changed, inputs, line, without

@@ -8,11 +8,11 @@ import pytest
 
 import tilesim as ts
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import Kernel
 from tilesim.lib.opening import open_cluster, open_cta
 from tilesim.mistakes import diagnose as explain
-from tilesim.report.fold import fold
+from tilesim.report.text import fold
 
 STAGES, ROWS, WARPS, TURNS = 2, 64, 4, 5
 

@@ -13,8 +13,8 @@ import pytest
 import tilesim as ts
 from tilesim.arith.types import bf16, f32
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import Kernel
 from tilesim.kernels.hopper.operands import multiply_tile
 from tilesim.lib import tensor_memory
 from tilesim.lib.opening import open_cluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tilesim import InvalidProgram, check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 
 from . import published

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tilesim.arith.types import f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
 from tilesim.kernels import __main__ as command
 from tilesim.kernels.hopper.matmul_v3 import matmul
 from tilesim.kernels.outcome import run

@@ -8,7 +8,7 @@ import pytest
 from tests.kernels.evidence import at
 from tilesim import Builder, kernel, s32, u32
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.mistakes import diagnose as explain
 
 

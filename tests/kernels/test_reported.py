@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from tilesim import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 
 from . import reported, reported_blackwell, reported_rings, reported_tiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilesim import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 
 from . import styles, styles_blackwell

@@ -7,10 +7,10 @@ import pytest
 import tilesim as ts
 from tests.ptx.test_check import FIRST, INIT, program
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.findings.finding import Participant, Turn
 from tilesim.report.source import doing
-from tilesim.sim.findings import Participant, Turn
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
 
 
 @ts.kernel(warps=2)

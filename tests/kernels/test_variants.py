@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from tilesim import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.mistakes import diagnose as explain
-from tilesim.report.fold import fold
+from tilesim.report.text import fold
 
 from . import variants, variants_blackwell
 

@@ -6,8 +6,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from tilesim.ir.kernel import Kernel
-from tilesim.sim.findings import Finding
+from tilesim.dsl.kernel import Kernel
+from tilesim.findings.finding import Finding
 
 _MARK = re.compile(r"# @(\w+)")
 

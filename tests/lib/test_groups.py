@@ -11,7 +11,7 @@ import pytest
 import tilesim as ts
 from tilesim.ir.expr import Operand
 from tilesim.lib import Grouped
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 _FIELDS = 6
 

@@ -9,8 +9,8 @@ import pytest
 import tilesim as ts
 from tests.lib.lines import marks, roles
 from tilesim.ir.expr import constant
-from tilesim.ir.lower import lower
 from tilesim.ir.ops.bar import BarSync
+from tilesim.transforms.lower import lower
 
 GROUP = 128
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tilesim import Builder, u32
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import GlobalTensor
 
 from .table import completes, defect, fails, rejected, row
 

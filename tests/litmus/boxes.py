@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from tilesim import Builder, s32
-from tilesim.ir.boxes import LoadMode
-from tilesim.ir.memory import SharedTensor
+from tilesim.ir.declarations import SharedTensor
+from tilesim.ir.tensormap import LoadMode
 
 from .notation import begin, global_words, thread
 from .table import completes, defect, fails, rejected, row

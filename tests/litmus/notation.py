@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tilesim import Builder, s32
-from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
+from tilesim.ir.declarations import GlobalTensor, Mbarriers, SharedTensor
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from tilesim import Builder, s32, u8
-from tilesim.ir.tensormaps import Field
+from tilesim.ir.tensormap import Field
 
 from .boxes import IMAGES, read_rows
 from .notation import begin, global_words, thread

@@ -37,7 +37,7 @@ from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.ops.hints import ReadClock
 from tilesim.ir.program import instructions
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 Arrays = dict[str, NDArray[Any]]
 

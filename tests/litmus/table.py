@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tilesim import Builder, Program
+from tilesim.findings.finding import RULES
 from tilesim.ir.program import Strict
-from tilesim.sim.findings import RULES
 
 STRICTNESS: tuple[Strict, ...] = ("practice", "ptx")
 Values = Mapping[str, Any]

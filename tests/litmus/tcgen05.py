@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tilesim import Builder, bf16, e4m3, f32, u8, u32
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.ops.mbarrier import ArriveSem
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 
 from .notation import begin, thread
 from .table import completes, defect, fails, row

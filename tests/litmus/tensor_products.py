@@ -10,9 +10,9 @@ import numpy as np
 
 from tilesim import Builder, e4m3, f16, f32, u8, u32
 from tilesim.arith.tensor_cores import pairs
+from tilesim.ir.declarations import Mbarriers, SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Mbarriers, SharedTensor
-from tilesim.ir.ops.tcgen05_shapes import Kind
+from tilesim.ir.ops.tcgen05_mma import Kind
 
 from .notation import begin, thread
 from .table import completes, defect, fails, rejected, row

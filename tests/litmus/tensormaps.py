@@ -8,7 +8,7 @@ import numpy as np
 
 from tilesim import Builder, s32, u8
 from tilesim.ir.effects import Scope
-from tilesim.ir.tensormaps import Field
+from tilesim.ir.tensormap import Field
 
 from .notation import begin, global_words, thread
 from .table import completes, defect, fails, rejected, row

@@ -15,9 +15,9 @@ import pytest
 
 from tilesim import InvalidProgram
 from tilesim.ir import ops
-from tilesim.ir.lower import lower
 from tilesim.ir.op import OPS
 from tilesim.ir.program import instructions
+from tilesim.transforms.lower import lower
 
 from .sections import all_rows
 from .table import STRICTNESS, Completes, Row

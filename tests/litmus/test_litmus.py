@@ -11,9 +11,9 @@ import pytest
 from tilesim import InvalidProgram, Program
 from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
+from tilesim.findings.finding import Finding
 from tilesim.ir.program import Strict
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .sections import all_rows
 from .table import STRICTNESS, Completes, Defect, Fails, Rejected, Row

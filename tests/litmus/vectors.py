@@ -13,7 +13,7 @@ from typing import Literal
 from tests.litmus.notation import begin, global_words, thread, words
 from tests.litmus.table import Completes, completes, defect, fails, row
 from tilesim import Builder
-from tilesim.ir.memory import Mbarriers, SharedTensor
+from tilesim.ir.declarations import Mbarriers, SharedTensor
 
 
 def _flags(k: Builder) -> tuple[SharedTensor, Mbarriers]:

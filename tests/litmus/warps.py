@@ -6,7 +6,7 @@ from typing import Literal
 
 from tilesim import Builder, bf16, f16, f32, f64, pred, s32, u32, u64
 from tilesim.arith.types import DType
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row

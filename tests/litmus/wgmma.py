@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilesim import Builder, bf16, f32
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, TensorMap, View
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, TensorMap, View
 
 from .notation import begin, thread
 from .table import completes, defect, fails, rejected, row

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from tilesim import Builder, f32, pred, select, u8, u32, u64
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row

@@ -21,14 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilesim.ir.kernel import Kernel
+from tilesim.checker.report import Report
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.ptx.syntax import Variable
-from tilesim.verdict import Report
 
 FOLDER = Path(__file__).parent / "kernels"
 _MARK = r"(?:(?:ok|wrong)(?: \d+)*|error(?: \d+)*: [\w-]+(?: by [\w ]+)?)"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilesim.checker import check, prove_alone
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, instructions, rewrite
-from tilesim.timer import Timer
+from tilesim.limits import Timer
 
 Pass = Callable[[Program], Program]
 Inputs = Mapping[str, NDArray[Any]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import check
-from tilesim.ir.passes import inject_proxy_fence, inject_tcgen05_fence
 from tilesim.kernels.registry import Case, cases
+from tilesim.transforms import inject_proxy_fence, inject_tcgen05_fence
 
 from ..litmus.sections import all_rows
 

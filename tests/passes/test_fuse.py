@@ -10,13 +10,13 @@ import pytest
 
 from tilesim.arith.types import f32
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import SharedTensor
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
-from tilesim.ir.passes import fuse_expect_arrive
 from tilesim.ir.program import Program, Stmt, rewrite
 from tilesim.kernels.hopper import matmul_v1, matmul_v3, matmul_v6
+from tilesim.transforms import fuse_expect_arrive
 
 from .evidence import count
 

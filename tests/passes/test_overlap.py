@@ -6,8 +6,8 @@ import pytest
 
 from tilesim.arith.types import f32, u32
 from tilesim.ir.expr import Expr, Special, Var
-from tilesim.ir.passes.overlap import LANE, tmem_overlap
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
+from tilesim.transforms.fence_flow import LANE, tmem_overlap
 
 BASE, OTHER, STAGE = Var("base", u32), Var("other", u32), Var("stage", u32)
 #: the lanes of the executing warp, as the DSL writes them

@@ -8,15 +8,15 @@ import pytest
 
 from tilesim.arith.types import f32
 from tilesim.checker import check
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import Kernel, kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import Kernel, kernel
 from tilesim.ir.ops.fence import FenceProxyAsync
-from tilesim.ir.passes import inject_proxy_fence
 from tilesim.ir.program import Program, Role, instructions
 from tilesim.kernels.blackwell import matmul_v5 as stealing
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
+from tilesim.transforms import inject_proxy_fence
 
 from ..kernels.mutate import inputs
 from .evidence import assert_inserts_what_is_needed, count, verdict, without

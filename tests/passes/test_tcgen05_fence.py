@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tilesim.arith.types import f32, u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, Mbarriers
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import Fragment, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05 import Tcgen05Fence
-from tilesim.ir.passes import inject_tcgen05_fence
 from tilesim.ir.program import For, If, Program, Role, instructions, walk
 from tilesim.ir.target import TARGETS
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
+from tilesim.transforms import inject_tcgen05_fence
 
 from .evidence import assert_inserts_what_is_needed, count, verdict, without
 

@@ -15,7 +15,7 @@ import pytest
 # imported here, not in every test run: a run in this process forgets what it imported
 from tilesim import Builder
 from tilesim.checker import check
-from tilesim.witness import Witness
+from tilesim.checker.witness import Witness
 
 pytest_plugins = ["pytester"]
 Run = Callable[..., pytest.RunResult]

@@ -22,13 +22,13 @@ from tests.sim.small import translate
 from tests.sim.steps import Small
 from tilesim.errors import InvalidProgram
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import Source, emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.mir import Mir
 from tilesim.ptx.description import dumps, loads
-from tilesim.ptx.emitted import describe
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: seeds that a process takes at a time
 _BLOCK = 50

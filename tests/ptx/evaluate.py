@@ -10,12 +10,12 @@ import numpy as np
 
 from tests.ptx.test_check import HEAD
 from tilesim.ptx.launch import Contents, Launch, Parameter, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.simulate import Simulation
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.simulate import Simulation
 
 #: how a register is stored whole, by what its name begins with
 _STORES = {"%rd": "u64", "%r": "u32", "%f": "f32"}

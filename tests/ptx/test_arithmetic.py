@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilesim.arith.bit_vectors import Value, apply, apply_many
 from tilesim.arith.opcodes import operation
-from tilesim.ptx.rules_registers import is_data
+from tilesim.ptx.rules.registers import is_data
 
 
 def f32(value: float) -> int:

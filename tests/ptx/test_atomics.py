@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import FIRST, report
-from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Contents, Pointer
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.syntax import PtxError
 
 START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ptx.test_check import FIRST, report
 from tilesim.checker import Report
-from tilesim.search import sampling
+from tilesim.sim.schedulers import sampling
 
 #: warp 0 stores and arrives; warp 1 waits and loads
 AROUND = """

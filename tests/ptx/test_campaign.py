@@ -9,12 +9,12 @@ from tests.ptx.campaign import back, compare
 from tilesim import Builder, check, kernel, u32
 from tilesim.checker import Report
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
 from tilesim.ir.program import Program
-from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 
 @needs.compiler

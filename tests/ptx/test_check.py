@@ -15,17 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesim.checker import Report, check
+from tilesim.checker.witness import retrace
 from tilesim.errors import TilesimError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.loader import load
-from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.ptx.syntax import Function, Module
-from tilesim.witness import retrace
+from tilesim.ptx.syntax import Function, LaunchError, Module, PtxError
 
 HEAD = (
     ".version 9.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n"

@@ -11,10 +11,10 @@ from tests.ptx.test_check import HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import LaunchError
 
 _Copy = TypeVar("_Copy", TmaLoad, TmaStore, TmaReduce, TmaPrefetch)
 #: images of 4 by 3 pixels of 64 channels; a copy takes 8 pixels

@@ -12,8 +12,8 @@ from tests.gpu import needs
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 SOURCES = Path(__file__).parent / "cuda"
 HEAD = (SOURCES / "head.cu").read_text()

@@ -9,8 +9,8 @@ from tests.ptx.test_tcgen05 import DESCRIPTOR, FORM, FREE, HEAD, LOAD, ONCE, STA
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: what a warp has loaded goes to 32 bytes of each thread, behind the barriers
 PLACE = "shl.b32 %r11, %r2, 5; add.s32 %r11, %r11, %r1;\n"

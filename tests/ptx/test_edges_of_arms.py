@@ -14,8 +14,8 @@ from tests.ptx.test_edges_of_data import REGISTERS, START
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: %s is an own word of shared memory, %o the one that is looked at; %d and %r5 are data
 BEGINS = (

@@ -15,8 +15,8 @@ import pytest
 from tests.ptx.test_check import FIRST, HEAD
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 
 @dataclass(frozen=True)

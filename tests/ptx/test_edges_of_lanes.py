@@ -14,8 +14,8 @@ import pytest
 
 from tests.ptx.test_check import FIRST, program
 from tilesim import checker
+from tilesim.checker.report import Report
 from tilesim.ptx.launch import Pointer, Scalar
-from tilesim.verdict import Report
 
 #: %r3: the lane; [%r4] a word of its own, [%r5] a neighbour's, %p1, %p3, %p7: lanes 0, 3, 31; %p4:
 #: the first eight, %p6: the last sixteen; mbarriers at 0 (one arrival), 8 (32) and 16 (40)

@@ -2,8 +2,9 @@
 with there.
 
 Parts of shared memory are told apart by the bytes that instructions access
-(`tilesim.sim.accessed`). A right kernel decides by a word beside the answer; of its twin that
-decides by the answer nothing is proved; and one that decides otherwise by the word beside it hangs.
+(`tilesim.sim.observers.accessed_bytes`). A right kernel decides by a word beside the answer; of its
+twin that decides by the answer nothing is proved; and one that decides otherwise by the word beside
+it hangs.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tests.ptx.test_tcgen05 import HEAD
 from tilesim import checker
 from tilesim.checker import Report
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: an address of tensor memory lies at %r1, a barrier at 8, and 5 at 16 and beyond
 START = (

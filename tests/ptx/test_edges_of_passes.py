@@ -17,8 +17,8 @@ import pytest
 from tests.ptx.test_check import FIRST, HEAD
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Parameter, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: the lane, CTA or turn in which it counts
 ODD = {"lanes": 29, "sums of lanes": 29, "clusters": 37, "turns": 37}

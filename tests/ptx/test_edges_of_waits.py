@@ -14,7 +14,7 @@ import pytest
 
 from tests.ptx.test_check import FIRST, program
 from tilesim import checker
-from tilesim.verdict import Report
+from tilesim.checker.report import Report
 
 #: %p0: thread 0; %p6: the first lane of the second warp; [%r1] and [%r1+8] are mbarriers, [%r1+16]
 #: and what follows are words

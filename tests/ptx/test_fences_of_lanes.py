@@ -11,8 +11,8 @@ from tests.ptx.test_check import HEAD
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: each thread has a word of data, and reads that of its neighbour; %p0: not thread 0, %p1: not 1
 START = (

@@ -8,8 +8,8 @@ import pytest
 from tests.ptx.test_check import FIRST, HEAD
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 CTAS = 3
 #: every thread stores to its word, and reads the word of the next CTA's when all have come

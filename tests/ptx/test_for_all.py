@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tilesim.cli import main
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.affine.loop_skipping import Skipper
 
 #: two warps: in each of ``n`` turns a thread stores what it has read in one half of shared memory
 #: and reads what the other warp has stored; ``{before}`` is what thread 0 does first alone, and

@@ -17,11 +17,11 @@ from tilesim.ir.arithmetic import Typing
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import Compute
-from tilesim.ptx import simple
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
+from tilesim.ptx.passes import simplify
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 OUT = (".param .u64 out",)
 BINARY = ("add.u32", "sub.u32", "mul.lo.u32", "and.b32", "or.b32", "xor.b32", "min.s32", "max.u32")
@@ -101,7 +101,7 @@ def test_registers_hold_what_they_hold_without_it(
     text = kernel(seed)
     short = made(text)
     with monkeypatch.context() as patched:
-        patched.setattr(simple, "forward", not_forwarded)
+        patched.setattr(simplify, "forward", not_forwarded)
         long = made(text)
     assert len(short.code) < len(long.code)
     np.testing.assert_array_equal(stored(short), stored(long))

@@ -16,9 +16,9 @@ from tests.ptx import campaign
 from tilesim.arith.types import s32, u32
 from tilesim.checker import Report, check
 from tilesim.cli import main
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.gpu.emit import Source, emit
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
 from tilesim.kernels.registry import Case, cases
 
 #: a copy in PTX knows no tiles: the bytes it moves are contiguous, be they of one tile or not

@@ -9,8 +9,8 @@ from tests.ptx.test_check import FIRST, HEAD
 from tests.ptx.test_flags import LOAD, START, STORE
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 CTAS = 3
 #: by how the halves become one number

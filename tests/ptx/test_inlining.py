@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilesim.ptx.errors import PtxError
-from tilesim.ptx.flat import (
+from tilesim.ptx.inline import (
     At,
     Both,
     Items,
@@ -16,9 +15,10 @@ from tilesim.ptx.flat import (
     Special,
     Symbol,
     Target,
+    flatten,
 )
-from tilesim.ptx.inlining import flatten
-from tilesim.ptx.reader import read
+from tilesim.ptx.parser import read
+from tilesim.ptx.syntax import PtxError
 
 HEAD = ".version 9.4\n.target sm_90a\n.address_size 64\n"
 

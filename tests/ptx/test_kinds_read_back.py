@@ -13,15 +13,15 @@ from tests.kernels.mutate import without
 from tests.ptx import campaign
 from tilesim.arith.types import f16, s16
 from tilesim.checker import check
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
-from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Contents, Map, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 FP8 = (matmul_fp8.matmul, matmul_fp8_blocks.matmul)
 

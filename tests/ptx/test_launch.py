@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilesim.capture.maps import map_of_tiled
 from tilesim.ptx.description import SCHEMA, dumps, loads, read, to_json
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Address, Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
+from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import address, decode, encode
-from tilesim.recording.maps import tiled
 
 MAPS = json.loads((Path(__file__).parent / "maps.json").read_text())
 #: the driver's numbers of element types
@@ -282,7 +282,7 @@ def test_maps_that_the_driver_refuses_are_not_encoded(change: dict[str, Any], st
 def test_atoms_of_a_swizzle(number: int, atoms: int) -> None:
     """CUTLASS stores D of 32 bits with atoms of 32 bytes; which bytes of a row are where in it
     makes no difference to what a copy of whole rows accesses."""
-    found = tiled(7, (64, 8), (256,), (32, 8), (1, 1), 0, number, 0)
+    found = map_of_tiled(7, (64, 8), (256,), (32, 8), (1, 1), 0, number, 0)
     assert (found.swizzle, found.atoms) == (128, atoms)
     assert decode(encode(found, 16), "") == found
     launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), params=(replace(found, name="x"),))

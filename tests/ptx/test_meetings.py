@@ -9,8 +9,8 @@ import pytest
 
 from tests.ptx.test_check import program, report
 from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.divergence import parts_of
 from tilesim.checker import check
-from tilesim.ir.splitting import parts_of
 from tilesim.ptx.launch import Pointer
 
 CTA = "bar.sync 0;"

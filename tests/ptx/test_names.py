@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.ptx.test_check import ARRIVE, INIT, WAIT
 from tilesim.checker import check
+from tilesim.ptx.demangle import readable, short, shown
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.names import readable, short, shown
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests.ptx.test_check import FIRST, HEAD
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: %p0: not CTA 0, %p1: not the first lane, %p2: not the second, %p3: not the first warp
 START = (

@@ -7,8 +7,8 @@ import pytest
 from tests.ptx.test_check import HEAD, lines
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Triple
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 THREADS = 40
 START = (

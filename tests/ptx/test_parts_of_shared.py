@@ -1,5 +1,5 @@
-"""What tells parts of shared memory apart (`tilesim.ir.near`): without a condition of it, what an
-answer of hardware decides is not seen."""
+"""What tells parts of shared memory apart (`tilesim.analysis.pointer_table`): without a condition
+of it, what an answer of hardware decides is not seen."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from tests.gpu import needs
 from tests.ptx.test_check import HEAD, report
 from tests.ptx.test_gallery import back, late_tile, tiles
+from tilesim.analysis.pointer_table import Range
 from tilesim.checker import Report, check
 from tilesim.ir.addressed import PART
-from tilesim.ir.near import Range
 from tilesim.kernels.registry import Case
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.sim import accessed
-from tilesim.sim.accessed import Accessed
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.observers import accessed_bytes
+from tilesim.sim.observers.accessed_bytes import Accessed
 
 NOTE = Accessed.touch
 
@@ -47,7 +47,7 @@ def test_instructions_that_share_a_byte_are_in_one_part(monkeypatch: pytest.Monk
     params = {"odd_ones": "left out", "own": "handed over"}
     case = Case(tiles, params, "bugs", "proved")
     assert verdict(case) == "bounded"
-    monkeypatch.setattr(accessed, "parts_of_shared", each_alone)
+    monkeypatch.setattr(accessed_bytes, "parts_of_shared", each_alone)
     assert verdict(case) == "proved"
 
 
@@ -109,7 +109,7 @@ def test_what_is_loaded_at_a_generic_address_may_be_global(
     """The load accesses global memory only, or in other CTAs shared memory."""
     assert takes_over(guard, before="") == "failed"
     assert takes_over(guard) == "bounded"
-    monkeypatch.setattr(accessed, "_is_generic", lambda op: False)
+    monkeypatch.setattr(accessed_bytes, "_is_generic", lambda op: False)
     assert takes_over(guard) == "proved"
 
 

@@ -26,7 +26,7 @@ SHARE = (
 PASSES = frozenset(
     f"tilesim.ptx.{name}"
     for name in (
-        "forwarding", "listing", "nulls", "program", "quotients", "simple", "together",
+        "passes", "passes.forwarding", "passes.simplify", "program",
     )
 )  # fmt: skip
 
@@ -44,14 +44,20 @@ def test_it_imports_the_reader_and_definitions_only() -> None:
     own = of_plain()
     assert not own & PASSES
     others = closure(own) - own - DEFINITIONS - PLAIN_DEFINITIONS
-    allowed = {"tilesim.heap", "tilesim.words"}
+    allowed = {"tilesim.limits", "tilesim.wording"}
     assert not {m for m in others - allowed if not SHARED.fullmatch(m)}
 
 
 def test_what_is_not_plain_is_named() -> None:
     """A module of PTX is part of the plain form, a pass, or about descriptions of launches."""
-    about = closure({"tilesim.ptx.schema", "tilesim.ptx.template", "tilesim.ptx.emitted"})
-    every = {m for m in modules() if m.startswith("tilesim.ptx.")}
+    about = closure(
+        {
+            "tilesim.ptx.schema",
+            "tilesim.ptx.launch_template",
+            "tilesim.gpu.describe_launch",
+        }
+    )
+    every = {m for m in modules() if m.startswith("tilesim.ptx.")} - {"tilesim.ptx.rules"}
     assert every == of_plain() | PASSES | {m for m in about if m.startswith("tilesim.ptx.")}
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.gpu import needs
 from tests.ptx.test_cuda import HEAD, SOURCES, compiled, reported
 from tilesim.checker import Report
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Address, Contents, Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.syntax import LaunchError
 
 pytestmark = needs.compiler
 

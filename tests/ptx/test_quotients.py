@@ -13,7 +13,7 @@ from tilesim.arith.types import u32
 from tilesim.cli import main
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Expr, Var, binary
-from tilesim.ptx.quotients import as_quotient
+from tilesim.ptx.passes.forwarding import as_quotient
 
 ALL_BITS = (1 << 64) - 1
 #: a warp fills three slots of shared memory in turns, another one reads them; what each makes of

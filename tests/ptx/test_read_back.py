@@ -10,7 +10,7 @@ from tests.ptx.campaign import back
 from tilesim.gpu.emit import emit
 from tilesim.ir.op import OPS
 from tilesim.ir.program import instructions
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
 
 #: programs of which something else is not read: where, and why
 REFUSED = {

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesim.ptx.errors import PtxError
-from tilesim.ptx.reader import read
+from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import (
     Address,
     Float,
@@ -26,6 +25,7 @@ from tilesim.ptx.syntax import (
     Negated,
     Pair,
     Pointer,
+    PtxError,
     Sink,
     Sum,
     Vector,

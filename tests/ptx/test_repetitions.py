@@ -10,8 +10,8 @@ from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Contents, Pointer, Scalar
-from tilesim.sim.simulate import Simulation
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.affine.loop_skipping import Skipper
+from tilesim.sim.machine.simulate import Simulation
 
 TURNS = 120
 #: two warps: each thread stores what it has read in the first half of shared memory, and reads what
@@ -159,7 +159,7 @@ def test_ctas_whose_rows_are_sums_repeat_alike(
     several: int, missing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What CTAs hold is a number of the CTA and one of the lane, or one for each of both."""
-    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", several)
+    monkeypatch.setattr("tilesim.sim.affine.cluster_values.SEVERAL", several)
     found = both(loop(grid=5, missing=missing))
     assert found.verdict == ("failed" if missing == 110 else "proved")
     assert not found.findings or lines(found) == [5, 7]
@@ -188,7 +188,7 @@ def test_where_the_last_cta_stores_behind_its_loop(
     several: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CTAs read row by row, all of them in each turn; what the first one skips the others do."""
-    monkeypatch.setattr("tilesim.sim.grid.mirror.SEVERAL", several)
+    monkeypatch.setattr("tilesim.sim.affine.cluster_values.SEVERAL", several)
     ctas = 100
     rows = 1024 * ctas * TURNS
 

@@ -9,13 +9,13 @@ from tests.ptx.test_check import WAIT, lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
 from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.divergence import parts_of
+from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.analysis.uniformity import diverging
 from tilesim.checker import Report, check
-from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.mir import Branch
-from tilesim.ir.splitting import parts_of
 from tilesim.ptx.launch import Pointer
-from tilesim.sim.execute.products import in_a_row
+from tilesim.sim.machine.execute.wgmma import in_a_row
 
 ELECT = "elect.sync _|%p0, -1; selp.u32 %r6, 1, 0, %p0; setp.eq.s32 %p3, %r6, 0;\n"
 ARRIVES = (

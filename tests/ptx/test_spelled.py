@@ -7,11 +7,11 @@ import pytest
 from tests.ptx.test_check import FIRST, HEAD, report
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import opcode
-from tilesim.ptx.forms import forms_of
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
+from tilesim.ptx.templates import forms_of
 
 SPELLED = sorted(cls.mnemonic for cls in OPS.values() if cls.ptx)
 

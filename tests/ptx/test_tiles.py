@@ -11,7 +11,7 @@ from tilesim.checker import Report
 from tilesim.ir.program import Strict
 from tilesim.proof.check import certify
 from tilesim.ptx.plain import plain
-from tilesim.sim.machine.core import Core
+from tilesim.sim.machine.interface import Core
 
 #: rows of 32 bytes under their swizzle: A at 0, B behind its 2 KiB
 START = (

@@ -11,7 +11,7 @@ from tests.ptx.test_replicated_products import MINE, MORE, ONCE, OURS, body, mul
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.ops.compute import Data
 from tilesim.ptx.launch import Pointer
-from tilesim.ptx.together import Together
+from tilesim.ptx.passes.simplify import Together
 
 #: %f1 is the same in both warpgroups, %f2 is the own one's; %f5 to %f8 are the tile
 LOADED = MINE + "mov.f32 %f2, %f1;\n" + OURS

@@ -11,13 +11,13 @@ import pytest
 from tests.gpu import needs
 from tests.ptx.test_cuda import SOURCES, compiled
 from tilesim.checker import Report, check
+from tilesim.findings.finding import Finding
 from tilesim.mistakes import diagnose as explain
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.report.json import finding_json
 from tilesim.report.text import findings_text
-from tilesim.sim.findings import Finding
 
 HEAD = (SOURCES / "wrappers.cu").read_text()
 

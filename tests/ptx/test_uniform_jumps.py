@@ -9,9 +9,9 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.proof.check import certify
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 START = (
     "mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [g]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, 0; "

@@ -6,10 +6,10 @@ import pytest
 
 from tests.ptx.test_check import ARRIVE, FIRST, HEAD, INIT, WAIT, lines, report
 from tilesim.checker import Report, check
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Contents, Launch, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import LaunchError
 
 ONE = (".param .u64 a",)
 #: every lane loads its word of a

@@ -6,11 +6,11 @@ import pytest
 
 from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT
 from tilesim.checker import Report, check
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Contents, Launch, Pointer
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import LaunchError
 
 MODULE = (
     ".const .align 4 .b8 table[8] = {1, 0, 0, 0, 7, 0, 0, 0};\n.const .align 4 .u32 unset[2];\n"

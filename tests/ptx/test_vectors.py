@@ -8,8 +8,8 @@ from tests.ptx.test_check import HEAD, INIT, WAIT, lines, report
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 START = (
     "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r4, %r2, 3; add.s32 %r5, %r1, %r4;\n"

@@ -8,8 +8,8 @@ from tests.gpu import needs
 from tests.ptx.test_cuda import compiled
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 pytestmark = needs.compiler
 

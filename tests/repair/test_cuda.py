@@ -13,9 +13,7 @@ import tilesim as ts
 from tests.gpu import needs
 from tests.ptx.test_cuda import compiled
 from tilesim.checker import Report, check
-from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
-from tilesim.ir.lower import lower as lower_tree
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.bar import BarSync, SyncWarp
 from tilesim.ir.ops.bulk import BulkWaitGroup
@@ -23,8 +21,8 @@ from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.cp_async import CpAsyncWaitGroup
 from tilesim.ir.ops.scalar import Load, Store
 from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.repair import Wanted, mend
 from tilesim.repair.cuda import Source
 from tilesim.repair.source_edits import SourceEdits
@@ -32,6 +30,8 @@ from tilesim.repair.source_order import SourceOrder
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
 from tilesim.report.text import render
+from tilesim.transforms.lower import lower as lower_tree
+from tilesim.transforms.rewrite import edited, statements
 
 HEAD = (Path(__file__).parent / "cuda" / "head.cu").read_text()
 

@@ -11,13 +11,13 @@ from typing import Any, Literal
 import pytest
 
 import tilesim as ts
-from tilesim.ir.edits import Patch
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.kernels.bugs.arrival_count import contiguous_load
 from tilesim.kernels.bugs.cluster_arrivals import local_arrive
 from tilesim.kernels.bugs.cluster_lifetime import last_arrive
 from tilesim.kernels.bugs.copy_destination import refilled_by_first_warp, zeroed_first
 from tilesim.repair import Repair
+from tilesim.transforms.rewrite import Patch
 
 #: wrong kernels whose repairs are lines beside a region, at another CTA's barrier, or of a barrier
 #: that the function has no name for

@@ -14,17 +14,17 @@ import tilesim as ts
 from tests.gpu import needs
 from tests.ptx.test_cuda import SOURCES, compiled
 from tilesim.checker import check
-from tilesim.ir.lower import lower
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cluster
 from tilesim.ptx.launch import Launch, Pointer, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower as read_ptx
-from tilesim.ptx.reader import read
 from tilesim.repair import Repairs, Wanted
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
+from tilesim.transforms.lower import lower
 
 ROWS, COLUMNS, STAGES, TRIPS = 8, 32, 2, 5
 BYTES = ROWS * COLUMNS * ts.f32.bytes

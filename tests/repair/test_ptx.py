@@ -12,8 +12,8 @@ from tests.ptx.test_check import ARRIVE, HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 from tilesim.repair import Wanted
 
 EXPECT = "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 32;\n"

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 import tilesim as ts
 from tilesim.cli import main
-from tilesim.ir.edits import Patch
 from tilesim.ir.loc import Loc
 from tilesim.repair import Change, Mendable
 from tilesim.report import html, sarif
 from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
+from tilesim.transforms.rewrite import Patch
 
 SOURCE = """
 import tilesim as ts

@@ -9,15 +9,15 @@ import pytest
 
 import tilesim as ts
 from tests.kernels.variants import numbers_drawn
-from tilesim.ir.edits import edited, statements
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.mbarrier import MbarrierInit
 from tilesim.ir.program import Role
 from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
 from tilesim.repair.preservation import Work, without_waits
-from tilesim.sim.record import record
+from tilesim.sim.observers.event_log import record
+from tilesim.transforms.lower import lower
+from tilesim.transforms.rewrite import edited, statements
 
 #: enough for all of these many times over: the first repair does not depend on it
 TIME = timedelta(minutes=10)

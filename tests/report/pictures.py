@@ -8,11 +8,11 @@ from pathlib import Path
 
 import tilesim
 from tilesim.checker import check
+from tilesim.checker.witness import retrace
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.loader import load
 from tilesim.report.html import diagram, timeline, waitfor
-from tilesim.sim.record import record
-from tilesim.witness import retrace
+from tilesim.sim.observers.event_log import record
 
 ROOT = Path(tilesim.__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import tilesim as ts
 from tilesim.checker import check
+from tilesim.checker.witness import retrace
 from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked
-from tilesim.sim.record import record
-from tilesim.witness import retrace
+from tilesim.sim.observers.event_log import record
 
 ROOT = Path(ts.__file__).resolve().parent.parent
 

@@ -11,13 +11,13 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from tilesim.checker import Report
+from tilesim.checker.assumptions import Leaning
 from tilesim.errors import Diagnostic
+from tilesim.findings.finding import Finding, Participant, Rule
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
-from tilesim.leaning import Leaning
 from tilesim.report import github, junit, sarif
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.sim.findings import Finding, Participant, Rule
 
 from .programs import checked, line
 

@@ -13,7 +13,7 @@ import tilesim as ts
 from tests.report import for_values
 from tests.report.for_values import drawn, ring
 from tilesim.cli import main
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 
 FILE = for_values.__file__
 FAILS = "PROVED {} for n in 1..612; FAILED for n = 613: deadlock"

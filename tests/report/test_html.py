@@ -12,14 +12,14 @@ import pytest
 
 import tilesim as ts
 from tilesim.checker import check
+from tilesim.checker.witness import retrace
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.report import html
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.diagram import Link, protocol
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.sim.record import record
-from tilesim.witness import retrace
+from tilesim.sim.observers.event_log import record
 
 from .programs import ROOT, checked, line, pipeline
 

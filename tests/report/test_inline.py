@@ -14,7 +14,7 @@ import pytest
 import tilesim as ts
 from docs.generate_api import PAGE, page
 from tilesim import Builder
-from tilesim.ir.shown import Shown
+from tilesim.ir.display import Shown
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
 from tilesim.strategies import pipeline

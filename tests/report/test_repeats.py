@@ -16,11 +16,9 @@ from tilesim.cli import main
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v3, matmul_v7
 from tilesim.report.html.timeline import draw
-from tilesim.report.repeats import Repeats, fold
-from tilesim.report.strips import strips
-from tilesim.report.timeline import Part, parts_json
-from tilesim.sim.record import record
-from tilesim.sim.timeline import Timeline
+from tilesim.report.timeline import Part, Repeats, fold, parts_json, strips
+from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import Timeline
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim import Builder, s32, u32, u64
-from tilesim.ir.memory import Mbarriers
+from tilesim.ir.declarations import Mbarriers
 
 from .trial import trial
 

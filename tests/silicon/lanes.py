@@ -7,8 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim import Builder, s32, u32
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import SharedTensor
 
 from .trial import trial
 

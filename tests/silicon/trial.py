@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tilesim import Builder, Program
 from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 Arrays = dict[str, NDArray[Any]]
 Read = Callable[[NDArray[Any]], str]

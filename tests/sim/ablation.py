@@ -10,33 +10,25 @@ import pytest
 
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
-from tilesim.ir.drawn import Drawn
+from tilesim.analysis.taint import Drawn
+from tilesim.checker import course, ticket_orders
+from tilesim.checker.grid import Survey
+from tilesim.checker.launch_control import LaunchPlans, Plan
+from tilesim.checker.ticket_orders import OrderPlans
 from tilesim.ir.op import Op
-from tilesim.search import checking, orders
-from tilesim.search.answers import LaunchPlans, Plan
-from tilesim.search.orders import OrderPlans
-from tilesim.search.survey import Survey
-from tilesim.sim import certificate
-from tilesim.sim.execute import counting, scalars
-from tilesim.sim.grid.follow import Follower
-from tilesim.sim.machine import (
-    completions,
-    conditions,
-    interchange,
-    mbarrier,
-    parts,
-    races,
-)
-from tilesim.sim.machine.agent import Agent
+from tilesim.sim.affine.cluster_classes import Follower
+from tilesim.sim.machine import completions, lane_groups, mbarrier
 from tilesim.sim.machine.clock import NEVER, Clock, join
-from tilesim.sim.machine.conditions import Credit, PhaseRecord
-from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.machine.exchange import LaneExchange
+from tilesim.sim.machine.execute import words
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.tail import Tail
-from tilesim.sim.simulate import Run
+from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.simulate import Run
+from tilesim.sim.machine.warp import Agent
+from tilesim.sim.observers import certificate, monotone_accesses, phase_conditions, races
+from tilesim.sim.observers.lane_races import LaneExchange
+from tilesim.sim.observers.phase_conditions import Credit, PhaseRecord, Tail
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -195,12 +187,12 @@ def _one_credit(patch: pytest.MonkeyPatch) -> None:
 
 def _all_known(patch: pytest.MonkeyPatch) -> None:
     """Lanes know what the others of their warp did and learned, as they do where they have met."""
-    patch.setattr(parts, "limited", lambda clock, settled, size: clock.copy())
+    patch.setattr(lane_groups, "limited", lambda clock, settled, size: clock.copy())
 
 
 def _any_component(patch: pytest.MonkeyPatch) -> None:
     """Lanes that part get whatever component is free."""
-    patch.setattr(parts.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
+    patch.setattr(lane_groups.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
 
 
 def jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
@@ -211,10 +203,10 @@ def jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
 
 def _words_in_common(patch: pytest.MonkeyPatch) -> None:
     """What lanes tell and learn at words of their own, all of them do."""
-    patch.setattr(scalars, "_by_lanes", lambda *args, **kwargs: False)
+    patch.setattr(words, "_by_lanes", lambda *args, **kwargs: False)
     patch.setattr(Agent, "shared_by_lanes", lambda self, clock: clock)
-    patch.setattr(scalars, "in_groups", jointly)
-    patch.setattr(counting, "in_groups", jointly)
+    patch.setattr(words, "in_groups", jointly)
+    patch.setattr(monotone_accesses, "in_groups", jointly)
 
 
 def _one_order(name: str) -> Patch:
@@ -240,13 +232,13 @@ def _taken_for_numbers(patch: pytest.MonkeyPatch) -> None:
 
 def _nothing_before(patch: pytest.MonkeyPatch) -> None:
     """An arrival publishes nothing of its own warp."""
-    covers = interchange._covers
+    covers = phase_conditions._covers
 
     def blind(clock: Clock, credit: Credit) -> bool:
         credit.position = 0
         return covers(clock, credit)
 
-    patch.setattr(interchange, "_covers", blind)
+    patch.setattr(phase_conditions, "_covers", blind)
 
 
 class _AllBytes:
@@ -271,14 +263,14 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "B": Ablation(
         "no part of a phase has all arrivals and its bytes in balance",
-        _gone(conditions, "_balanced_part"),
+        _gone(phase_conditions, "_balanced_part"),
     ),
     "B ending": Ablation(
-        "a bare expect_tx does not end a phase", _gone(conditions, "_ending_expect")
+        "a bare expect_tx does not end a phase", _gone(phase_conditions, "_ending_expect")
     ),
     "B borrowed": Ablation(
         "an arrival that is expected on issue is so before the phase can end",
-        _gone(conditions, "_borrowed"),
+        _gone(phase_conditions, "_borrowed"),
     ),
     "B last": Ablation(
         "the last phase cannot complete in another order", _gone(Mbarrier, "check_last_phase")
@@ -323,7 +315,7 @@ ABLATIONS: dict[str, Ablation] = {
         "of lanes that store to one place the same one stays", _silent("which lane's value")
     ),
     "D of inputs": Ablation(
-        "inputs that steer are given", _gone(checking.Checking, "_untold", ())
+        "inputs that steer are given", _gone(course.Checking, "_untold", ())
     ),
     **{
         f"unobserved: {clause}": Ablation(says, _slicing(clause))
@@ -379,7 +371,7 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "orders: meeting": Ablation(
         "clusters tell each other nothing but by drawing, if not all orders are tried",
-        _gone(orders, "_meet_in", True),
+        _gone(ticket_orders, "_meet_in", True),
     ),
     "orders: bounds": Ablation(
         "numbers that are drawn only choose addresses and are compared with fixed ones",
@@ -388,13 +380,13 @@ ABLATIONS: dict[str, Ablation] = {
     "places: what is published": Ablation(
         "an arrival that counts for another phase publishes what those publish that it need not "
         "follow",
-        _gone(interchange, "_covers", True),
+        _gone(phase_conditions, "_covers", True),
     ),
     "places: what came before": Ablation(
         "the accesses that its warp has made before it among them", _nothing_before
     ),
     "grids: residency": Ablation(
-        "each cluster ends when no other has been started", _gone(checking, "matters", result=False)
+        "each cluster ends when no other has been started", _gone(course, "matters", result=False)
     ),
     "grids: answers": Ablation(
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())

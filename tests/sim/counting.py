@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from tilesim import Builder
 from tilesim.arith.types import s32
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.ops.scalar import AtomicSem
 from tilesim.ir.program import Program
 

@@ -12,18 +12,18 @@ import pytest
 from tilesim import Program
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.memory import Mbar, Mbarriers, View
+from tilesim.ir.declarations import Mbar, Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Strict
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GENERIC
-from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import Join, NamedBarrier
-from tilesim.sim.machine.races import RaceDetector
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.observers.phase_conditions import Credit
+from tilesim.sim.observers.races import RaceDetector
 
 #: what happened, and to what: the name of a tensor, or the place of an mbarrier
 Event = tuple[str, object]

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from tests.sim.steady_campaign import condition
 from tests.sim.steady_programs import ring
 from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.emit import emit
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Mir
 from tilesim.ptx.description import dumps, loads
-from tilesim.ptx.emitted import describe
 from tilesim.ptx.launch import Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: turns that conditions are about
 _TURNS = 300

@@ -37,11 +37,11 @@ from tests.sim.forall_places import places
 from tests.sim.forall_programs import RandomProgram, rings
 from tests.sim.guarded_programs import GuardedProgram
 from tilesim.checker import prove_alone
+from tilesim.checker.for_all import ForAll
+from tilesim.checker.report import Claim, Values
 from tilesim.errors import TilesimError
 from tilesim.ir.program import Program
-from tilesim.search.forall import ForAll
-from tilesim.search.values import Claim, Values
-from tilesim.timer import Timer
+from tilesim.limits import Timer
 
 #: the programs of a number
 Build: TypeAlias = "RandomProgram | GuardedProgram | EmittedProgram"

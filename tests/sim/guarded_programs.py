@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Launch, Scalar
+from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: what all threads hold in a register: (ctas, threads)
 _Lanes: TypeAlias = NDArray[Any]

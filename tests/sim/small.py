@@ -13,9 +13,9 @@ from tests.sim.small_tensor import TensorSteps
 from tests.sim.small_wgmma import GroupSteps
 from tests.sim.steps import WORD, Small, Step
 from tilesim import Builder, Program, bf16, f32, u32
+from tilesim.ir.declarations import Mbar, Mbarriers, View
 from tilesim.ir.expr import Const, Expr, Operand
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Stmt, rewrite
 

@@ -6,8 +6,8 @@ from tests.sim import steps as s
 from tests.sim.code_grid import Code
 from tests.sim.steps import Small, Step
 from tilesim import Builder, Program, u32
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Const, Expr, Operand
-from tilesim.ir.memory import Mbar, View
 
 #: bytes of an answer of launch control
 _ANSWER = 16

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.sim.steps_lanes import Gather
 from tilesim import Builder
+from tilesim.ir.declarations import View
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import View
 
 #: what no result is
 _NEVER = 1000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.sim import steps as s
 from tilesim import Builder, bf16, f32
+from tilesim.ir.declarations import SharedTensor, View
 from tilesim.ir.expr import Expr, Operand
-from tilesim.ir.memory import SharedTensor, View
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.lib.tensor_memory import TensorMemory
 
 #: columns of a slot: 8 numbers in each of 128 lanes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.sim import steps as s
 from tilesim import Builder, bf16, f32
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import SharedTensor
 
 
 class GroupSteps:

@@ -25,16 +25,16 @@ from tests.ptx.campaign import back
 from tests.sim.guarded_programs import GuardedProgram
 from tests.sim.steady_programs import ring
 from tests.sim.steady_stores import stores
+from tilesim.checker import course
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.mistakes.table import mutants
-from tilesim.search import first
-from tilesim.sim import certificate
-from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.affine.loop_skipping import Skipper
+from tilesim.sim.machine.simulate import Run, Simulation
+from tilesim.sim.observers import certificate
 from tilesim.strategies.rings import Ring
 
 #: of which kind all programs are
@@ -137,7 +137,7 @@ def always() -> ExitStack:
     """Searches never rest, and one CTA stands for others whatever the size of the grid."""
     stack = ExitStack()
     stack.enter_context(patch.object(Skipper, "thrifty", False))
-    stack.enter_context(patch.object(first, "all_are_run", lambda simulation: False))
+    stack.enter_context(patch.object(course, "all_are_run", lambda simulation: False))
     return stack
 
 

@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 
 from tilesim import Builder, s32
+from tilesim.ir.declarations import GlobalTensor, SharedTensor, TensorMap, ds
 from tilesim.ir.expr import Expr, as_expr
-from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap, ds
 from tilesim.ir.program import Program
 
 #: elements that one access touches

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from tilesim import Builder, Program, f32, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
+from tilesim.ir.declarations import SharedTensor, TensorMap
 from tilesim.ir.expr import Operand, Var
-from tilesim.ir.memory import SharedTensor, TensorMap
-from tilesim.ir.ops.tcgen05_shapes import CtaGroup
-from tilesim.sim.simulate import simulate
+from tilesim.ir.ops.tcgen05_mma import CtaGroup
+from tilesim.sim.machine.simulate import simulate
 
 RNG = np.random.default_rng(7)
 

@@ -44,8 +44,8 @@ from tests.sim.steps import (
     Write,
 )
 from tilesim.checker import check
-from tilesim.sim.machine.outcome import Outcome
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.result import Outcome
+from tilesim.sim.machine.simulate import simulate
 
 
 def late(*steps: Step, by: int = 60) -> tuple[Step, ...]:

@@ -11,8 +11,8 @@ import pytest
 from tests.kernel.programs_edges import an_address_that_wraps_into_the_next_cta
 from tests.litmus.notation import global_words, words
 from tilesim import Builder, Program, address_of, check, s32, select, u32, u64, view_at
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import SharedTensor
 from tilesim.ir.program import Strict
 
 Kernel = Callable[..., None]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.sim.test_control_flow import program
-from tilesim.ir.joins import joined
 from tilesim.ir.mir import Join
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
+from tilesim.transforms.rewrite import joined
 
 #: turns that the lanes may make in all
 FUEL = 40

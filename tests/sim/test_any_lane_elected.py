@@ -10,9 +10,9 @@ import pytest
 import tilesim as ts
 from tilesim import Builder
 from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.arith.types import u32
-from tilesim.ir.elected import depends_on_elected
-from tilesim.ir.lower import lower
+from tilesim.transforms.lower import lower
 
 from .sites import BOTH, sites
 

@@ -16,7 +16,7 @@ from tests.litmus.tcgen05 import finish, setup
 from tests.sim.test_steady import require_same
 from tilesim import Builder, kernel
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.kernels.blackwell import matmul_v5
 from tilesim.lib.pipeline import Cursor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim import Builder, u32
 from tilesim.checker import check
 from tilesim.ir.program import Program
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.machine.simulate import Run, Simulation
 
 
 def timed(program: Program) -> Run:

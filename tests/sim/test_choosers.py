@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tilesim.sim.schedule import Move, PctChooser
+from tilesim.sim.machine.schedule import Move, PctChooser
 
 
 @pytest.mark.parametrize("seed", range(8))

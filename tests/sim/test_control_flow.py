@@ -10,7 +10,7 @@ import pytest
 from tilesim import check
 from tilesim.ir.mir import Mir
 from tilesim.ir.text.mir import parse, to_text
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 LANES = np.arange(32)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, f32, kernel
 from tilesim.checker import check
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 Waits = Literal["all", "one", "none"]
 STORE, AGAIN = "k.tma.store(rows, tile, (0, 0))", "k.mem.store(tile[0, k.lane_id], 2.0)"

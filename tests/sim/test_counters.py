@@ -16,19 +16,18 @@ from tests.sim.ablation import jointly
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
 from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.preimage import Spans
 from tilesim.arith.types import DType, s32, u32
-from tilesim.ir import word_waits
 from tilesim.ir.expr import Binary
-from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import AtomicSem
-from tilesim.ir.preimage import Spans
 from tilesim.ir.program import Program, Role, While, walk
-from tilesim.sim.execute import counting
-from tilesim.sim.machine import counter
 from tilesim.sim.machine.clock import Clock
-from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.release import Released
+from tilesim.sim.observers import monotone_accesses, monotone_words
+from tilesim.sim.observers.monotone_words import Counter
+from tilesim.transforms import word_waits
+from tilesim.transforms.lower import lower
 
 W, R = Touch(0, write=True), Touch(0, write=False)
 #: takes its time in the timed run; the reduction is where another warp may go on
@@ -174,13 +173,13 @@ ABLATIONS: dict[str, tuple[str, Patch, Warps]] = {
     ),
     "later stores release as much": (
         "a later store releases what those before it did, or comes after all waits",
-        _always(counter, "_covers"),
+        _always(monotone_words, "_covers"),
         ((W, Set(0, 1)), (Spin(0, 1, "least", False), *LATE, Set(0, 2, "relaxed")),
          (Spin(0, 1), R)),
     ),
     "and so do those of others": (
         "whoever makes it",
-        _always(counter, "_covers"),
+        _always(monotone_words, "_covers"),
         ((W, Set(0, 1)), (Spin(0, 1, "least", False), *LATE, Set(0, 2)), (Spin(0, 1), R)),
     ),
     "a reset comes after all waits": (
@@ -351,8 +350,8 @@ def test_lanes_wait_for_words_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
     """What one lane comes to know says nothing about when another one has looked."""
     assert verdict(lane_waits.build(goal=2)) == "proved"
     assert ts.check(lane_waits.build()).rules == {"race"}
-    monkeypatch.setattr(counting, "in_groups", jointly)
-    monkeypatch.setattr(counting, "_past", lambda w, wait: w.clock)
+    monkeypatch.setattr(monotone_accesses, "in_groups", jointly)
+    monkeypatch.setattr(monotone_accesses, "_past", lambda w, wait: w.clock)
     assert verdict(lane_waits.build()) == "proved"
 
 

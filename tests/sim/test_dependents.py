@@ -11,8 +11,8 @@ from tests.ptx.test_check import report as ptx
 from tests.sim.sites import BOTH
 from tilesim import Builder, s32
 from tilesim.checker import Report, check
+from tilesim.checker.assumptions import Leaning
 from tilesim.ir.program import Strict
-from tilesim.leaning import Leaning
 from tilesim.ptx.launch import Pointer
 
 

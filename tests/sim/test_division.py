@@ -8,8 +8,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, Program, all_of, any_of, check, select
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Expr, Operand
-from tilesim.ir.memory import GlobalTensor
 
 Body = Callable[[Builder, GlobalTensor], object]
 _TURNS = 3000

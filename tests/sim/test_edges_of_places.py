@@ -14,7 +14,7 @@ import pytest
 from tilesim import Builder, Program, s32
 from tilesim.checker import check
 from tilesim.ir.expr import Expr, as_expr
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.machine.simulate import Run, Simulation
 
 TURNS = 300
 #: where a turn accesses

@@ -14,7 +14,7 @@ import pytest
 from tilesim import Builder, Program, s32, s64, select, u8, u16, u32, u64
 from tilesim.checker import check
 from tilesim.ir.expr import Expr, Var, all_of, any_of, as_expr, maximum, minimum
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.machine.simulate import Run, Simulation
 
 #: turns, so many that the search for repetitions is worth it early; and of what is not left out
 TURNS, FEW = 4000, 400

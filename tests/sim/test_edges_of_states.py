@@ -19,7 +19,7 @@ from tilesim import Builder, Program, bf16, f16, f32, select
 from tilesim.arith.types import pred, s32
 from tilesim.checker import check
 from tilesim.ir.expr import Var
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.affine.loop_skipping import Skipper
 
 #: turns, one up to which turns are left out, and one from which on nothing is done: what is left
 #: behind by turns that are left out is not seen in one that is executed

@@ -16,8 +16,8 @@ import pytest
 from tests.sim.counting import Add, Meet, Set, Spin, Touch, Warps, translate
 from tilesim import Builder, Program, checker, s32, s64, u32, u64
 from tilesim.arith.types import DType
+from tilesim.checker.report import Report
 from tilesim.ir.expr import Expr, Var
-from tilesim.verdict import Report
 
 #: how often the word has been increased when the number has been stored, and when all is done
 REACHED, LAST = 4, 5

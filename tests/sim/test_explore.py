@@ -13,10 +13,10 @@ import pytest
 
 from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim.checker import Report, check
-from tilesim.sim.explore import Limits, explore, outcomes
-from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser
-from tilesim.sim.simulate import Simulation
-from tilesim.words import count
+from tilesim.sim.machine.schedule import ChoiceEnvironment, ReplayChooser
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.schedulers.exhaustive import Limits, explore, outcomes
+from tilesim.wording import count
 
 BIG = 1 << 30
 
@@ -351,7 +351,7 @@ def test_an_interrupt_before_anything_is_explored_keeps_the_frontier(
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilesim.search.checking.directed", interrupt)
+    monkeypatch.setattr("tilesim.checker.course.directed", interrupt)
     again = check(tickets(2, 3), frontier=report.frontier)
     assert again.reasons[0] == "interrupted by the user"
     assert again.frontier == report.frontier

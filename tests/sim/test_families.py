@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilesim.sim.machine import families
-from tilesim.sim.machine.families import Family, meet_themselves
+from tilesim.sim.affine import families
+from tilesim.sim.affine.families import Family, meet_themselves
 
 Corners = NDArray[np.int64]
 

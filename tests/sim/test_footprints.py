@@ -15,14 +15,14 @@ from tests.ptx.test_check import WAIT, report
 from tilesim import Builder, Program, ds, f32, kernel, u32
 from tilesim.arith.byte_set import ByteSet
 from tilesim.checker import check
+from tilesim.ir.declarations import GlobalTensor, SharedTensor
 from tilesim.ir.layout import swizzled
-from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ptx.launch import Pointer
-from tilesim.sim.machine import addressed
+from tilesim.sim.machine import addressing
 from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.memory import box_footprint
-from tilesim.sim.machine.storage import elements_apart
+from tilesim.sim.machine.memory import elements_apart
+from tilesim.sim.machine.view_access import box_footprint
 
 RNG = random.Random(14)
 
@@ -224,7 +224,7 @@ def test_what_several_instructions_access_at_one_address_is_one(
         boxes.append(args)
         return box_footprint(*args, **named)
 
-    monkeypatch.setattr(addressed, "box_footprint", counted)
+    monkeypatch.setattr(addressing, "box_footprint", counted)
     values = (Pointer("x", 512),)
     assert report(body, params=(".param .u64 x",), values=values).verdict == "proved"
     assert len(boxes) == made

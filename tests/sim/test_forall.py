@@ -1,4 +1,4 @@
-"""One proof for every value of a parameter (`tilesim.search.forall`), and never one too many."""
+"""One proof for every value of a parameter (`tilesim.checker.for_all`), and never one too many."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.sim import steady_programs
 from tests.sim.forall_campaign import case
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32
+from tilesim.checker import for_all
+from tilesim.checker.report import Values
 from tilesim.ir.expr import Expr, Operand, select
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
-from tilesim.search import asked, forall
-from tilesim.search.values import Values
-from tilesim.sim.forall.free import Free, Refused, Scope, scope_of
-from tilesim.sim.forall.rays import Demand, Ray
+from tilesim.sim.affine.free_parameter import Free, Refused, Scope, scope_of
+from tilesim.sim.affine.parameter_shifts import Demand, Ray
 
 Fault = Callable[[Expr, int], Expr]
 
@@ -181,7 +181,7 @@ def signalled(n: int, count: int) -> Program:
 
 def test_what_is_shown_is_said_where_not_all_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer and longer rings, for ever: the search ends, and says how far it came."""
-    monkeypatch.setattr(asked, "ForAll", partial(forall.ForAll, most=8_000))
+    monkeypatch.setattr(for_all, "ForAll", partial(for_all.ForAll, most=8_000))
     report = proof(lambda n: ring(n, stages=1 + n // 700), n=None)
     assert report.verdict == "proved"
     assert report.for_all is not None

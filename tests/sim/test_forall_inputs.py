@@ -10,7 +10,7 @@ import pytest
 import tilesim as ts
 from tilesim.ir.expr import Expr
 from tilesim.lib import Pipeline, open_cta
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
 
 SIZE = 64
 

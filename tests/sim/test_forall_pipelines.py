@@ -13,13 +13,13 @@ import tilesim as ts
 from tests.sim.forall_campaign import case
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32, u32
+from tilesim.checker.launch_control import are_the_same
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.schedule import Stealing
-from tilesim.search.answers import are_the_same
-from tilesim.sim.forall.free import Free, Scope
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.affine.free_parameter import Free, Scope
+from tilesim.sim.machine.simulate import Run, Simulation
 
 
 def steps(n: int, *, late: int = -1) -> Program:

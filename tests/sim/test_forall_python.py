@@ -22,9 +22,9 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_programs import one_stage
 from tilesim import Builder, kernel, s32
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.expr import as_expr
-from tilesim.ir.kernel import Kernel
-from tilesim.sim.forall.free import Free, Refused, Scope, is_free, value_of
+from tilesim.sim.affine.free_parameter import Free, Refused, Scope, is_free, value_of
 
 #: the value for which a kernel is wrong
 FAULT = 613

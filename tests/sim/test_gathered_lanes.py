@@ -8,8 +8,8 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, f32, kernel, u32
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.expr import Var
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cta
 

@@ -6,9 +6,9 @@ import pytest
 
 from tilesim import check
 from tilesim.arith.types import u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.sim.grid import overlap
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.sim.affine import footprints
 
 CTAS, ROWS, WIDTH = 100, 8, 64
 
@@ -27,7 +27,7 @@ def rows(k: Builder, *, last: int = 0) -> None:
 
 
 def test_intervals_that_follow_each_other_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlap, "MAX_BOXES", CTAS * ROWS * 3 // 2)
+    monkeypatch.setattr(footprints, "MAX_BOXES", CTAS * ROWS * 3 // 2)
     assert check(rows.build()).verdict == "proved"
     report = check(rows.build(last=1))
     assert (report.verdict, {f.rule for f in report.findings}) == ("failed", {"race"})

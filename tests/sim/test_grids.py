@@ -10,9 +10,9 @@ import pytest
 
 from tilesim import Builder, Program, bf16, f32, s32, select
 from tilesim.checker import Report, check
+from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbarriers
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.machine.simulate import Run, Simulation
 
 #: builds a kernel in which something is as it should be, or (true) wrong in one CTA
 Make = Callable[[Builder, Expr], None]

@@ -13,8 +13,8 @@ from tests.sim.exchanges import changed
 from tests.sim.reference import TooLarge
 from tilesim import Builder, kernel, s32
 from tilesim.checker import check
-from tilesim.sim import certificate
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.observers import certificate
 
 
 @kernel(warps=3)

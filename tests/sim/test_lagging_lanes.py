@@ -8,11 +8,11 @@ from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel
 from tilesim.arith.types import bf16, f32
 from tilesim.checker import check
+from tilesim.checker.witness import replay
 from tilesim.ir.program import Strict
 from tilesim.lib.opening import open_cta
-from tilesim.sim.explore import Limits, explore
-from tilesim.sim.simulate import Simulation
-from tilesim.witness import replay
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.schedulers.exhaustive import Limits, explore
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 

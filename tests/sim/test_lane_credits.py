@@ -8,7 +8,7 @@ import tilesim as ts
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder
 from tilesim.arith.types import s32
-from tilesim.witness import replay
+from tilesim.checker.witness import replay
 
 
 def _replayed(program: ts.Program, rule: str) -> ts.Finding:

@@ -1,4 +1,4 @@
-"""Groups of copies that threads have of their own (`tilesim.sim.machine.lane_groups`)."""
+"""Groups of copies that threads have of their own (`tilesim.sim.machine.async_groups`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 import pytest
 
-from tilesim.sim.machine.lane_groups import Stream
+from tilesim.sim.machine.async_groups import Stream
 
 
 @pytest.mark.parametrize("seed", range(20))

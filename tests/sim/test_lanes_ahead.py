@@ -7,10 +7,10 @@ import pytest
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, Kernel, kernel, u32
 from tilesim.checker import check
+from tilesim.checker.witness import replay
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import SharedTensor
 from tilesim.ir.program import Strict
-from tilesim.witness import replay
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 

@@ -10,7 +10,7 @@ import pytest
 import tilesim as ts
 from tilesim import Builder, Program, UsageError, s32, u32
 from tilesim.checker import Report, check
-from tilesim.witness import load, replay
+from tilesim.checker.witness import load, replay
 
 SOURCE = Path(__file__).read_text().splitlines()
 

@@ -9,10 +9,10 @@ import pytest
 
 import tilesim as ts
 from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.checker import check
+from tilesim.checker.assumptions import SWITCHES, denied, require_names
 from tilesim.ir.effects import Elects
-from tilesim.ir.elected import depends_on_elected
-from tilesim.ir.lower import lower
 from tilesim.kernels.bugs import (
     cluster_arrivals,
     cluster_phases,
@@ -24,8 +24,8 @@ from tilesim.kernels.bugs import (
 )
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import chained
-from tilesim.leaning import SWITCHES, denied, require_names
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.transforms.lower import lower
 
 Make = Callable[[], ts.Program]
 

@@ -15,9 +15,9 @@ from tilesim.checker import check
 from tilesim.ir.program import instructions
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import printed
-from tilesim.sim.execute import EXECUTORS
-from tilesim.sim.execute.compose import OPERATIONS
-from tilesim.sim.simulate import Policy, simulate
+from tilesim.sim.machine.compose import OPERATIONS
+from tilesim.sim.machine.execute import EXECUTORS
+from tilesim.sim.machine.simulate import Policy, simulate
 
 from ..gpu.programs import PROGRAMS
 
@@ -83,6 +83,12 @@ def imports(path: Path) -> set[str]:
     ("folder", "forbidden"),
     [
         ("ir", ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.checker", "tilesim.kernels")),
+        (
+            "dsl",
+            ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.checker", "tilesim.kernels"),
+        ),
+        ("analysis", ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.checker")),
+        ("transforms", ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.checker")),
         ("sim", ("tilesim.gpu", "tilesim.cli", "tilesim.checker", "tilesim.report")),
         ("gpu/emit", ("tilesim.sim", "tilesim.cli", "tilesim.checker")),
     ],

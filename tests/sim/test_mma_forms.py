@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import tilesim as ts
 from tilesim import Builder, InvalidProgram, f32, u32
-from tilesim.ir.ops.mma_forms import Order
+from tilesim.ir.ops.mma_sync import Order
 
 RANDOM = np.random.default_rng(24)
 

@@ -6,8 +6,8 @@ import pytest
 
 from tilesim import Builder, Program, s32
 from tilesim.checker import check
-from tilesim.ir.await_condition import peek_flags
-from tilesim.ir.lower import lower
+from tilesim.transforms.await_condition import peek_flags
+from tilesim.transforms.lower import lower
 
 
 def pipeline(*, ahead: bool, parity: int = 0, waits: bool = True, trips: int = 8) -> Program:

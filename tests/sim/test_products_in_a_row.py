@@ -9,9 +9,9 @@ import pytest
 
 from tilesim import Builder, Program, bf16, f32
 from tilesim.checker import check
-from tilesim.ir.lower import lower
-from tilesim.sim.record import record
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
+from tilesim.sim.observers.event_log import record
+from tilesim.transforms.lower import lower
 
 K = 64
 #: lines of the products, from the first

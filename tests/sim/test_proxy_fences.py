@@ -9,7 +9,7 @@ import pytest
 from tilesim import Builder, ds, kernel
 from tilesim.arith.types import bf16, f32, s32, u32
 from tilesim.checker import Report, check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.lib.tensor_memory import TensorMemory
 

@@ -12,9 +12,9 @@ from tests.sim.reference import TooLarge
 from tests.sim.small import translate
 from tests.sim.steps import Arrive, Complete, Expect, Init, Inval, Poll, Small, Wait, every
 from tilesim.errors import InvalidProgram
-from tilesim.sim.explore import outcomes
-from tilesim.sim.schedule import ChoiceEnvironment, Move
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.sim.schedulers.exhaustive import outcomes
 
 #: schedules that are run one by one at most
 _BRUTE_FORCE = 120

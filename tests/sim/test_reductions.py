@@ -9,7 +9,7 @@ from tilesim import Builder, Program, f32, s32
 from tilesim.arith.types import DType
 from tilesim.checker import check
 from tilesim.ir.ops.scalar import AtomicOp
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 
 def histogram(

@@ -17,9 +17,9 @@ from tilesim import Builder, f32, s8, s16, s32, s64, u8, u16, u32, u64
 from tilesim.arith.types import DType, pred
 from tilesim.errors import InvalidProgram
 from tilesim.ir.expr import Expr
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.transforms.lower import lower
 
 
 def computed(body: Callable[[Builder], Expr], dtype: DType = s64) -> float:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from tilesim.arith.types import DType, pred, s32, s64, u16, u32, u64
-from tilesim.heap import patient
 from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.expr import (
     Base,
@@ -27,13 +26,14 @@ from tilesim.ir.expr import (
     Var,
 )
 from tilesim.ir.ops.scalar import Assign
-from tilesim.sim import rows
-from tilesim.sim.execute.registers import assign
-from tilesim.sim.expression import compile_expr, fit_register, merged
+from tilesim.limits import patient
+from tilesim.sim.machine import assignment_jit
+from tilesim.sim.machine.assignment_jit import Assignment, Row, stretches
 from tilesim.sim.machine.errors import UnassignedVariable
+from tilesim.sim.machine.execute.lanes import assign
+from tilesim.sim.machine.expression import compile_expr, fit_register, merged
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.rows import Assignment, Row, stretches
 
 TYPES = (pred, u16, u32, u64, s32, s64)
 UNARY: tuple[UnaryOp, ...] = ("-", "~", "not")
@@ -94,7 +94,7 @@ def made(row: list[Assignment], slots: dict[str, int]) -> Row:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_row_does_what_its_instructions_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_OFTEN", 1)
+    monkeypatch.setattr(assignment_jit, "_OFTEN", 1)
     rng = random.Random(seed)
     registers = [Var(f"r{n}", rng.choice(TYPES)) for n in range(5)]
     slots = {var.name: number for number, var in enumerate(registers)}
@@ -102,7 +102,7 @@ def test_a_row_does_what_its_instructions_do(seed: int, monkeypatch: pytest.Monk
     while len(row) < 4:
         value = expression(rng, registers)
         op = Assign(var=rng.choice(registers), value=value)
-        found = rows.assignment(op, Typing())
+        found = assignment_jit.assignment(op, Typing())
         row += [] if found is None else [found]
     together = made(row, slots)
     values: list[Any] = [held(rng, var.dtype) for var in registers]
@@ -126,7 +126,7 @@ def test_a_deep_expression_is_no_text_of_python(
     dtype: DType, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python takes 200 parentheses in each other."""
-    monkeypatch.setattr(rows, "_OFTEN", 1)
+    monkeypatch.setattr(assignment_jit, "_OFTEN", 1)
     x, far = Var("x", dtype), Var("far", u64)
     grow: dict[str, Callable[[Expr], Expr]] = {
         "left": lambda e: Binary("*", e, far),
@@ -136,9 +136,9 @@ def test_a_deep_expression_is_no_text_of_python(
         "unary": lambda e: Unary("-", e),
     }
     value: Expr = x
-    for _ in range(rows.DEEPEST - 1):
+    for _ in range(assignment_jit.DEEPEST - 1):
         value = grow[form](value)
-    found = rows.assignment(Assign(var=x, value=value), Typing())
+    found = assignment_jit.assignment(Assign(var=x, value=value), Typing())
     assert found is not None
     row = made([found, found], {"x": 0, "far": 1})
     row.step(warp([1, 2**63 + 5]))  # from now on it is one function
@@ -146,12 +146,15 @@ def test_a_deep_expression_is_no_text_of_python(
     row.step(one)
     row._one_by_one(other)
     assert one.registers == other.registers
-    assert rows.assignment(Assign(var=x, value=grow[form](value)), Typing()) is None
+    assert assignment_jit.assignment(Assign(var=x, value=grow[form](value)), Typing()) is None
 
 
 def test_rows_are_of_neighbours() -> None:
     assert [*stretches([0, 1, 3, 5, 6, 7])] == [(0, 1), (5, 6, 7)]
-    assert [len(row) for row in stretches(range(100))] == [rows.LONGEST, 100 - rows.LONGEST]
+    assert [len(row) for row in stretches(range(100))] == [
+        assignment_jit.LONGEST,
+        100 - assignment_jit.LONGEST,
+    ]
 
 
 def test_a_register_that_nothing_was_assigned_to_is_found_in_a_row() -> None:

@@ -10,7 +10,7 @@ from tests.kernels.evidence import at
 from tests.ptx.test_check import FIRST, lines, report
 from tilesim import Builder, check, kernel, u32
 from tilesim.checker import Report
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Pointer
 

@@ -15,13 +15,13 @@ import pytest
 
 from tilesim import Kernel, Program, simulate
 from tilesim.checker import check
+from tilesim.checker.witness import load, replay
 from tilesim.kernels.bugs.cluster_phases import rendezvous, synthetic_barrier
 from tilesim.kernels.bugs.named_barriers import reused_id
 from tilesim.kernels.bugs.parity import pinned_slot
 from tilesim.kernels.bugs.shared_barriers import too_few_stages, two_producers
 from tilesim.kernels.nvfuser.printed import multiply_reference, only, printed
-from tilesim.sim.simulate import Policy
-from tilesim.witness import load, replay
+from tilesim.sim.machine.simulate import Policy
 
 SEEDS = range(12)
 

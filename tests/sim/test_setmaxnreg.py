@@ -12,9 +12,9 @@ import pytest
 
 from tilesim import Builder, Program, f32
 from tilesim.checker import Report, check
+from tilesim.findings.finding import Participant
 from tilesim.ir.program import Strict
-from tilesim.sim.findings import Participant
-from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.register_pool import RegisterPool
 
 from .sites import BOTH, sites
 

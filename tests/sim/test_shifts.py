@@ -1,4 +1,4 @@
-"""Shifts that are followed in all lanes together are those of each lane (`tilesim.sim.steady`)."""
+"""Shifts that are followed in all lanes together are those of each lane (`tilesim.sim.affine`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pytest
 from tilesim import s32, u32, u64
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var
-from tilesim.sim.expression import compile_expr, plain
+from tilesim.sim.affine.shifts import Bounds, NoShift, Shifts
+from tilesim.sim.machine.expression import compile_expr, plain
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.steady.bounds import Bounds, NoShift
-from tilesim.sim.steady.shifts import Shifts
 
 TYPES = {"a": s32, "b": u32, "c": u64, "d": s32}
 SLOTS = {name: number for number, name in enumerate(TYPES)}

@@ -9,7 +9,7 @@ import pytest
 from tests.litmus.sections import all_rows
 from tests.verdicts.corpora import entries
 from tilesim.checker import check
-from tilesim.sim.findings import RULES, Finding, Kind, Named, Stated, together
+from tilesim.findings.finding import RULES, Finding, Kind, Named, Stated, together
 
 ROWS = {row.id: row for row in all_rows()}
 EXAMPLES = {entry.name: entry for entry in entries("rules")}

@@ -1,4 +1,4 @@
-"""Repetitions are skipped, and the report is what it is without (`tilesim.sim.steady`)."""
+"""Repetitions are skipped, and the report is what it is without (`tilesim.sim.affine`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tests.sim.steady_everything import Tally as Everything
 from tests.sim.steady_everything import compare
 from tests.sim.steady_programs import ring
 from tilesim import Builder, f32, s32, u32
+from tilesim.checker import course
+from tilesim.dsl.kernel import Kernel
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, select
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.kernels.blackwell import matmul_v0 as blackwell_v0
 from tilesim.kernels.blackwell import matmul_v3 as blackwell_v3
@@ -30,13 +31,12 @@ from tilesim.kernels.cluster import matmul as cluster
 from tilesim.kernels.cluster import split_k
 from tilesim.kernels.hopper import attention, matmul_v0, matmul_v3, matmul_v5
 from tilesim.kernels.registry import Case, cases
-from tilesim.search import first
-from tilesim.sim import execution
+from tilesim.sim.affine.loop_skipping import Skipper
+from tilesim.sim.affine.snapshot import Snapshot, slots_of
+from tilesim.sim.affine.state_fields import FIELDS, snapshot
+from tilesim.sim.machine import simulate
 from tilesim.sim.machine.machine import Machine
-from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.steady.fields import FIELDS, snapshot
-from tilesim.sim.steady.skip import Skipper
-from tilesim.sim.steady.snapshot import Snapshot, slots_of
+from tilesim.sim.machine.simulate import Run, Simulation
 
 
 def timed(program: Program, *, skips: bool) -> Run:
@@ -143,7 +143,7 @@ def test_turns_behind_lanes_that_were_agents(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether one CTA is run for all depends on what they do, not on what of it is skipped."""
-    monkeypatch.setattr(first, "PATIENCE", 35_000)
+    monkeypatch.setattr(course, "PATIENCE", 35_000)
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=120, stages=2))
     assert "every schedule of all 2 CTAs;" in report.covers
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=200, stages=2))
@@ -367,12 +367,12 @@ def running(program: Program, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machines: list[Machine] = []
 
     def some(machine: Machine) -> None:
-        execution._start(machine)
+        simulate._start(machine)
         machine.env.run(until=3_000)
         machines.append(machine)
 
     monkeypatch.setattr(Machine, "release", lambda machine: None)
-    monkeypatch.setattr("tilesim.sim.simulate.run_machine", some)
+    monkeypatch.setattr("tilesim.sim.machine.simulate.run_machine", some)
     timed(program, skips=False)
     return machines[0]
 

@@ -1,4 +1,4 @@
-"""Turns of a loop are left out, and those of the loop around it as well (`tilesim.sim.steady`)."""
+"""Turns of a loop are left out, and those of the loop around it as well (`tilesim.sim.affine`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 from tilesim import Builder, s32
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import attention_v1
-from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.steady.level import Level
-from tilesim.sim.steady.skip import Skipper
-from tilesim.sim.steady.thrift import WHOLE, Thrift
+from tilesim.sim.affine.loop_period import Level
+from tilesim.sim.affine.loop_skipping import WHOLE, Skipper, Thrift
+from tilesim.sim.machine.simulate import Run, Simulation
 
 
 def timed(program: Program, *, skips: bool = True) -> Run:

@@ -9,13 +9,13 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_everything import Tally, random_tiles
 from tilesim import Builder, s32
+from tilesim.checker import course
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v7
-from tilesim.search import first
-from tilesim.sim.execution import run as run_machine
+from tilesim.sim.affine.loop_skipping import Skipper
 from tilesim.sim.machine.machine import Machine
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.machine.simulate import run_machine as run_machine
 
 CTAS, TILES = 4, 4 * 40 + 2
 
@@ -25,7 +25,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also runs are looked at that are too short for it to be worth it, and grids that are small
     enough to run all of them."""
     monkeypatch.setattr(Skipper, "thrifty", False)
-    monkeypatch.setattr(first, "all_are_run", lambda simulation: False)
+    monkeypatch.setattr(course, "all_are_run", lambda simulation: False)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
         found.append(machine)
         run_machine(machine)
 
-    monkeypatch.setattr("tilesim.sim.simulate.run_machine", noted)
+    monkeypatch.setattr("tilesim.sim.machine.simulate.run_machine", noted)
     return found
 
 

@@ -13,7 +13,7 @@ from tilesim import Builder, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import copy, matmul_v7
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.affine.loop_skipping import Skipper
 
 TRIPS = 200
 

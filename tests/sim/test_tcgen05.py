@@ -13,9 +13,8 @@ from tilesim import Builder, bf16, e4m3, f16, f32, s8, s32, tf32, u8
 from tilesim.arith.tensor_cores import E2M1
 from tilesim.arith.types import DType
 from tilesim.checker import Report, check
-from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
-from tilesim.ir.ops.tcgen05_shapes import Kind
-from tilesim.sim.simulate import simulate
+from tilesim.ir.ops.tcgen05_mma import CopyMulticast, CopyShape, Kind, LoadShape
+from tilesim.sim.machine.simulate import simulate
 
 from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
-from tilesim.ir.ops.tcgen05_shapes import METADATA_COLUMNS, Kind
-from tilesim.sim.simulate import simulate
+from tilesim.ir.ops.tcgen05_mma import METADATA_COLUMNS, Kind
+from tilesim.sim.machine.simulate import simulate
 
 from .tensor_cores import RNG, allocate, barrier, build, copied, fill, free, outputs, small
 

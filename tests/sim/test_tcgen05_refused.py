@@ -9,8 +9,8 @@ import pytest
 from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, tf32, u8, u32
 from tilesim.arith.types import DType
 from tilesim.checker import check
-from tilesim.ir.memory import SharedTensor
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.declarations import SharedTensor
+from tilesim.ir.tensor_memory import TmemView
 
 from .tensor_cores import allocate, build
 

@@ -14,8 +14,8 @@ from tests.ptx.campaign import back
 from tilesim import Builder
 from tilesim.arith.types import bf16, f32, u32
 from tilesim.gpu.emit import emit
+from tilesim.ir.declarations import View
 from tilesim.ir.expr import Operand
-from tilesim.ir.memory import View
 from tilesim.ir.program import Strict
 
 ROWS, COLUMNS, DEPTH = 128, 32, 16

@@ -13,7 +13,7 @@ import pytest
 import tilesim as ts
 from tilesim import Builder, Program, UsageError, f32, s32, u32
 from tilesim.checker import Report, check
-from tilesim.witness import load, replay
+from tilesim.checker.witness import load, replay
 
 from .ticketing import sample, translate, truth
 

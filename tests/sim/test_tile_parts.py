@@ -13,7 +13,7 @@ from tilesim.checker import check
 from tilesim.gpu.emit import emit
 from tilesim.ir.text import parse, to_text
 from tilesim.ir.verify import diagnose
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 #: distribution, rows, columns, columns of a part
 SHAPES = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 
 def scaled(*, early: bool = False) -> ts.Program:

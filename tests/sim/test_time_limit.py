@@ -14,9 +14,9 @@ import pytest
 from tilesim import Builder, Program, s32
 from tilesim.checker import INTERRUPTED, check
 from tilesim.errors import UsageError
-from tilesim.ir.lower import lower
-from tilesim.search.sampling import Batch, run_batch
 from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.schedulers.sampling import Batch, run_batch
+from tilesim.transforms.lower import lower
 
 
 def rounds(number: int, grid: int = 1, *, race: bool = False) -> Program:

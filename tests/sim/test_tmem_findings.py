@@ -11,7 +11,7 @@ import pytest
 
 from tilesim import Builder, InvalidProgram, Program, bf16, f32, s8, s32, u32
 from tilesim.checker import Report, check
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 from .tensor_cores import allocate, free
 

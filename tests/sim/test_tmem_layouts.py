@@ -19,8 +19,8 @@ from tilesim import Builder, bf16, ds, e4m3, f32, s32, u8
 from tilesim.arith.types import DType, f16
 from tilesim.checker import check
 from tilesim.gpu.emit import emit
-from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.ops.tcgen05_mma import CopyMulticast, CopyShape, LoadShape
+from tilesim.ir.tensor_memory import TmemView
 
 from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
 

@@ -7,9 +7,9 @@ import pytest
 from tests.kernels.evidence import at
 from tilesim import Builder, ds, kernel, u32
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.checker.certificates import certified
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
-from tilesim.search.certificates import certified
 
 
 @kernel(warps=1, target="sm_100a")

@@ -7,7 +7,7 @@ import pytest
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel, u64
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.ir.registers import token_variables
 

@@ -9,7 +9,7 @@ from tests.kernels.mutate import line
 from tilesim import Builder, bf16, ds, f32, kernel
 from tilesim.checker import check
 from tilesim.ir.program import Strict
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 STRICT: tuple[Strict, ...] = ("practice", "ptx")
 

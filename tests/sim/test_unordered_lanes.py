@@ -9,10 +9,10 @@ from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel
 from tilesim.arith.types import s32, u32
 from tilesim.checker import check
+from tilesim.checker.witness import replay
+from tilesim.ir.declarations import Mbarriers, SharedTensor
 from tilesim.ir.expr import Var
-from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.program import Strict
-from tilesim.witness import replay
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 

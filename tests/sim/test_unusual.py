@@ -8,8 +8,8 @@ import pytest
 
 from tests.sim.unusual import program
 from tilesim import Builder, check, kernel
+from tilesim.checker.certificates import certified
 from tilesim.ir.program import Strict
-from tilesim.search.certificates import certified
 
 
 class Cell(NamedTuple):

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from tilesim import Builder, ds, s32
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 #: how a vector is accessed: at once, or element by element in an order
 Order = tuple[int, ...] | None

@@ -10,7 +10,7 @@ import pytest
 from tests.litmus.notation import ones
 from tilesim import Builder, Program, bf16, e4m3, f16, f32
 from tilesim.checker import check
-from tilesim.ir.memory import SharedTensor
+from tilesim.ir.declarations import SharedTensor
 from tilesim.ir.program import Strict
 
 from .sites import BOTH, sites

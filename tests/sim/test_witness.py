@@ -10,9 +10,9 @@ import pytest
 
 from tilesim import Builder, Program, UsageError
 from tilesim.checker import check
-from tilesim.ir.lower import lower
+from tilesim.checker.witness import Witness, load, replay
 from tilesim.ir.text.mir import fingerprint, parse, to_text
-from tilesim.witness import Witness, load, replay
+from tilesim.transforms.lower import lower
 
 from .test_explore import arrivals
 

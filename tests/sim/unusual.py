@@ -25,9 +25,9 @@ from tilesim import (
     u8,
     u32,
 )
-from tilesim.ir.memory import Mbarriers
+from tilesim.checker.certificates import certified
+from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.program import Strict
-from tilesim.search.certificates import certified
 
 Act = Callable[[], None]
 Execution = Callable[[Builder, Act], None]

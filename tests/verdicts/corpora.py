@@ -16,13 +16,13 @@ from typing import Any
 
 from benchmarks.consan import FAULTS, HARMLESS, matmul
 from tests.litmus.sections import all_rows
+from tilesim.findings.rules import RULE_DOCS
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.kernels.outcome import inputs_of
 from tilesim.kernels.registry import BUGS, Case, cases
 from tilesim.loader import load
 from tilesim.loader.target import Target
-from tilesim.sim.rules import RULE_DOCS
 
 ROOT = Path(__file__).resolve().parents[2]
 

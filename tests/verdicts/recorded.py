@@ -20,11 +20,11 @@ import pytest
 import tilesim.checker
 from tests.verdicts.files import text_of
 from tests.verdicts.row import Row, rechecked, rejected, row_of
+from tilesim.checker.report import Report
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
-from tilesim.verdict import Report
 
 #: the environment's variable that names the file of rows
 FILE = "VERDICTS"

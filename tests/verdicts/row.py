@@ -17,14 +17,14 @@ from typing import Any
 from unittest.mock import patch
 
 from tilesim.checker import check
+from tilesim.checker.certificates import certified
+from tilesim.checker.report import Report, whole
 from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
+from tilesim.findings.finding import Finding, Participant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.proof.rules import Answer
-from tilesim.search.certificates import certified
-from tilesim.sim.findings import Finding, Participant
-from tilesim.verdict import Report, whole
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 CERTIFIED = "certified"

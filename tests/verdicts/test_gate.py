@@ -18,10 +18,10 @@ from tests.verdicts.files import FOLDER, SUFFIX, by_key, file_of, kept, text_of
 from tests.verdicts.measure import Task, rows_of
 from tests.verdicts.row import CERTIFIED, rechecked
 from tilesim.checker import check
+from tilesim.checker.report import Report
 from tilesim.ir.program import Program
 from tilesim.proof.memory import Memory
 from tilesim.proof.phases import Mbarrier
-from tilesim.verdict import Report
 
 #: every so many-th litmus program is checked and rechecked here
 STRIDE = 12

@@ -15,7 +15,7 @@ from tilesim.analysis.solver import closure
 from tilesim.analysis.uses_defs import computed
 from tilesim.arith.operators import BINARY, COMPARE, UNARY
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, condition
 from tilesim.ir.op import Op
 

@@ -15,7 +15,7 @@ from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.thread_values import Threads
 from tilesim.ir.effects import Exits
 from tilesim.ir.expr import Expr
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.op import Op
 

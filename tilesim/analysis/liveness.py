@@ -7,7 +7,7 @@ from collections.abc import Collection
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import bits
 from tilesim.analysis.uses_defs import reads, sets
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 
 
 def live_at(graph: FlowGraph, number: int) -> frozenset[str]:

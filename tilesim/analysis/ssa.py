@@ -11,7 +11,7 @@ from tilesim.analysis.solver import bits
 from tilesim.analysis.uses_defs import sets
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Mir
 
 

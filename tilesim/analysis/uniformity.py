@@ -19,10 +19,10 @@ from tilesim.analysis.solver import Worklist
 from tilesim.analysis.ssa import reaching
 from tilesim.analysis.taint import tensors_written
 from tilesim.analysis.uses_defs import Mentions, mentioned, mentions, reads, sets
+from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Elects, JoinsBarrier, Reads, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
-from tilesim.ir.kept import kept
-from tilesim.ir.memory import View
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Computation
 

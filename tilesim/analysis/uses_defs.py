@@ -6,12 +6,12 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var
-from tilesim.ir.kept import kept
-from tilesim.ir.memory import Mbar, View
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 
 
 @kept

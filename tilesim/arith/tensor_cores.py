@@ -56,7 +56,7 @@ def product(copies: list[Array], b: Array, folds: int) -> Array:
 
 def factors(stored: Array, rows: int, folds: int, first: int, count: int) -> Array:
     """``count`` factor bytes of each row from byte ``first`` on, from their 128 lanes
-    (`tilesim.ir.ops.tcgen05_layouts.scales`)."""
+    (`tilesim.ir.ops.tcgen05_mma.scale_columns`)."""
     row = np.arange(rows // folds)
     where = (row // 32 * 4 + first)[:, None] + np.arange(count)
     parts = [stored[128 // folds * fold :][(row % 32)[:, None], where] for fold in range(folds)]

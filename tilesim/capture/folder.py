@@ -6,10 +6,10 @@ import re
 import sys
 from pathlib import Path
 
+from tilesim.ptx.demangle import readable
 from tilesim.ptx.description import dumps
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.names import readable
-from tilesim.words import count
+from tilesim.wording import count
 
 #: names of templates have no end
 _LONGEST = 80

@@ -13,9 +13,9 @@ from tilesim.capture.folder import Folder
 from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.modules import Kernel, Modules
 from tilesim.capture.parameters import Described
-from tilesim.ptx.inlining import flatten
+from tilesim.ptx.demangle import readable
+from tilesim.ptx.inline import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
-from tilesim.ptx.names import readable
 
 _COOPERATIVE, _DEPENDENT = 1, 2
 #: ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and the end of such a list

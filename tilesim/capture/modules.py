@@ -9,9 +9,9 @@ from math import prod
 from tilesim.capture import devices, fatbin
 from tilesim.capture.errors import CudaError, Number
 from tilesim.capture.fatbin import FatbinError
-from tilesim.ptx.inlining import flatten
-from tilesim.ptx.names import readable
-from tilesim.ptx.reader import read
+from tilesim.ptx.demangle import readable
+from tilesim.ptx.inline import flatten
+from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Function, Module
 
 

@@ -20,8 +20,8 @@ from tilesim.capture.launches import Launches, Request
 from tilesim.capture.memory import MANAGED, Memory
 from tilesim.capture.modules import Kernel, Modules, Variable
 from tilesim.errors import TilesimError
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Map
+from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import encode
 
 #: attributes of functions by ``CUfunction_attribute``

@@ -55,7 +55,7 @@ from tilesim.report.result import (
     exit_code,
     worst,
 )
-from tilesim.words import printable
+from tilesim.wording import printable
 
 
 def _file_option(name: str, text: str) -> Decorator:
@@ -227,7 +227,7 @@ def _certify(results: Sequence[Result], path: Path) -> None:
         raise UsageError(f"--certificate {path} is of one kernel, {len(results)} were checked")
     for result in results:
         if isinstance(result, Checked) and result.report.certificate is not None:
-            from tilesim.certificate_file import text_of
+            from tilesim.checker.certificate_file import text_of
 
             write_file(path, text_of(result.report.certificate))
             return

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tilesim.files import read_regular
-from tilesim.sim.rules import RULE_DOCS
+from tilesim.findings.rules import RULE_DOCS
 
 _MAX_BYTES = 4 << 20
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

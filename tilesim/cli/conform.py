@@ -12,12 +12,12 @@ from tilesim.conform.compare import Conformance, compare
 from tilesim.conform.order import order_of
 from tilesim.conform.recorded import Recorded, load
 from tilesim.errors import UsageError
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint
 from tilesim.loader import Given, Target, load_one
 from tilesim.report.result import FINDINGS, OK
-from tilesim.words import count
+from tilesim.transforms.lower import lower
+from tilesim.wording import count
 
 #: violations that are printed
 _SHOWN = 5

@@ -16,7 +16,7 @@ from tilesim.loader import load
 from tilesim.report.compare import compare
 from tilesim.report.result import Checked
 from tilesim.report.text import Style, headlines, result_text
-from tilesim.sim.simulate import simulate
+from tilesim.sim.machine.simulate import simulate
 
 _GEMM = f"{matmul_v5.__name__}::matmul"
 _PRINTED = f"{printed.__name__}::printed"

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import Report, Stats, check
+from tilesim.checker.report import Values
+from tilesim.checker.witness import MAX_TEXT, Witness, replay, retrace
+from tilesim.checker.witness import load as load_witness
 from tilesim.cli.options import Progress, write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
@@ -24,16 +27,13 @@ from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
 from tilesim.loader.ptx import Scalars
 from tilesim.loader.python import identify
-from tilesim.ptx.names import short
+from tilesim.ptx.demangle import short
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
-from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
-from tilesim.search.values import Values
-from tilesim.sim.record import Recording, record
-from tilesim.sim.simulate import kernel_of
-from tilesim.witness import MAX_TEXT, Witness, replay, retrace
-from tilesim.witness import load as load_witness
+from tilesim.report.text import covering
+from tilesim.sim.machine.simulate import kernel_of
+from tilesim.sim.observers.event_log import Recording, record
 
 Frontier = Mapping[str, Any]
 

@@ -33,6 +33,7 @@ from tilesim.cli.options import (
     strict_option,
     style_for,
 )
+from tilesim.dsl.to_python import builder_code
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.campaign import Campaign, outcome_json, render, run
 from tilesim.fuzz.cases import (
@@ -49,13 +50,12 @@ from tilesim.fuzz.cases import (
     shrink,
     space,
 )
-from tilesim.ir.dsl.to_python import builder_code
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, is_ptx, load_one
 from tilesim.report.json import result_json
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, Checked
 from tilesim.report.text import PLAIN, Style, result_text
-from tilesim.words import count
+from tilesim.wording import count
 
 #: cases tried when neither --cases nor --time is given
 _CASES = 100

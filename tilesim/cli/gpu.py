@@ -20,6 +20,7 @@ from tilesim.cli.options import say
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
 from tilesim.gpu.crosscheck import Arrays, Crosscheck, Options, Result
+from tilesim.gpu.describe_launch import describe
 from tilesim.gpu.driver import probe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Executor
@@ -27,7 +28,6 @@ from tilesim.ir.program import Program
 from tilesim.kernels.registry import Case, cases
 from tilesim.loader import Target
 from tilesim.ptx.description import dumps
-from tilesim.ptx.emitted import describe
 from tilesim.report.compare import compare
 
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")

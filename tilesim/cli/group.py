@@ -14,9 +14,9 @@ import click
 
 from tilesim.cli.project import defaults
 from tilesim.errors import TilesimError
-from tilesim.heap import patient
+from tilesim.limits import patient
 from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
-from tilesim.words import did_you_mean, printable
+from tilesim.wording import did_you_mean, printable
 
 BUG = (
     "this is a bug in tilesim: please report it with the kernel and the output of "

@@ -9,8 +9,8 @@ import click
 from tilesim.cli.options import FILE, deliver
 from tilesim.errors import TargetError
 from tilesim.loader.ptx import module
-from tilesim.ptx.template import template
-from tilesim.words import did_you_mean
+from tilesim.ptx.launch_template import template
+from tilesim.wording import did_you_mean
 
 
 @click.command()

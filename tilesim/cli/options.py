@@ -18,14 +18,14 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
+from tilesim.checker.assumptions import require_names
+from tilesim.checker.report import Values
 from tilesim.errors import UsageError
 from tilesim.files import show_below
-from tilesim.leaning import require_names
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
-from tilesim.search.values import Values
-from tilesim.words import inert, printable, rough
+from tilesim.wording import inert, printable, rough
 
 MAX_SEED = (1 << 63) - 1
 MAX_BUDGET = 10**12

@@ -16,7 +16,7 @@ import click
 
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
-from tilesim.words import did_you_mean
+from tilesim.wording import did_you_mean
 
 FILE = "pyproject.toml"
 _MAX_BYTES = 1 << 20

@@ -11,8 +11,9 @@ from shlex import quote
 
 import click
 
-from tilesim.certificate_file import MOST_TEXT, read
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.checker.certificate_file import MOST_TEXT, read
+from tilesim.checker.certificates import FORM, form_of, recheck
 from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, format_option, say, target_options, time_limit_option
 from tilesim.errors import UsageError
@@ -24,9 +25,7 @@ from tilesim.proof.certificate import Certificate
 from tilesim.proof.rules import Answer
 from tilesim.report.json import SCHEMA
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED
-from tilesim.search.certificates import form_of, recheck
-from tilesim.search.every import FORM
-from tilesim.words import printable
+from tilesim.wording import printable
 
 #: exit codes by what the kernel answers
 CODES = {"certified": 0, "refuted": FINDINGS, "not covered": INCONCLUSIVE}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tilesim.checker import Report, Stats
+from tilesim.checker.assumptions import Leaning
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
 from tilesim.ir.loc import Loc
-from tilesim.leaning import Leaning
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps

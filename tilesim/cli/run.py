@@ -13,6 +13,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.checker.witness import Witness, compute, replay
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.examine import read_witness, require_parameters
@@ -31,8 +32,6 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load
 from tilesim.report.compare import Comparison, compare
-from tilesim.report.modelled import Modelled, modelled
-from tilesim.report.ptx import refused
 from tilesim.report.result import (
     FINDINGS,
     INCONCLUSIVE,
@@ -41,10 +40,17 @@ from tilesim.report.result import (
     Result,
     worst,
 )
-from tilesim.report.text import Style, findings_text, labelled, result_text
-from tilesim.sim.simulate import Run, kernel_of, simulate
-from tilesim.witness import Witness, compute, replay
-from tilesim.words import count, printable
+from tilesim.report.text import (
+    Modelled,
+    Style,
+    findings_text,
+    labelled,
+    modelled,
+    refused,
+    result_text,
+)
+from tilesim.sim.machine.simulate import Run, kernel_of, simulate
+from tilesim.wording import count, printable
 
 _PROTOCOL = ("  result    the protocol ran to its end; elements are not computed from PTX",)
 #: more launches than this would only take time

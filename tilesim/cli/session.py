@@ -7,19 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.checker.assumptions import denied
 from tilesim.cli.examine import Examine
 from tilesim.cli.group import internal_failure, show_traceback
 from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
 from tilesim.files import withheld
-from tilesim.leaning import denied
 from tilesim.loader import STDIN, Given, Target, files, load, load_one
 from tilesim.parallel import DIES, Opener, WorkersLost, serial, work
-from tilesim.report.ptx import refused
 from tilesim.report.result import Checked, Failure, Rejected, Result, as_data
-from tilesim.report.text import counted
-from tilesim.words import count
+from tilesim.report.text import counted, refused
+from tilesim.wording import count
 
 _PROVED = ("proved", "exhausted")
 

@@ -55,8 +55,8 @@ def command(
 
 
 def _machine(found: Target, locations: bool, *, plain: bool) -> str:
-    from tilesim.ir.lower import lower
     from tilesim.ir.text.mir import to_text
+    from tilesim.transforms.lower import lower
 
     program = found.ptx.plain() if plain and found.ptx is not None else found.form()
     return to_text(lower(program) if isinstance(program, Program) else program, locations=locations)

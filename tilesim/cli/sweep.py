@@ -28,6 +28,7 @@ from tilesim.cli.options import (
     seed_option,
     strict_option,
 )
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import UsageError
 from tilesim.fuzz.campaign import outcome_json, render, run
 from tilesim.fuzz.cases import (
@@ -44,11 +45,10 @@ from tilesim.fuzz.cases import (
     space,
 )
 from tilesim.fuzz.sweep import Said, asked, prove_all
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.parallel import Opener, WorkersLost
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
-from tilesim.words import count, did_you_mean
+from tilesim.wording import count, did_you_mean
 
 _MOST = 500
 _OPEN = ("bounded", "unsupported")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from numpy.typing import NDArray
 
+from tilesim.checker.witness import retrace
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.examine import read_witness, require_parameters
@@ -28,21 +29,19 @@ from tilesim.cli.options import (
 )
 from tilesim.conform.barriers import with_barriers
 from tilesim.errors import UsageError
+from tilesim.findings.finding import Finding
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load_one
 from tilesim.predict.predict import Prediction, predict, prediction_json
 from tilesim.report.json import SCHEMA, finding_json
 from tilesim.report.result import FINDINGS, OK
-from tilesim.report.strips import strips
 from tilesim.report.text import PLAIN, Style, findings_text
-from tilesim.report.timeline import Part, parts_json
-from tilesim.sim.findings import Finding
-from tilesim.sim.record import Recording, record
-from tilesim.sim.simulate import kernel_of
-from tilesim.sim.timeline import LIMIT, Timeline
-from tilesim.witness import retrace
-from tilesim.words import count
+from tilesim.report.timeline import Part, parts_json, strips
+from tilesim.sim.machine.simulate import kernel_of
+from tilesim.sim.observers.event_log import Recording, record
+from tilesim.sim.observers.timeline import LIMIT, Timeline
+from tilesim.wording import count
 
 if TYPE_CHECKING:
     from tilesim.gpu.trace import GpuRecording

@@ -19,11 +19,11 @@ from tilesim.conform.order import Group, Ordered, group_of
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.happenings import Actor, watch
+from tilesim.sim.machine.events import Kind
+from tilesim.sim.machine.labels import Who
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.trace import Kind
-from tilesim.sim.machine.who import Who
-from tilesim.sim.timeline import Flow, Instance, Sample, Timeline, Track
+from tilesim.sim.observers.event_log import Actor, watch
+from tilesim.sim.observers.timeline import Flow, Instance, Sample, Timeline, Track
 
 Times = Mapping[Instance, tuple[float, float]]
 #: how an arrow's end is told from the end of the slice that it belongs to, in ns

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tilesim.conform.order import Group, Order
 from tilesim.conform.recorded import Recorded
 from tilesim.ir.op import Op
-from tilesim.sim.timeline import Instance
+from tilesim.sim.observers.timeline import Instance
 
 Times = NDArray[np.float64]
 

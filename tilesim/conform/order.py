@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilesim.gpu.emit.trace import is_traced
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.happenings import Actor, Happenings, watch
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.timeline import Instance
+from tilesim.sim.observers.event_log import Actor, Happenings, watch
+from tilesim.sim.observers.timeline import Instance
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Warp

@@ -30,9 +30,9 @@ from tilesim.capture.memory import DEVICE, Allocation, Memory
 from tilesim.capture.parameters import Described
 from tilesim.cute.runtime import Call, Runtime
 from tilesim.errors import UsageError
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Launch, Parameter, Pointer
-from tilesim.ptx.reader import read
+from tilesim.ptx.parser import read
+from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import address, decode
 from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped
 from tilesim.recording.values import VALUES

@@ -15,7 +15,7 @@ from tilesim.ir.effects import Defines, Waits
 from tilesim.ir.expr import Binary
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Role, Stmt, While, walk
-from tilesim.ir.waits import spin_wait
+from tilesim.transforms.await_condition import spin_wait
 
 #: rounds after which the range of a variable that grows in a loop is given up
 _WIDEN = 4

@@ -18,8 +18,8 @@ from tilesim.export.values import INT, Known, Runtime
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 
 EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]

@@ -13,10 +13,10 @@ from math import gcd
 
 from tilesim.export.values import Runtime
 from tilesim.ir.addresses import bases
-from tilesim.ir.memory import Mbarriers
+from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
-from tilesim.sim.grid.geometry import cluster_ctas
+from tilesim.sim.affine.cluster_plan import cluster_ctas
 
 #: ids of named barriers (E1)
 NAMED = 16

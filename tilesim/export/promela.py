@@ -10,12 +10,12 @@ from tilesim.export.errors import NotExportable
 from tilesim.export.machine import MachineCode, MachineProcess
 from tilesim.export.model import Model
 from tilesim.export.process import Process
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
-from tilesim.sim.machine.registers import launch_registers
-from tilesim.words import count
+from tilesim.sim.machine.register_pool import launch_registers
+from tilesim.transforms.lower import lower
+from tilesim.wording import count
 
 #: processes SPIN can run at a time
 MOST_PROCESSES = 255

@@ -16,14 +16,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tilesim.checker import Report, check
+from tilesim.checker.report import whole
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, is_ptx, load, load_one
 from tilesim.loader.user_code import user_code
 from tilesim.mistakes.table import Mutant, mutants
-from tilesim.verdict import whole
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from tilesim.checker import Report
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.cases import (
     Case,
@@ -29,12 +30,11 @@ from tilesim.fuzz.cases import (
     rejected,
 )
 from tilesim.ir import effects as fx
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program, instructions
 from tilesim.loader import Target
 from tilesim.mistakes.table import Mutant, mutants
 from tilesim.report.compare import compare
-from tilesim.sim.simulate import Policy, simulate
+from tilesim.sim.machine.simulate import Policy, simulate
 
 Outputs = Mapping[str, NDArray[Any]]
 

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from tilesim.checker import Report, prove_alone
+from tilesim.checker.for_all import ForAll
+from tilesim.checker.report import Claim, Values
 from tilesim.errors import TilesimError
 from tilesim.fuzz.cases import Outcome, Params, kernel_of
 from tilesim.ir.program import Strict
+from tilesim.limits import Timer
 from tilesim.parallel import Opener, work
 from tilesim.report.json import for_all_json
-from tilesim.search.forall import ForAll
-from tilesim.search.values import Claim, Values
-from tilesim.timer import Timer
 
 #: warp instructions that the runs of one proof may execute: some tens of seconds
 MOST = 1_000_000

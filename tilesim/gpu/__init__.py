@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilesim.gpu.compile import Binary, compile_cubin, compile_ptx
-    from tilesim.gpu.emit.source import Source
+    from tilesim.gpu.emit.emitter import Source
     from tilesim.gpu.watchdog import Execution, Executor, Hang
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
 
 _HOME = {
     "Binary": "compile", "compile_cubin": "compile", "compile_ptx": "compile",
-    "Source": "emit.source",
+    "Source": "emit.emitter",
     "Execution": "watchdog", "Executor": "watchdog", "Hang": "watchdog",
 }  # fmt: skip
 

@@ -14,15 +14,15 @@ from tilesim.conform.recorded import About, Recorded
 from tilesim.gpu.compile import Binary, compile_cubin
 from tilesim.gpu.driver import DeviceInfo, probe
 from tilesim.gpu.emit import emit
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.trace import OTHERS
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.trace import areas_of, buffer, clocks_of, instances, numbers_of, rate_of
 from tilesim.gpu.watchdog import Executor
-from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint
-from tilesim.sim.timeline import Instance
+from tilesim.sim.observers.timeline import Instance
+from tilesim.transforms.lower import lower
 
 #: records of a cluster that a launch may leave
 LIMIT = 50_000

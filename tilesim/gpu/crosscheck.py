@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from tilesim.analysis.taint import tensors_read, tensors_written
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.checker import check
+from tilesim.findings.finding import Finding
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
 from tilesim.ir.program import Program, instructions
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import Run, simulate
+from tilesim.sim.machine.simulate import Run, simulate
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tilesim.gpu.compile import package
 from tilesim.gpu.errors import DeviceError
-from tilesim.ir.memory import TensorMap
-from tilesim.ir.packing import packing_of
+from tilesim.ir.declarations import TensorMap
+from tilesim.ir.tensormap import packing_of
 
 #: what a tensor map calls an element type; types TMA does not know travel as raw bits
 _MAP_TYPE = {

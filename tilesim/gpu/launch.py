@@ -20,9 +20,9 @@ from tilesim.errors import UsageError
 from tilesim.gpu.compile import Binary, compile_cubin, package
 from tilesim.gpu.driver import Gpu
 from tilesim.gpu.emit import emit
-from tilesim.gpu.emit.source import Param
+from tilesim.gpu.emit.emitter import Param
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import ScalarParam
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.program import Program
 
 #: bulk copies need 16-byte aligned global addresses (SEMANTICS B6, B16)

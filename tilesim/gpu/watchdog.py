@@ -27,13 +27,13 @@ from tilesim.arith.types import numpy_dtype
 from tilesim.errors import UsageError
 from tilesim.gpu.compile import Binary
 from tilesim.gpu.driver import DeviceInfo
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.watch import BLOCKED, EXPIRED
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.worker import Answer, Job
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Role, Stmt, children
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tilesim.errors import TilesimError
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.driver import DeviceInfo, Gpu
-from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.watch import BLOCKED, RECORD_WORDS
 from tilesim.gpu.launch import kernel_arguments, loaded
 

@@ -9,9 +9,10 @@ from typing import Literal
 from tilesim.arith.types import DType
 from tilesim.ir import layout
 from tilesim.ir.expr import Expr
-from tilesim.ir.quick import quick
+from tilesim.ir.frozen import quick
 
-#: how the names of parts of shared memory that are told apart begin (`tilesim.ir.near`)
+#: how the names of parts of shared memory that are told apart begin
+#: (`tilesim.analysis.pointer_table`)
 PART = ".shared+"
 
 #: what an address is into, as PTX's state spaces are called
@@ -26,11 +27,11 @@ class AddressedTensor:
     Which allocation it is in is known when it is accessed. Row-major unless ``strides`` (in
     elements) are given; ``swizzle`` in bytes, as for `SharedTensor`. See
     `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made
-    (`tilesim.ir.bases.located`) or the part of shared memory that it is in, where that is known.
-    ``among``: the global tensors of which it may have been made, empty if that is not known.
-    ``multiple``: if not 0, it is an element of a vector that begins at a multiple of so many bytes,
-    ``beyond`` before the address; ``undivided``: it is a piece of what one access of so many bytes
-    accesses (``ld.b128``).
+    (`tilesim.analysis.pointer_table.located`) or the part of shared memory that it is in, where
+    that is known. ``among``: the global tensors of which it may have been made, empty if that is
+    not known. ``multiple``: if not 0, it is an element of a vector that begins at a multiple of so
+    many bytes, ``beyond`` before the address; ``undivided``: it is a piece of what one access of so
+    many bytes accesses (``ld.b128``).
     """
 
     address: Expr

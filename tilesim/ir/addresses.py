@@ -8,9 +8,7 @@ from tilesim.arith.types import DType
 from tilesim.errors import reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, Space
-from tilesim.ir.expr import Base, Binary, Const, Expr, Operand, as_expr
-from tilesim.ir.loc import caller
-from tilesim.ir.memory import (
+from tilesim.ir.declarations import (
     GlobalTensor,
     Mbar,
     Mbarriers,
@@ -19,6 +17,8 @@ from tilesim.ir.memory import (
     TensorMap,
     View,
 )
+from tilesim.ir.expr import Base, Binary, Const, Expr, Operand, as_expr
+from tilesim.ir.loc import caller
 from tilesim.ir.program import Program
 
 #: an address into shared memory is ``rank << RANK_SHIFT | offset``

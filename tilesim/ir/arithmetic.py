@@ -16,7 +16,7 @@ from tilesim.arith.intervals import BOUNDS, INTERVALS, Interval
 from tilesim.arith.operators import COMPARE, NEGATED, Scalar, integer
 from tilesim.arith.types import DType
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.kept import Keeper
+from tilesim.ir.frozen import Keeper
 
 CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
 

@@ -1,6 +1,7 @@
 """The closed set of effects an instruction can have; analyses match on these, never on classes.
 
-`tilesim.sim.execute` has an executor for each. An instruction's code only computes values."""
+`tilesim.sim.machine.execute` has an executor for each. An instruction's code only computes
+values."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.ir.declarations import Fragment, Mbar, TensorMap, Unsaid, View
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.memory import Fragment, Mbar, TensorMap, Unsaid, View
-from tilesim.ir.quick import quick
-from tilesim.ir.tmem import TmemLayout, TmemView, in_lanes
+from tilesim.ir.frozen import quick
+from tilesim.ir.tensor_memory import TmemLayout, TmemView, in_lanes
 
 Proxy = Literal["generic", "async", "tensormap"]
 Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]

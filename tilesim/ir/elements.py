@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import product
 
 from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import View
 from tilesim.ir.expr import Base, Expr, Var, as_expr, walk
-from tilesim.ir.memory import View
 from tilesim.ir.mir import Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Load, Store

@@ -1,7 +1,13 @@
-"""Integer and predicate expressions: one value per lane, uniform when they do not depend on a lane.
+"""Integer and predicate expressions, and what tensors are indexed with.
+
+Integer and predicate expressions: one value per lane, uniform when they do not depend on a lane.
 
 Expressions are pure trees; reading memory is an instruction (`Load`) that writes a `Var`. ``<`` and
 the arithmetic operators build expressions; ``==`` compares two trees, at run time ``x.eq(y)`` does.
+
+Numbers with digits behind the point where integers are meant.
+
+What tensors are indexed with: elements, slices, slices that start at a run-time element.
 """
 
 from __future__ import annotations
@@ -13,13 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import gcd, isfinite
+from types import EllipsisType
 from typing import Any, ClassVar, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
-from tilesim.arith.operators import FOLDED, UNARY, Scalar, integer
+from tilesim.arith.operators import COMPARE, FOLDED, UNARY, Scalar, integer
 from tilesim.arith.types import DType, s32
-from tilesim.ir.kept import Keeper, kept
-from tilesim.ir.quick import quick
+from tilesim.errors import reject
+from tilesim.ir.frozen import Keeper, kept, quick
+from tilesim.ir.loc import caller
 
 UnaryOp = Literal["-", "~", "not"]
 BinaryOp = Literal[
@@ -501,3 +509,80 @@ def divisor(expr: Expr) -> int:
             return gcd(divisor(lhs), divisor(rhs))
         case _:
             return 1
+
+
+def fraction(expr: Expr) -> Const | None:
+    """A number with digits behind the point in an expression whose other values are integers."""
+    found: list[Const] = []
+    todo, seen = [expr], {id(expr)}
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Const):
+            found += [one] if isinstance(one.value, float) and one.value % 1 else []
+        elif isinstance(one, Var | ScalarParam) and one.dtype.kind == "float":
+            return None
+        elif not (isinstance(one, Binary) and one.op in COMPARE):
+            parts = [part for part in vars(one).values() if isinstance(part, Expr)]
+            todo += [part for part in parts if id(part) not in seen]
+            seen.update(map(id, parts))  # one that is shared is not of a reasonable size yet
+    return found[0] if found else None
+
+
+Index = Operand | slice
+
+
+@dataclass(frozen=True, slots=True)
+class Dyn:
+    """A slice of static ``size`` that starts at a run-time element: ``A[ds(i * 64, 64)]``."""
+
+    start: Operand
+    size: int
+
+
+#: what a tensor can be indexed with
+Subscript = Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
+
+
+def expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[Index | Dyn]:
+    """``items`` with an ellipsis replaced by the full slices it stands for."""
+    result: list[Index | Dyn] = []
+    for item in items:
+        if isinstance(item, EllipsisType):
+            result += [slice(None)] * (rank - len(items) + 1)
+        else:
+            result.append(item)
+    return result
+
+
+def element(item: Operand, name: str) -> Expr:
+    """``item`` as an expression; no fraction."""
+    expr = as_expr(item)
+    if fraction(expr) is not None or (isinstance(expr, Const) and isinstance(expr.value, float)):
+        raise reject(f"index {expr} of {name} is no integer", caller())
+    return expr
+
+
+def resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool]:
+    """(start, size, keep the dimension) of one index."""
+    match item:
+        case Dyn(start, size):
+            return as_expr(start), size, True
+        case slice(start=start, stop=stop, step=None):
+            first = 0 if start is None else start
+            last = extent if stop is None else stop
+            if isinstance(first, Expr) or isinstance(last, Expr):
+                raise reject(f"slice bounds of {name} must be integers", caller(),
+                             fix="use ds(start, size) for a run-time start")  # fmt: skip
+            if not 0 <= first < last <= extent:
+                raise reject(f"slice {first}:{last} of {name} is outside 0:{extent}", caller(),
+                             rule="out-of-bounds")  # fmt: skip
+            return as_expr(first), last - first, True
+        case slice():
+            raise reject(f"a slice of {name} cannot have a step", caller())
+        case _:
+            start = element(item, name)
+            known = constant(start)
+            if known is not None and not 0 <= known < extent:
+                raise reject(f"index {known} of {name} is outside 0:{extent}", caller(),
+                             rule="out-of-bounds")  # fmt: skip
+            return start, 1, False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
-from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, Kind
+from tilesim.ir.ops.tcgen05_mma import SCALE_VECTORS, Kind, Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 
 #: formats of A and B, by kind and number
 _FORMATS: dict[Kind, tuple[str, ...]] = {

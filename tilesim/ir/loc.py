@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
-from tilesim.ir.quick import quick
+from tilesim.ir.frozen import quick
 
 #: metadata of a field that says what findings call something; nothing else depends on it
 LABEL: Final[dict[str, Any]] = {"label": True}
 
-_IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: where programs are built: no line of theirs is one of the user's
+_BUILDING = (_PACKAGE + "ir" + os.sep, _PACKAGE + "dsl" + os.sep)
 #: where the functions of kernels are called
-_KERNEL = _IR_FOLDER + "kernel.py"
+_KERNEL = _BUILDING[1] + "kernel.py"
 
 
 @quick
@@ -113,7 +115,7 @@ def user_frames() -> list[FrameType]:
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         path = frame.f_code.co_filename
-        inside = path.startswith(_IR_FOLDER) or "contextlib" in path
+        inside = path.startswith(_BUILDING) or "contextlib" in path
         if not inside and "__tilesim_helper__" not in frame.f_globals:
             yield frame
         frame = frame.f_back

@@ -15,11 +15,10 @@ from typing import TypeVar
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
-from tilesim.ir.kept import Keeper
+from tilesim.ir.frozen import Keeper, quick
 from tilesim.ir.loc import LABEL, UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.ir.quick import quick
 
 E = TypeVar("E")
 
@@ -142,7 +141,7 @@ class Mir(Keeper):
     is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
     warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
     they hold in lanes that are not in the loop does not matter. ``gives_up``: where it would trap
-    if it had to wait too long, which is left out (`tilesim.ir.await_condition`).
+    if it had to wait too long, which is left out (`tilesim.transforms.await_condition`).
     """
 
     kernel: Program

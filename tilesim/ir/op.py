@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tilesim.ir.memory import Fragment, GlobalTensor, View
-    from tilesim.ir.tmem import TmemLayout, TmemView
+    from tilesim.ir.declarations import Fragment, GlobalTensor, View
+    from tilesim.ir.tensor_memory import TmemLayout, TmemView
 
     #: one value per lane, in the order of the lanes
     PerLane = NDArray[Any]

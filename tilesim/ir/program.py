@@ -8,12 +8,12 @@ from functools import cached_property
 from math import prod
 from typing import Literal
 
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.display import Shown
 from tilesim.ir.expr import Expr, ScalarParam, Var
-from tilesim.ir.kept import Keeper
+from tilesim.ir.frozen import Keeper
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.op import Op
-from tilesim.ir.shown import Shown
 from tilesim.ir.target import Target
 
 Dim3 = tuple[int, int, int]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from tilesim.arith.intervals import Interval
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import INT_MAX, Typing
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.kept import kept
-from tilesim.ir.memory import Mbar, View
+from tilesim.ir.frozen import kept
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Stmt, While, children, instructions
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 
 
 def operands(stmt: Stmt) -> Iterator[Expr]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
 from tilesim.ir.expr import Const, Expr, Var
-from tilesim.ir.memory import View
+from tilesim.ir.frozen import quick
 from tilesim.ir.mir import Mir
-from tilesim.ir.quick import quick
 
 #: all lanes of a warp that are active
 EACH = 32

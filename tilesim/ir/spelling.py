@@ -27,7 +27,7 @@ from functools import cache
 from typing import Any
 
 from tilesim.arith.types import DType
-from tilesim.ir.memory import Mbar, View
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.op import Op
 
 _SLOT = re.compile(

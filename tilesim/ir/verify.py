@@ -6,21 +6,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tilesim.errors import Diagnostic, InvalidProgram
-from tilesim.ir.checks.control import check_guards, check_meetings, check_one_way
 from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
-from tilesim.ir.checks.encodings import check_encodings
 from tilesim.ir.checks.instructions import (
     check_alignment,
     check_counts,
+    check_encodings,
+    check_multimem,
     check_operands,
+    check_paired_copies,
     check_target,
+    check_tcgen05,
 )
 from tilesim.ir.checks.launch import check_launch, check_shared_memory
-from tilesim.ir.checks.multimem import check_multimem
-from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
-from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
-from tilesim.ir.checks.waits import check_waits
-from tilesim.ir.kept import kept
+from tilesim.ir.checks.structure import (
+    check_guards,
+    check_meetings,
+    check_names,
+    check_not_empty,
+    check_one_way,
+    check_regions,
+    check_waits,
+)
+from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tilesim.checker import check
 from tilesim.errors import Diagnostic, InvalidProgram
+from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.kernels.registry import Case
-from tilesim.sim.findings import Finding
 
 #: what the check of a program says, or why the verifier refuses it
 Problem = Finding | Diagnostic

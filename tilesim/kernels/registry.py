@@ -12,8 +12,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import UsageError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program, Strict, Verdict
 
 #: `tilesim.checker.Report.verdict`, or ``rejected``: the verifier refuses the program

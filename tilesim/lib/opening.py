@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilesim.ir.builder import Builder
-from tilesim.ir.memory import Mbarriers
+from tilesim.dsl.builder import Builder
+from tilesim.ir.declarations import Mbarriers
 from tilesim.lib.pipeline import Pipeline
 
 #: findings name the kernel's lines, not the ones in this file

@@ -34,9 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Expr, Operand, Var, as_expr, select
-from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.ops.mbarrier import Scope
 
 #: findings name the kernel's lines, not the ones in this file

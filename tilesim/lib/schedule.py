@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tilesim.dsl.arguments import as_count
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.region import region
 from tilesim.errors import reject
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.given import as_count
+from tilesim.ir.declarations import GlobalTensor, SharedTensor
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
-from tilesim.ir.region import region
 from tilesim.lib.pipeline import Pipeline
 
 #: findings name the kernel's lines, not the ones in this file

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesim.arith.types import u32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.region import region
+from tilesim.ir.declarations import SharedTensor, View
 from tilesim.ir.expr import Operand, Var, as_expr
-from tilesim.ir.memory import SharedTensor, View
-from tilesim.ir.ops.tcgen05_shapes import CtaGroup
-from tilesim.ir.region import region
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.ops.tcgen05_mma import CtaGroup
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.lib.opening import Barriers, initialise
 
 #: findings name the kernel's lines, not the ones in this file

@@ -24,7 +24,7 @@ from tilesim.loader.python import load_file, load_module
 from tilesim.loader.stdin import STDIN, load_stdin
 from tilesim.loader.target import Target
 from tilesim.loader.text import MIR, TILE, read_file, read_mir, read_tile
-from tilesim.words import did_you_mean
+from tilesim.wording import did_you_mean
 
 __all__ = [
     "STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one",

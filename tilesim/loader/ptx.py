@@ -11,18 +11,17 @@ from typing import Any, ClassVar
 
 from tilesim.arith.types import WIDTH
 from tilesim.errors import TargetError
-from tilesim.heap import patient
 from tilesim.ir.mir import Mir
+from tilesim.limits import patient
 from tilesim.loader.text import read_file
+from tilesim.ptx.demangle import short
 from tilesim.ptx.description import loads_all
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Launch, Scalar
-from tilesim.ptx.names import short
+from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.ptx.syntax import Function, Module
-from tilesim.words import did_you_mean
+from tilesim.ptx.syntax import Function, LaunchError, Module
+from tilesim.wording import did_you_mean
 
 SUFFIX = ".ptx"
 DESCRIPTION = ".json"

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import NoKernelError, TargetError, UsageError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.loader.target import Target
 from tilesim.loader.user_code import user_code
-from tilesim.words import did_you_mean
+from tilesim.wording import did_you_mean
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 

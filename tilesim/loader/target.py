@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import numpy_dtype
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import TargetError, UsageError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.loader.ptx import PtxKernel

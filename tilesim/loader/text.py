@@ -47,7 +47,7 @@ def read_tile(path: Path, name: str) -> Program:
 def read_mir(path: Path, name: str) -> Mir:
     """The machine program in a ``.mir`` file, which must be called ``name`` if that is given.
 
-    Nothing that it claims about its instructions is believed (`tilesim.ir.bare`).
+    Nothing that it claims about its instructions is believed (`tilesim.transforms.rewrite`).
 
     Raises:
         TargetError: it cannot be read, or holds another kernel.
@@ -61,8 +61,8 @@ def read_mir(path: Path, name: str) -> Mir:
 
 def parse_mir(text: str, file: str) -> Mir:
     """The machine program that a text of ``file`` holds; raises a ParseError if it is malformed."""
-    from tilesim.ir.bare import bare
     from tilesim.ir.text import mir as form
+    from tilesim.transforms.rewrite import bare
 
     return bare(form.parse(text, file))
 

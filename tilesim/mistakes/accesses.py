@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.findings.finding import Participant, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branch_past, has
@@ -9,7 +10,6 @@ from tilesim.mistakes.history import Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.ordering import tracked_by
 from tilesim.mistakes.release_acquire_paths import Link, directions, group_of, links, writes
-from tilesim.sim.findings import Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 

@@ -10,9 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from tilesim.arith.types import pred
+from tilesim.findings.finding import Participant, Stated
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Const, Expr, Var, binary, constant, walk
-from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync, ElectSync
@@ -76,10 +77,9 @@ from tilesim.mistakes.fences import brief
 from tilesim.mistakes.history import Stuck, Touch
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.mistakes.operands import copied, in_scope
-from tilesim.sim.findings import Participant, Stated
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.words import count
+from tilesim.sim.machine.warp import Agent
+from tilesim.wording import count
 
 _LANES = 32
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control
@@ -19,8 +18,9 @@ from tilesim.mistakes.edits import Edit, changed
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.mistakes.release_acquire_paths import RULES, links
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.warp import Agent
+from tilesim.transforms.rewrite import Instead
 
 Maker = tuple[Agent, int]
 #: instructions of all warps between an expectation and the copy that it is for, at most

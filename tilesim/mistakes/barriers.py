@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import Instead
+from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Const, Expr, constant
-from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
@@ -19,10 +19,10 @@ from tilesim.mistakes.edits import Edit, after, before, beside, by_line, changed
 from tilesim.mistakes.fences import inserted, near
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
-from tilesim.sim.findings import Participant
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.words import count
+from tilesim.sim.machine.warp import Agent
+from tilesim.transforms.rewrite import Instead
+from tilesim.wording import count
 
 _LANES = 32
 

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from tilesim.analysis.executing_warps import executing
 from tilesim.errors import Diagnostic
+from tilesim.findings.finding import Finding, Named, Stated, together
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.edits import statements, stretches
+from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import (
     Binary,
     Const,
@@ -27,13 +28,12 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Control, Mir, condition
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import For, If, Program, Role, Stmt, children
-from tilesim.ir.text.statement import value_text
-from tilesim.sim.findings import Finding, Named, Stated, together
+from tilesim.ir.text.printer import value_text
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.transforms.rewrite import statements, stretches
 
 
 def array_of(on: object) -> Hashable:

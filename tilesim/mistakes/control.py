@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import Instead
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import (
     Binary,
     BinaryOp,
@@ -21,7 +21,6 @@ from tilesim.ir.expr import (
     minimum,
 )
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Control, Instruction
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
@@ -55,6 +54,7 @@ from tilesim.mistakes.edits import (
     statement_fault,
     with_effect,
 )
+from tilesim.transforms.rewrite import Instead
 
 
 @family("trips")

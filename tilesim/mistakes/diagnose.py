@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from simpy import Environment
 
+from tilesim.findings.finding import Finding
 from tilesim.mistakes.history import History, key_of
 from tilesim.mistakes.mistake import Case, Cause, with_cause
 from tilesim.mistakes.table import TABLE
-from tilesim.sim.findings import Finding
-from tilesim.sim.machine.trace import Trace
+from tilesim.sim.machine.events import Trace
 
 #: warp instructions that are executed again to find causes: a few seconds
 AFFORDABLE = 300_000

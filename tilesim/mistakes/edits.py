@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from tilesim.errors import UsageError
-from tilesim.ir.edits import Instead, Patch, edited, statements, stretches
 from tilesim.ir.expr import Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt
-from tilesim.ir.renumber import renumbered
 from tilesim.mistakes.context import Facts, Focus, Place, Predicates, has
+from tilesim.transforms.rewrite import Instead, Patch, edited, renumbered, statements, stretches
 
 P = TypeVar("P", Program, Mir)
 Block = tuple[Stmt, ...]

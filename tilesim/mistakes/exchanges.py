@@ -9,9 +9,8 @@ from functools import reduce
 from tilesim.arith.types import s32
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.edits import Instead
+from tilesim.ir.declarations import View
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
-from tilesim.ir.memory import View
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.bar import Setmaxnreg
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
@@ -21,6 +20,7 @@ from tilesim.ir.program import For, If, Stmt
 from tilesim.mistakes.context import Facts, Focus, Place, has
 from tilesim.mistakes.edits import Edit, by_line, changed, family, of_places
 from tilesim.mistakes.operands import copied
+from tilesim.transforms.rewrite import Instead
 
 #: what one instruction may have been meant to be
 Exchange = Callable[[Facts, Place], Iterator[Op]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync
@@ -20,6 +19,7 @@ from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
 from tilesim.ir.program import For, While
 from tilesim.mistakes.context import DATA, Facts, Focus, Place, has
 from tilesim.mistakes.edits import Edit, beside, by_line, changed, family, of_places
+from tilesim.transforms.rewrite import Instead
 
 
 def inserted(

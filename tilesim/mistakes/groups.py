@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, binary
 from tilesim.ir.op import Op
@@ -23,9 +24,8 @@ from tilesim.mistakes.history import Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
 from tilesim.mistakes.ordering import has_gone_on, meet
 from tilesim.mistakes.release_acquire_paths import group_of, links
-from tilesim.sim.findings import Participant
-from tilesim.sim.machine.agent import Agent
-from tilesim.words import count
+from tilesim.sim.machine.warp import Agent
+from tilesim.wording import count
 
 
 def _pending(done: Done, group: str) -> int | None:

@@ -8,25 +8,25 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.analysis.barrier_operands import can_name, may_name
 from tilesim.analysis.executing_warps import executing
+from tilesim.findings.finding import Finding, Participant, Turn
 from tilesim.ir import effects as fx
-from tilesim.ir.barrier_operands import can_name, may_name
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Effect
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of
-from tilesim.sim.findings import Finding, Participant, Turn
-from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.events import InFlight, Key, Kind
+from tilesim.sim.machine.labels import Who
 from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.trace import InFlight, Key, Kind
-from tilesim.sim.machine.who import Who
-from tilesim.sim.turns import Turns
-from tilesim.sim.waiting import WaitFor
+from tilesim.sim.machine.warp import Agent, Blocked
+from tilesim.sim.observers.iteration import Turns
+from tilesim.sim.observers.wait_for import WaitFor
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp

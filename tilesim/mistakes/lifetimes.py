@@ -9,9 +9,9 @@ from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import group_of
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.words import count
+from tilesim.sim.machine.warp import Agent
+from tilesim.wording import count
 
 #: instructions between two initialisations that belong together, at most
 _NEAR = 12

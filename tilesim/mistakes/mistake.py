@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tilesim.findings.finding import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import effect_of, loop_of, loop_range
 from tilesim.mistakes.history import Done, History, Touch, key_of
-from tilesim.sim.findings import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.warp import Agent
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import Instead
+from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.expr import Const, Expr, Var, binary, constant
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.op import Op
 from tilesim.ir.program import For
 from tilesim.ir.sites import Kind, Site, sites
@@ -33,6 +32,7 @@ from tilesim.mistakes.context import (
     variables,
 )
 from tilesim.mistakes.edits import Edit, changed, family, of_places
+from tilesim.transforms.rewrite import Instead
 
 #: a new value of an operand; None: the value stays
 Value = Callable[[Place, Site], Any]

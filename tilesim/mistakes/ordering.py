@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tilesim.findings.finding import Kind, Named, Stated
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import Tensor
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Tensor
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about, elsewhere
 from tilesim.mistakes.context import array_of, branch_past, has, loops_around
 from tilesim.mistakes.history import Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
-from tilesim.sim.findings import Kind, Named, Stated
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.names import names_of
+from tilesim.sim.machine.warp import Agent, names_of
 
 _LANES = 32
 #: races between lanes of a warp, or that a lane of a warp hides which releases for others

@@ -16,9 +16,8 @@ from tilesim.analysis.uses_defs import mentioned
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import mbar_at, peer_address
-from tilesim.ir.edits import Instead
+from tilesim.ir.declarations import Mbar, Mbarriers, View
 from tilesim.ir.expr import Const, Expr, Special, binary, constant
-from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
@@ -30,6 +29,7 @@ from tilesim.mistakes.context import Facts, Focus, Place, is_election, is_own_ad
 from tilesim.mistakes.edits import Edit, after, beside, changed, family, of_places
 from tilesim.mistakes.fences import brief
 from tilesim.mistakes.operands import to_its_scope
+from tilesim.transforms.rewrite import Instead
 
 RANK = Special("cluster_rank")
 #: clusters of more CTAs are told of by nothing that a source line spells out

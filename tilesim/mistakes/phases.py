@@ -8,8 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from tilesim.analysis.uses_defs import mentions
+from tilesim.findings.finding import Stated, Turn
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.declarations import Mbar, SharedTensor, View
 from tilesim.ir.expr import (
     Binary,
     Const,
@@ -21,7 +23,6 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.ir.program import While
@@ -30,10 +31,9 @@ from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, waits
 from tilesim.mistakes.release_acquire_paths import starts_over
-from tilesim.sim.findings import Stated, Turn
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.words import count
+from tilesim.sim.machine.warp import Agent
+from tilesim.wording import count
 
 
 def parity_of_a_wait(case: Case) -> Cause | None:

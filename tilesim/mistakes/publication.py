@@ -6,6 +6,7 @@ order that the other side sees only if the one who speaks has waited for them.
 
 from __future__ import annotations
 
+from tilesim.findings.finding import Kind, Named, Participant, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, has
@@ -21,9 +22,8 @@ from tilesim.mistakes.ordering import (
     word_of,
 )
 from tilesim.mistakes.release_acquire_paths import directions, group_of, slot_of, writes
-from tilesim.sim.findings import Kind, Named, Participant, Stated
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.warp import Agent
 
 #: instructions of all warps between two arrivals of one turn, at most
 _NEAR = 12

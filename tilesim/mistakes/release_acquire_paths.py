@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from tilesim.analysis.uses_defs import mentions
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, has, loops_around
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
-from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.warp import Agent
 
 RULES = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "uninitialised-read")
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilesim.findings.finding import Named, Participant, Stated
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import SharedTensor, View
 from tilesim.ir.expr import Special, walk
-from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import (
     NEAR,
@@ -23,9 +24,8 @@ from tilesim.mistakes.barrier_use import (
 from tilesim.mistakes.context import array_of, branch_past
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
-from tilesim.sim.findings import Named, Participant, Stated
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.prospect import Bytes
+from tilesim.sim.observers.wait_for import Bytes
 
 _LANES = 32
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilesim.heap import patient
 from tilesim.ir import effects as fx
-from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.program import Program
+from tilesim.limits import patient
 from tilesim.predict.constants import Constants, constants_for
 from tilesim.predict.replay import Replay, Share
 from tilesim.predict.work import Cluster, work_of

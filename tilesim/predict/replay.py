@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import prod
 
 from tilesim.ir import effects as fx
-from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.declarations import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.cluster import ClusterArrive
 from tilesim.ir.ops.mbarrier import MbarrierArrive

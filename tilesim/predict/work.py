@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.errors import UsageError
-from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import communicates
-from tilesim.sim.grid.geometry import cluster_ctas
-from tilesim.sim.happenings import Actor, Happenings, watch
+from tilesim.sim.affine.cluster_plan import cluster_ctas
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.observers.event_log import Actor, Happenings, watch
+from tilesim.transforms.lower import lower
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Warp

@@ -2,7 +2,7 @@
 
 A certificate names the program that was proved by a fingerprint, the level and the assumptions of
 the proof, and hints that spare `certify` work: which clusters do the same. An altered one is
-refused, or still true of its program. As a file it is `tilesim.certificate_file`.
+refused, or still true of its program. As a file it is `tilesim.checker.certificate_file`.
 """
 
 from __future__ import annotations

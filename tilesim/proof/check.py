@@ -18,7 +18,7 @@ import numpy as np
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
-from tilesim.ir.tmem import COLUMNS
+from tilesim.ir.tensor_memory import COLUMNS
 from tilesim.proof import effects, moving
 from tilesim.proof.certificate import Certificate, Every, Repetition, Value, fingerprint
 from tilesim.proof.forms import Family, family

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.distribution import Held, layout_of
+from tilesim.ir.declarations import Fragment, Unsaid, View
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Unary, Var
-from tilesim.ir.memory import Fragment, Unsaid, View
+from tilesim.ir.fragments import Held, layout_of
 from tilesim.ir.op import Computation, Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word

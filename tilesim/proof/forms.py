@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir.arithmetic import literal_type
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Const, ScalarParam
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
 from tilesim.proof.rules import NotCovered, rule
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
-from tilesim.ir.distribution import by_lane
 from tilesim.ir.expr import Const, Expr, ScalarParam
+from tilesim.ir.fragments import by_lane
 from tilesim.ir.mir import Branch, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.proof.counters import Word

@@ -12,9 +12,9 @@ from itertools import combinations_with_replacement
 from math import gcd
 from typing import Any, NamedTuple
 
+from tilesim.ir.declarations import GlobalTensor, View
 from tilesim.ir.effects import ReadsMap, WritesMap
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import GlobalTensor, View
 from tilesim.proof.forms import Form, Number, formed, plus
 from tilesim.proof.operands import Operands, lane_of
 from tilesim.proof.rules import NotCovered, rule

@@ -22,15 +22,23 @@ from tilesim.arith.operators import BINARY, UNARY
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW, WINDOW, bases
 from tilesim.ir.arithmetic import LIMITS, CType, wrap
-from tilesim.ir.boxes import WIDE, MapFields, copied_shape, fields_of, info_problems, rows_of
+from tilesim.ir.declarations import GlobalTensor, Mbar, View
 from tilesim.ir.effects import Cancels, Defines, ReadsMap, Writes, WritesMap
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.layout import CHUNK_MASK
-from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
-from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.program import Strict
+from tilesim.ir.tensormap import (
+    WIDE,
+    MapFields,
+    copied_shape,
+    fields_of,
+    info_problems,
+    packing_of,
+    rows_of,
+    unit,
+)
 from tilesim.proof.flow import Flow
 from tilesim.proof.forms import Cone, Family, Form
 from tilesim.proof.many import UNKNOWN, Many, applied, fitted, in_some

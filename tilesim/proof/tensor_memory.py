@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
-from tilesim.ir.tmem import COLUMNS, LANES, TmemLayout
+from tilesim.ir.tensor_memory import COLUMNS, LANES, TmemLayout
 from tilesim.proof.memory import Memory, Record
 from tilesim.proof.operands import Drawn, Operands, Warp, lane_of, need
 from tilesim.proof.order import Order, Row

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tilesim.arith.types import u64
+from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.effects import Defines, Reads, RemoteStore, Writes, WritesMap
 from tilesim.ir.expr import Base, Var
-from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 

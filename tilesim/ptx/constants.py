@@ -12,8 +12,8 @@ from typing import cast
 from tilesim.arith.opcodes import operation
 from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.kept import kept
-from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Special, Step, Symbol
+from tilesim.ir.frozen import kept
+from tilesim.ptx.inline import At, Both, Flat, Items, Kernel, Not, Register, Special, Step, Symbol
 from tilesim.ptx.syntax import Integer
 
 #: opcodes that set no register with their first operand

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 from tilesim.ptx.constants import naming, operands_named, read_by, registers, set_by
-from tilesim.ptx.flat import Items, Kernel, Nothing, Register, Step, Target
+from tilesim.ptx.inline import Items, Kernel, Nothing, Register, Step, Target
 
 #: after these control does not go on to the next instruction, unless a guard forbids them
 _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})

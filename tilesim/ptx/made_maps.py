@@ -13,9 +13,9 @@ from math import gcd
 from typing import TypeAlias
 
 from tilesim.ir.expr import Base, Binary, Const, Expr
+from tilesim.ptx.bind import Launched
 from tilesim.ptx.constants import Constants
-from tilesim.ptx.flat import At, Flat, Register, Step, Symbol
-from tilesim.ptx.launching import Launched
+from tilesim.ptx.inline import At, Flat, Register, Step, Symbol
 
 #: opcodes that hand a number on
 _MOVES = ("mov", "cvta", "cvt")

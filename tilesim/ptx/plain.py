@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from tilesim.arith.opcodes import operation
 from tilesim.errors import TilesimError
-from tilesim.heap import patient
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
@@ -24,32 +23,23 @@ from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.compute import Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.registers import machine_typing
-from tilesim.ptx import (
-    rules_atomics,
-    rules_copies,
-    rules_launch_control,
-    rules_memory,
-    rules_registers,
-    rules_tcgen05,
-    rules_wgmma,
-    rules_wmma,
-    workspace,
-)
+from tilesim.limits import patient
+from tilesim.ptx import grid_workspace
+from tilesim.ptx.bind import launched
 from tilesim.ptx.constants import ADDRESSING, naming
-from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
-from tilesim.ptx.inlining import flatten
+from tilesim.ptx.demangle import readable
+from tilesim.ptx.inline import Items, Kernel, Not, Register, Step, Target, flatten
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import only_padding
-from tilesim.ptx.lowering import RULES, Lowering, Rule
-from tilesim.ptx.names import readable
-from tilesim.ptx.spelled import spelled
+from tilesim.ptx.lowering_context import RULES, Lowering, Rule
+from tilesim.ptx.rules import clc, copies, memory, registers, tcgen05, wgmma
+from tilesim.ptx.rules.by_spelling import spelled
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
 FAMILIES = (
-    rules_atomics, rules_copies, rules_launch_control, rules_memory, rules_registers, rules_tcgen05,
-    rules_wgmma, rules_wmma,
+    memory, copies, clc, memory, registers, tcgen05,
+    wgmma, wgmma,
 )  # fmt: skip
 
 
@@ -84,7 +74,7 @@ def begun(module: Module, entry: Function, launch: Launch) -> Lowering:
         if step.base == "wgmma" and step.opcode.startswith("wgmma.mma_async"):
             low.at(step)
             with _of_this_form(low, step):
-                rules_wgmma.declare(low, step)
+                wgmma.declare(low, step)
     return low
 
 
@@ -153,7 +143,7 @@ def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     for register in never:
         low.at(kernel.code[0])
         # of one of 128 bits instructions name the halves, or are refused at their own lines
-        results = tuple(map(low.register, low.items(rules_launch_control.halves(register))))
+        results = tuple(map(low.register, low.items(clc.halves(register))))
         if register in padding:
             yield from (Assign(var=var, value=Const(0), loc=low.loc) for var in results)
         else:
@@ -217,9 +207,9 @@ class _Rules(dict[str, Rule]):
         if self.low.forms.of(opcode) is not None:
             return lambda low, step: spelled(low, step) or ()
         if operation(opcode) is not None:
-            return rules_registers.compute
-        if rules_registers.is_data(opcode):
-            return rules_registers.data
+            return registers.compute
+        if registers.is_data(opcode):
+            return registers.data
         raise self.low.unsupported(
             "this instruction is not modelled", "see the page on PTX for what is"
         )
@@ -272,17 +262,17 @@ def _by_its_rule(rules: _Rules, step: Step) -> Sequence[_What]:
         if first.name in low.workspace:
             return [_workspace(low, step, low.workspace[first.name])]
     if "b128" in step.qualifiers:
-        step = rules_launch_control.in_halves(step)
+        step = clc.in_halves(step)
     made = [*rules[step.opcode](low, step)]
     before, low.before = low.before, []
     return before + made if before else made
 
 
-def _workspace(low: Lowering, step: Step, part: workspace.Part) -> Op:
+def _workspace(low: Lowering, step: Step, part: grid_workspace.Part) -> Op:
     """A register that gets the address of what a grid waits with, or a part of it."""
     var = low.register(step.operands[0])
     if part == "whole":
-        address = workspace.address(low.launched.workspace)
+        address = grid_workspace.address(low.launched.workspace)
         return Assign(var=var, value=address, loc=low.loc)
     why = "half of the address with which a cooperative grid waits"
     return Data(opcode="", results=(var,), sources=(), why=why, loc=low.loc)

@@ -10,19 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilesim.analysis.uses_defs import only_computes, operand_expressions, registers_set
-from tilesim.heap import patient
-from tilesim.ir.await_condition import with_awaits
-from tilesim.ir.joins import joined
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import AccessTile, Data
+from tilesim.limits import patient
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.liveness import entered
-from tilesim.ptx.nulls import without_null_tests
+from tilesim.ptx.passes.simplify import Together, simple, without_null_tests
 from tilesim.ptx.plain import beginning, begun, finished, steps
-from tilesim.ptx.simple import simple
 from tilesim.ptx.syntax import Function, Module
-from tilesim.ptx.together import Together
+from tilesim.transforms.await_condition import with_awaits
+from tilesim.transforms.rewrite import joined
 
 #: what uses the registers of a tile otherwise, or goes where other instructions have used them
 _TOUCHES = ("bra", "brx", "wgmma")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from tilesim.ptx.description import NUMBERS
+from tilesim.ptx.description import LARGEST, MOST, NUMBERS
 from tilesim.ptx.description import SCHEMA as VERSION
-from tilesim.ptx.fields import LARGEST, MOST
 from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Atoms, Fill, Interleave, Swizzle, Wide
 
 Schema = dict[str, Any]

@@ -1,4 +1,9 @@
-"""The syntax of a PTX module as immutable objects; nothing is resolved or checked for meaning."""
+"""The syntax of a PTX module as immutable objects, and what is wrong with a text.
+
+The syntax of a PTX module as immutable objects; nothing is resolved or checked for meaning.
+
+What is wrong with a PTX text or a launch description.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from math import prod
 from typing import TypeAlias
 
 from tilesim.arith.types import WIDTH
-from tilesim.ir.quick import quick
+from tilesim.errors import TilesimError
+from tilesim.ir.frozen import quick
 
 
 @quick
@@ -296,3 +302,20 @@ class Module:
     def entries(self) -> tuple[Function, ...]:
         """The kernels."""
         return tuple(f for f in self.functions if f.entry and f.body is not None)
+
+
+class PtxError(TilesimError, ValueError):
+    """A PTX text cannot be read; the message starts with ``file:line:column``.
+
+    ``line`` and ``column`` start at 1; ``fix`` says what to do.
+    """
+
+    def __init__(self, file: str, line: int, column: int, what: str, fix: str = "") -> None:
+        self.file, self.line, self.column = file, line, column
+        self.what, self.fix = what, fix
+        text = f"{file}:{line}:{column}: {what}"
+        super().__init__(f"{text}\n    fix: {fix}" if fix else text)
+
+
+class LaunchError(TilesimError, ValueError):
+    """A launch description is malformed or contradicts the kernel; the message says where."""

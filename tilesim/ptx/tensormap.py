@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Atoms, Im2col, Interleave, Map, Swizzle
+from tilesim.ptx.syntax import LaunchError
 
 SIZE = 128
 #: element types by the four bits of a map; those of 32-bit floats have another bit for tf32

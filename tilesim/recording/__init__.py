@@ -16,11 +16,11 @@ from tilesim.checker import check as check_program
 from tilesim.errors import UsageError
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, without_contents
-from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
-from tilesim.report.ptx import covering, unsupported
+from tilesim.report.text import covering, unsupported
 
 #: by target: multiprocessors of the GPU that host code is told it has
 MULTIPROCESSORS: Mapping[str, int] = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 160}

@@ -13,14 +13,14 @@ from dataclasses import replace
 from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.ssa import reaching
 from tilesim.errors import Diagnostic
-from tilesim.ir.edits import Instead, edited
+from tilesim.findings.finding import Finding
+from tilesim.ir.declarations import View
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Load, Store
 from tilesim.repair.source_order import comes_to, races_of, uses_of, writes_first
-from tilesim.sim.findings import Finding
+from tilesim.transforms.rewrite import Instead, edited
 
 
 def with_reads_at_uses(mir: Mir, findings: Sequence[Finding | Diagnostic]) -> Mir:

@@ -10,11 +10,11 @@ from simpy import Environment
 
 from tilesim.errors import Diagnostic, TilesimError
 from tilesim.files import source_lines
-from tilesim.ir.edits import Instead, Patch, statements
+from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
-from tilesim.ir.text.statement import statement_lines, statement_text
+from tilesim.ir.text.printer import statement_lines, statement_text
 from tilesim.mistakes.diagnose import explained
 from tilesim.mistakes.edits import Edit
 from tilesim.repair.hoisted_reads import with_reads_at_uses
@@ -24,10 +24,10 @@ from tilesim.repair.python_patch import counters_of, patched
 from tilesim.repair.repairs import Change, Repair, Repairs, Trial, Wanted
 from tilesim.repair.search import CERTAIN, Found, Search
 from tilesim.repair.source_order import SourceOrder
-from tilesim.sim.findings import Finding
-from tilesim.sim.machine.trace import Trace
-from tilesim.sim.schedule import TimedEnvironment
-from tilesim.sim.simulate import Run, Simulation, kernel_of
+from tilesim.sim.machine.events import Trace
+from tilesim.sim.machine.schedule import TimedEnvironment
+from tilesim.sim.machine.simulate import Run, Simulation, kernel_of
+from tilesim.transforms.rewrite import Instead, Patch, statements
 
 #: clusters whose run may show that an edit is no repair
 _CLUSTERS = 2

@@ -16,7 +16,6 @@ from tilesim.arith.types import numpy_dtype
 from tilesim.errors import InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import begins_with
-from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
@@ -26,8 +25,9 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.mistakes.context import Facts, has
-from tilesim.sim.record import record
-from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
+from tilesim.sim.machine.simulate import Run, Simulation, check_inputs, kernel_of
+from tilesim.sim.observers.event_log import record
+from tilesim.transforms.rewrite import edited, statements
 
 Arrays = Mapping[str, NDArray[Any]]
 #: clusters of a large grid that are looked at

@@ -14,13 +14,13 @@ from itertools import islice, product
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
-from tilesim.ir.edits import Instead, Patch
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Binary, Const, Expr
-from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, Op, operand_names
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
+from tilesim.transforms.rewrite import Instead, Patch
 
 #: texts that are read again for one repair, at most
 MOST = 24

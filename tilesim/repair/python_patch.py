@@ -11,19 +11,18 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.methods import Namespace, call_of, recorded
 from tilesim.files import source_lines
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.common import Namespace, recorded
-from tilesim.ir.dsl.methods import call_of
-from tilesim.ir.edits import Instead, Patch
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Const, Expr, Special, Var, constant, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.mistakes.context import flipped
+from tilesim.transforms.rewrite import Instead, Patch
 
 #: by kind of region, the methods of the builder that begin with one
 _REGIONS: dict[type[object], tuple[str, ...]] = {

@@ -12,11 +12,11 @@ from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.loc import Loc
 
 if TYPE_CHECKING:
-    from tilesim.ir.edits import Patch
+    from tilesim.findings.finding import Finding
     from tilesim.ir.mir import Mir
     from tilesim.ir.program import Program, Verdict
     from tilesim.repair.preservation import Arrays
-    from tilesim.sim.findings import Finding
+    from tilesim.transforms.rewrite import Patch
 
 #: how long repairs are looked for, if nothing else is said
 DEFAULT_TIME = timedelta(seconds=10)

@@ -9,8 +9,8 @@ from itertools import islice
 from time import monotonic
 
 from tilesim.errors import Diagnostic, InvalidProgram
+from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.op import Op
@@ -22,7 +22,7 @@ from tilesim.mistakes.edits import Edit
 from tilesim.mistakes.table import FAMILIES, mends
 from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
-from tilesim.sim.findings import Finding
+from tilesim.transforms.rewrite import edited, statements
 
 #: repairs that are shown
 MOST = 3

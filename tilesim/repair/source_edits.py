@@ -20,7 +20,6 @@ from tilesim.analysis.uses_defs import reads, sets
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
-from tilesim.ir.edits import Instead, Patch
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
 from tilesim.ir.op import ANNOTATIONS, Op
@@ -29,6 +28,7 @@ from tilesim.ir.program import Stmt
 from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
 from tilesim.mistakes.edits import Edit
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
+from tilesim.transforms.rewrite import Instead, Patch
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn
 _PER_TURN = 4

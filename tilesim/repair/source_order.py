@@ -20,25 +20,25 @@ from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.ssa import reaching
 from tilesim.analysis.uses_defs import reads, sets
 from tilesim.errors import Diagnostic, InvalidProgram
+from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
-from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
-from tilesim.sim.findings import Finding
+from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.machine import Entry, Machine, Watcher
-from tilesim.sim.machine.trace import InFlight, Key, Kind
-from tilesim.sim.schedule import TimedEnvironment
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.machine.schedule import TimedEnvironment
+from tilesim.sim.machine.simulate import Simulation
+from tilesim.transforms.lower import lower
 
 if TYPE_CHECKING:
     from tilesim.repair.preservation import Arrays
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.labels import Who
     from tilesim.sim.machine.machine import Step, Warp
-    from tilesim.sim.machine.storage import Memory
-    from tilesim.sim.machine.who import Who
+    from tilesim.sim.machine.memory import Memory
 
 #: accesses by the instructions of pairs that are noted at most, and clusters that are run
 _MOST, _CLUSTERS = 4096, 2

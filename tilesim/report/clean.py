@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tilesim.ir.edits import Patch
-from tilesim.sim.record import Recording
-from tilesim.words import printable
+from tilesim.sim.observers.event_log import Recording
+from tilesim.transforms.rewrite import Patch
+from tilesim.wording import printable
 
 T = TypeVar("T")
 #: fields of several lines; everything else is in one

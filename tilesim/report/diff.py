@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 
 from tilesim.files import source_lines
-from tilesim.ir.edits import Patch
 from tilesim.repair import Repair
 from tilesim.report.result import Checked, Rejected, Result
-from tilesim.words import count, printable
+from tilesim.transforms.rewrite import Patch
+from tilesim.wording import count, printable
 
 
 @dataclass

@@ -13,16 +13,15 @@ from html import escape
 from pathlib import Path
 from typing import Literal, get_args
 
+from tilesim.checker.assumptions import Leaning
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
-from tilesim.leaning import Leaning
 from tilesim.report.clean import clean
-from tilesim.report.fold import Folded, fold
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
 from tilesim.report.source import doing, places, pointed
-from tilesim.report.text import conditions, summary, verdict_of
+from tilesim.report.text import Folded, conditions, fold, summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step
 LIMIT = 10

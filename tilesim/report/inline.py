@@ -1,4 +1,4 @@
-"""Reports in a console and in a notebook (`tilesim.ir.shown`): texts, and pages in a frame."""
+"""Reports in a console and in a notebook (`tilesim.ir.display`): texts, and pages in a frame."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from html import escape
 import numpy as np
 
 from tilesim.checker import check
+from tilesim.checker.report import Report
+from tilesim.checker.witness import retrace
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram, TilesimError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.report.html import render
 from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import result_text
-from tilesim.sim.record import record
-from tilesim.verdict import Report
-from tilesim.witness import retrace
+from tilesim.sim.observers.event_log import record
 
 #: what showing a kernel may take
 _TIME = timedelta(seconds=5)

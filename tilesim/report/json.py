@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from tilesim.checker.assumptions import Leaning
+from tilesim.checker.report import Claim
 from tilesim.errors import Diagnostic
+from tilesim.findings.finding import Finding, Participant, Turn
 from tilesim.ir.loc import Loc
-from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import names_of
-from tilesim.search.values import Claim
-from tilesim.sim.findings import Finding, Participant, Turn
 
 SCHEMA = 1
 

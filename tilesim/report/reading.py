@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from tilesim.sim.rules import RULE_DOCS, numbered
+from tilesim.findings.rules import RULE_DOCS, numbered
 
 #: the environment variable that says where the documentation is
 DOCS = "TILESIM_DOCS"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # `tilesim --version` loads no checker
     from tilesim.checker import Report
+    from tilesim.checker.assumptions import Leaning
     from tilesim.errors import Diagnostic
     from tilesim.ir.loc import Loc
-    from tilesim.leaning import Leaning
     from tilesim.repair import Repairs
-    from tilesim.sim.record import Recording
+    from tilesim.sim.observers.event_log import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE

@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from textwrap import indent, wrap
 from typing import Any
 
+from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES
 from tilesim.errors import UsageError
-from tilesim.leaning import ASSUMPTIONS, SWITCHES
+from tilesim.findings.rules import RULE_DOCS, RuleDoc, numbered
 from tilesim.report.text import PLAIN, Style
-from tilesim.sim.rules import RULE_DOCS, RuleDoc, numbered
 
 #: how a proof that leans on something becomes an error
 _DENY = "tilesim check --deny {} takes a proof that leans on it for an error."

@@ -15,17 +15,17 @@ from typing import Any
 from urllib.parse import quote
 
 import tilesim
+from tilesim.checker.assumptions import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.errors import Diagnostic
-from tilesim.ir.edits import Patch
+from tilesim.findings.finding import Finding, Participant
+from tilesim.findings.rules import RULE_DOCS, RuleDoc
 from tilesim.ir.loc import Loc
-from tilesim.leaning import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.repair import Repairs
-from tilesim.report.fold import Folded, fold
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, line_of, pointed
-from tilesim.sim.findings import Finding, Participant
-from tilesim.sim.rules import RULE_DOCS, RuleDoc
+from tilesim.report.text import Folded, fold
+from tilesim.transforms.rewrite import Patch
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from tilesim.files import source_lines
+from tilesim.findings.finding import Participant, Turn
 from tilesim.ir.loc import Loc
-from tilesim.sim.findings import Participant, Turn
-from tilesim.words import printable
+from tilesim.wording import printable
 
 #: the name that a line of Python gives to a loop's variable, and the mark of one of several
 _AS = re.compile(r"\bas (\w+)")

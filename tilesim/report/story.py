@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from textwrap import wrap
 
+from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.report.result import Checked
-from tilesim.sim.findings import Finding
-from tilesim.sim.record import Recording
-from tilesim.sim.timeline import Point, Slice, Timeline, Track
-from tilesim.words import ranges
+from tilesim.sim.observers.event_log import Recording
+from tilesim.sim.observers.timeline import Point, Slice, Timeline, Track
+from tilesim.wording import ranges
 
 #: columns and rows of a story
 COLUMNS, ROWS = 3, 24

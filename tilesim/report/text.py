@@ -1,4 +1,13 @@
-"""Text reports: what, where, why, notes and fix, always in this order."""
+"""Text reports: what, where, why, notes and fix, always in this order.
+
+Findings that several CTAs or warps share, folded into one.
+
+Text reports: what, where, why, notes and fix, always in this order.
+
+What a run models, and what it does not.
+
+Reports on kernels of PTX, and what became of kernels that could not be checked.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +21,144 @@ from typing import NamedTuple
 import click
 
 from tilesim.checker import Report
-from tilesim.errors import Diagnostic
+from tilesim.checker.assumptions import Leaning
+from tilesim.checker.report import Claim
+from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
+from tilesim.findings.finding import Deed, Finding, Participant
+from tilesim.findings.rules import RULE_DOCS
+from tilesim.ir.effects import Defines
 from tilesim.ir.loc import Loc
-from tilesim.leaning import Leaning
-from tilesim.repair import Repairs
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Strict
+from tilesim.loader import Target
+from tilesim.ptx.demangle import short
+from tilesim.ptx.launch import Launch, Map, Scalar
+from tilesim.ptx.lowering_context import Unsupported
+from tilesim.repair import Mendable, Repairs
 from tilesim.report import story
 from tilesim.report.clean import clean
-from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, line_of
-from tilesim.search.values import Claim
-from tilesim.sim.findings import Finding, Participant
-from tilesim.sim.rules import RULE_DOCS
-from tilesim.words import count, inert, printable
+from tilesim.transforms.lower import lower
+from tilesim.wording import count, inert, printable, ranges
+
+#: an operation that is not over when its CTA ends
+_AT_END = ("async-at-exit", "peer-exit")
+#: what comes after an operation of another warp needs a hand-over, too
+_HANDED_OVER = ("race", "tcgen05-order", "tmem-lifetime")
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A finding, and the further CTAs and warps in which the same thing happens.
+
+    ``warps`` are further ones of its first participant, between the same lines; what they access
+    may be other bytes. ``follows``: further findings that come of the same mistake.
+    """
+
+    finding: Finding
+    also: tuple[int, ...] = ()
+    warps: tuple[int, ...] = ()
+    follows: tuple[Finding, ...] = ()
+
+    @property
+    def consequences(self) -> tuple[str, ...]:
+        """What follows, each with its rule."""
+        return tuple(f"{one.rule}: {one.message}" for one in self.follows)
+
+    @property
+    def also_in(self) -> str:
+        """``also in warps 2-3; CTA 1-3, 7``, or nothing."""
+        parts = []
+        if self.warps:
+            parts.append(f"warp{'s' if len(self.warps) > 1 else ''} {ranges(self.warps)}")
+        if self.also:
+            parts.append(f"CTA {ranges(self.also)}")
+        return f"also in {'; '.join(parts)}" if parts else ""
+
+
+def fold(findings: Iterable[Finding]) -> tuple[Folded, ...]:
+    """``findings`` in order, those that differ in nothing but CTA, or warp and bytes, as one."""
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_key(finding), []).append(finding)
+    return tuple(_by_cause(_folded(group) for group in groups.values()))
+
+
+def _by_cause(folded: Iterable[Folded]) -> Iterator[Folded]:
+    """One mistake is one finding: what comes of it goes with the first that names its cause."""
+    kept: list[list[Folded]] = []
+    for one in folded:
+        group = next((g for g in kept if _comes_of(one.finding, g[0].finding)), None)
+        if group is None:
+            kept.append([one])
+        else:
+            group.append(one)
+    for head, *others in kept:
+        yield replace(head, follows=tuple(one.finding for one in others))
+
+
+def _comes_of(finding: Finding, head: Finding) -> bool:
+    """Whether a finding tells of the mistake that another one names: the same culprit or cause; or
+    it has none and is about the same barrier, memory or line; or it is about both."""
+    if not head.cause:
+        return False
+    if head.because.lanes is not None:
+        return True  # lanes were not meant to execute it: what follows may be anything
+    near = bool({*finding.locations} & {*head.locations})
+    alike = bool(_names(finding) & _names(head))
+    if not finding.cause:
+        return near or alike
+    if finding.cause == head.cause or finding.culprits[0].loc == head.culprits[0].loc:
+        return True
+    return near and (alike or finding.rule in _AT_END)
+
+
+def _names(finding: Finding) -> frozenset[str]:
+    """The barriers and the memory that a finding speaks of."""
+    sides = (*finding.participants, *finding.culprits)
+    deeds = frozenset(p.deed.on.name for p in sides if p.deed is not None and p.deed.on is not None)
+    return deeds | finding.facts.names | finding.because.names
+
+
+def _folded(group: list[Finding]) -> Folded:
+    """The findings of a group as one."""
+    first = [p for finding in group for p in finding.participants[:1]]
+    shown = group[0].participants
+    also = {p.cta for p in first} - {p.cta for p in shown}
+    warps = {p.warp for p in first} - {p.warp for p in shown[:1]}
+    return Folded(group[0], tuple(sorted(also)), tuple(sorted(w for w in warps if w is not None)))
+
+
+def _key(finding: Finding) -> object:
+    """What findings share that tell the same story of other CTAs, warps or bytes.
+
+    Waiters of a deadlock differ: of another CTA they wait for the same, and nothing else is waited
+    for there.
+    """
+    sides = finding.participants
+    if finding.rule != "deadlock" and sides:
+        done = tuple((p.loc, _what(p.deed)) for p in sides)
+        own = finding.rule in _HANDED_OVER and not finding.fixes_cause
+        alone = own and len({(p.cta, p.warp) for p in sides}) == 1
+        return finding.rule, finding.kind, done, finding.diagnosis, finding.fixes_cause, alone
+    if len({p.cta for p in sides}) != 1:
+        return finding
+    waits = tuple((p.role, p.warp, p.loc, _where(p.deed)) for p in sides)
+    noted = finding.noted
+    return waits, finding.kind, noted.lines, noted.arrivals, noted.bytes
+
+
+def _what(deed: Deed | None) -> object:
+    """What is done, to which array or tensor."""
+    return deed and (deed.verb, deed.on and deed.on.name)
+
+
+def _where(deed: Deed | None) -> object:
+    """What is waited for, in whichever CTA."""
+    return deed and (deed.on and deed.on.anywhere, deed.parity)
+
 
 WIDTH = 100
 _LEAST = 50
@@ -487,3 +621,92 @@ def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [first.rstrip()]
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """What was ``done``, and what was ``left_out``, each in a sentence without a full stop."""
+
+    done: str
+    left_out: str
+
+
+def modelled(
+    target: Target, program: Program | Mir, schedule: str, strict: Strict, seed: int
+) -> Modelled:
+    """What a run of ``schedule`` says, and what it leaves open."""
+    mir = lower(program) if isinstance(program, Program) else program
+    numbers = "all numbers"
+    if target.ptx is not None:
+        inputs = "memory as the launch description has it"
+        numbers = "addresses, integers and what branches ask for"
+    elif not mir.kernel.tensors:
+        inputs = "no inputs"
+    elif target.kernel is not None and target.kernel.inputs is not None:
+        inputs = f"the kernel's own inputs (seed {seed})"
+    else:
+        inputs = f"random integers as inputs (seed {seed})"
+    done = (
+        f"{schedule}, with barriers, copies, proxies and {numbers}; {inputs}; strictness {strict}"
+    )
+    return Modelled(done, "; ".join(_left_out(mir, numbers=target.ptx is None)))
+
+
+def _left_out(mir: Mir, *, numbers: bool) -> Iterator[str]:
+    done = [
+        (i.what, effects)
+        for i, effects in zip(mir.code, mir.effects, strict=True)
+        if isinstance(i.what, Op)
+    ]
+    yield "other schedules (tilesim check tries them)"
+    yield "speed: cycles only order events"
+    if not numbers:
+        yield "floating-point numbers and matrices"
+    elif any("mma" in op.mnemonic for op, _ in done):
+        yield "the order in which tensor cores add"
+    idle = Counter(op.mnemonic for op, effects in done if not effects)
+    if idle:
+        named = ", ".join(f"{name} ({count(n, 'place')})" for name, n in sorted(idle.items()))
+        yield f"without effect here: {named}"
+    for what in sorted({effect.chance for _, effect in mir.all_of(Defines) if effect.chance}):
+        yield f"of what chance decides, {what}, more than one answer"
+
+
+def refused(target: Target, error: TilesimError) -> Result:
+    """The result for ``target``, whose program could not be made, or not run, for ``error``."""
+    match error:
+        case InvalidProgram(diagnostics=diagnostics):
+            arch = target.kernel.target if target.kernel is not None else None
+            repairs = error.repairs if isinstance(error, Mendable) else None
+            return Rejected(target.id, arch, diagnostics, repairs)
+        case Unsupported() if target.ptx is not None:
+            return Checked(
+                target.id, target.ptx.target, unsupported(target.ptx.launch.entry, error)
+            )
+        case _:
+            return Failure(target.id, str(error), places=error.places)
+
+
+def covering(report: Report, launch: Launch) -> Report:
+    """The report, which says what the launch is: the numbers that it passes, but for those of which
+    the report has others, and what the launch says of itself."""
+    named = [f"{n} = {v}" for n, v in _passed(launch) if f"{n} = " not in report.covers]
+    said = (report.covers, f"launched with {', '.join(named)}" if named else "", launch.about)
+    return replace(report, covers="; ".join(filter(None, said)))
+
+
+def _passed(launch: Launch) -> Iterator[tuple[str, int | float]]:
+    """The numbers that a launch passes: all but shapes and strides that go with a tensor map, which
+    Triton passes as ``x.1``, ``x.2``, ..."""
+    maps = {p.name for p in launch.params if isinstance(p, Map) and p.name}
+    for number, p in enumerate(launch.params):
+        if isinstance(p, Scalar) and p.value is not None and p.name.partition(".")[0] not in maps:
+            yield p.name or f"param_{number}", p.value
+
+
+def unsupported(name: str, error: Unsupported) -> Report:
+    """The report on the kernel ``name``, with the line of the instruction that is not modelled."""
+    place = Loc(error.file, error.line)
+    who = Participant(f"kernel {short(name)}", 0, None, "has this instruction", place)
+    finding = Finding("unsupported", error.what, (who,), fix=error.fix)
+    return Report(name, "unsupported", "nothing: the kernel was not run", (finding,))

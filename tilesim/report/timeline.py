@@ -1,8 +1,18 @@
-"""Timelines as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
+"""Timelines: as Chrome JSON, and as rows of text for a terminal.
+
+What repeats itself in a timeline is shown once, with how often.
+
+Found by comparison of what was recorded: slices, samples and arrows in the order of their times,
+each with the time since the one before. Where that goes on as it did so many of them earlier, these
+are one repetition.
+
+Timelines as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
 
 One process per CTA; in it a thread per warp (roles together), then one per engine, then a counter
 per mbarrier. One simulated cycle is written as one microsecond, the unit of the format; times of a
 GPU are what they are. The same run gives the same bytes.
+
+A timeline for a terminal: a row per warp and engine, a column per stretch of time.
 """
 
 from __future__ import annotations
@@ -10,10 +20,181 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from tilesim.report.repeats import Folded, fold
-from tilesim.sim.timeline import Flow, Slice, Timeline, Unit
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.report.text import PLAIN, Style
+from tilesim.sim.observers.timeline import Flow, Sample, Slice, Timeline, Track, Unit
+from tilesim.wording import printable
+
+#: how often something is repeated at least, and which part of the time that is left out saves
+_TIMES, _PART = 3, 0.1
+#: places at which a repetition is looked for, as parts of a stretch, and how many lengths there
+_PLACES, _LENGTHS = (0.5, 0.25, 0.75), 64
+#: times are compared in these parts of a unit
+_TICK = 1e-3
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """From ``start`` to ``end`` a timeline shows what was recorded ``times`` times in a row, and
+    leaves out ``left_out`` after it; times are those of the recording."""
+
+    start: float
+    end: float
+    times: int
+
+    @property
+    def left_out(self) -> float:
+        """How long what is not shown takes."""
+        return (self.times - 1) * (self.end - self.start)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A timeline in which repetitions are left out, and what follows them begins earlier."""
+
+    timeline: Timeline
+    repeats: tuple[Repeats, ...] = ()
+
+    def shown(self, time: float) -> float:
+        """When something is shown that was recorded at a time; what is left out, at its end."""
+        return time - sum(min(max(time - r.end, 0.0), r.left_out) for r in self.repeats)
+
+    def recorded(self, time: float) -> float:
+        """When that was recorded which is shown at a time."""
+        for repeats in self.repeats:
+            if time > repeats.end:
+                time += repeats.left_out
+        return time
+
+
+@dataclass(frozen=True)
+class _Event:
+    """Something that was recorded; ``looks`` is what is compared."""
+
+    time: float
+    what: Slice | Sample | Flow
+    looks: object
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """``times`` repetitions of ``length`` events each, from number ``first`` on."""
+
+    first: int
+    length: int
+    times: int
+
+    @property
+    def shown(self) -> range:
+        """The events that are shown."""
+        return range(self.first, self.first + self.length)
+
+    @property
+    def hidden(self) -> range:
+        """The events that are left out."""
+        return range(self.first + self.length, self.first + self.times * self.length)
+
+
+def fold(timeline: Timeline) -> Folded:
+    """The timeline with what repeats itself once."""
+    events = sorted(_events(timeline), key=lambda e: e.time)
+    looks: dict[object, int] = {}
+    gaps = [0, *(round((b.time - a.time) / _TICK) for a, b in pairwise(events))][: len(events)]
+    keys = ((event.looks, gap) for event, gap in zip(events, gaps, strict=True))
+    numbers = np.array([looks.setdefault(key, len(looks)) for key in keys], dtype=np.int64)
+    found = sorted(_stretches(numbers, events, timeline.end * _PART), key=lambda s: s.first)
+    if not found:
+        return Folded(timeline)
+    repeats = tuple(_repeats(events, stretch) for stretch in found)
+    return _without(Folded(timeline, repeats), events, found)
+
+
+def _repeats(events: list[_Event], stretch: _Stretch) -> Repeats:
+    """When a stretch happens; arrows begin a little before an instruction ends."""
+    first, last = (events[n].time for n in (stretch.first, stretch.first + stretch.length))
+    start = round(first, 2)
+    return Repeats(start, start + round(last - first, 2), stretch.times)
+
+
+def _events(timeline: Timeline) -> Iterator[_Event]:
+    for s in timeline.slices:
+        looks = (s.track, s.kind, s.name, s.loc, round((s.end - s.start) / _TICK), s.stuck)
+        yield _Event(s.start, s, looks)
+    phases: dict[tuple[int, str], int] = {}
+    for b in timeline.samples:
+        before = phases.get((b.cta, b.barrier), 0)
+        phases[b.cta, b.barrier] = b.phase
+        yield _Event(b.time, b, (b.cta, b.barrier, b.phase - before, b.pending, b.bytes))
+    for f in timeline.flows:
+        took = round((f.end_time - f.start_time) / _TICK)
+        yield _Event(f.start_time, f, (f.kind, f.start, f.end, took, f.woke))
+
+
+def _stretches(
+    numbers: NDArray[np.int64], events: list[_Event], least: float, first: int = 0
+) -> Iterator[_Stretch]:
+    """What repeats itself, the longest, and what does before and after it; each takes at least so
+    much time."""
+    best = max(_candidates(numbers), key=lambda s: (len(s.hidden), -s.length), default=None)
+    if best is None:
+        return
+    start, end = first + best.hidden.start, first + best.hidden.stop
+    if end >= len(events) or events[end].time - events[start].time < least:
+        return
+    yield _Stretch(first + best.first, best.length, best.times)
+    yield from _stretches(numbers[: best.first], events, least, first)
+    yield from _stretches(numbers[best.hidden.stop :], events, least, end)
+
+
+def _candidates(numbers: NDArray[np.int64]) -> Iterator[_Stretch]:
+    for part in _PLACES if len(numbers) else ():
+        at = int(len(numbers) * part)
+        again = np.flatnonzero(numbers[at + 1 :] == numbers[at]) + 1
+        for length in map(int, again[:_LENGTHS]):
+            differs = np.flatnonzero(numbers[length:] != numbers[:-length])
+            bounds = np.concatenate(([-1], differs, [len(numbers) - length]))
+            longest = int(np.argmax(np.diff(bounds)))
+            same = int(bounds[longest + 1] - bounds[longest] - 1)
+            times = same // length + 1
+            if times >= _TIMES:
+                yield _Stretch(int(bounds[longest]) + 1, length, times)
+
+
+def _without(folded: Folded, events: list[_Event], found: list[_Stretch]) -> Folded:
+    """What is left out is removed, and the rest moved."""
+    timeline = folded.timeline
+    hidden = {n for stretch in found for n in stretch.hidden}
+    inside = {n for stretch in found for n in stretch.shown}
+    slices: list[Slice] = []
+    samples: list[Sample] = []
+    flows: list[Flow] = []
+    by, coming = 0.0, list(zip(found, folded.repeats, strict=True))
+    for number, event in enumerate(events):
+        while coming and number >= coming[0][0].hidden.stop:
+            by += coming.pop(0)[1].left_out
+        if number in hidden:
+            continue
+        start, what = event.time - by, event.what
+        match what:
+            case Slice(end=end):
+                until = end - by if number in inside else max(start, folded.shown(end))
+                slices.append(replace(what, start=start, end=until))
+            case Sample():
+                samples.append(replace(what, time=start))
+            case Flow(end_time=end):
+                until = end - by if number in inside else max(start, folded.shown(end))
+                flows.append(replace(what, start_time=start, end_time=until))
+    kept = replace(
+        timeline, slices=tuple(slices), samples=tuple(samples), flows=tuple(flows),
+        end=folded.shown(timeline.end),
+    )  # fmt: skip
+    return replace(folded, timeline=kept)
+
 
 #: trace event of one phase, see the Trace Event Format
 Event = dict[str, Any]
@@ -178,3 +359,63 @@ def _shortened(value: float) -> int | float:
     """``value`` to three decimals, as an integer if it is one."""
     rounded = round(value, 3)
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+_MARKS = {"run": "#", "wait": ".", "engine": "="}
+_STUCK = "!"
+_LEAST = 20
+LEGEND = "# instructions   . waits   = copies and tensor core   ! a wait that never ends"
+
+
+def strips(timeline: Timeline, style: Style = PLAIN) -> Iterator[str]:
+    """The lines of one cluster: what each warp and engine does most in each stretch of time.
+
+    What repeats itself is drawn once, below a bracket that says how often it does.
+    """
+    last, folded = timeline.end, fold(timeline)
+    timeline = folded.timeline
+    rows: dict[Track, list[Slice]] = {track: [] for track in timeline.tracks}
+    for piece in timeline.slices:
+        rows.setdefault(piece.track, []).append(piece)
+    several = len(timeline.ctas) > 1
+    names = {t: printable(f"CTA {t.cta} {t}" if several else str(t), "") for t in rows}
+    column = max(map(len, names.values()), default=0) + 2
+    width = max(style.width - column, _LEAST)
+    end = max(timeline.end, 1)
+    yield f"{'':{column}}0{f'{max(last, 1):g} {timeline.unit}s':>{width - 1}}"
+    if folded.repeats:
+        yield f"{'':{column}}{_brackets(folded, end, width)}".rstrip()
+    for track, pieces in rows.items():
+        yield f"{names[track]:{column}}{_row(pieces, end, width)}".rstrip()
+    yield f"{'':{column}}{LEGEND}"
+    for repeats in folded.repeats:
+        stretch = f"{repeats.start:g} to {repeats.end:g}"
+        yield f"{'':{column}}{timeline.unit}s {stretch} repeat {repeats.times} times, shown once"
+
+
+def _brackets(folded: Folded, end: float, width: int) -> str:
+    """What is drawn once, with how often it happens."""
+    line = [" "] * width
+    for repeats in folded.repeats:
+        first = min(int(folded.shown(repeats.start) * width / end), width - 1)
+        last = min(int(folded.shown(repeats.end) * width / end), width - 1)
+        text = f" {repeats.times} times ".center(max(last - first - 1, 0), "-")
+        whole = f"[{text}]" if len(text) < last - first else f"[{repeats.times}x]"
+        line[first : first + len(whole)] = whole
+    return "".join(line)
+
+
+def _row(pieces: list[Slice], end: float, width: int) -> str:
+    """Per stretch the mark of what takes longest in it; a wait that never ends hides the rest."""
+    times: list[dict[str, float]] = [{} for _ in range(width)]
+    for piece in pieces:
+        mark = _STUCK if piece.stuck else _MARKS[piece.kind]
+        first = min(int(piece.start * width / end), width - 1)
+        last = min(int(piece.end * width / end), width - 1)
+        for n in range(first, last + 1):
+            low, high = max(piece.start, n * end / width), min(piece.end, (n + 1) * end / width)
+            times[n][mark] = times[n].get(mark, 0.0) + max(high - low, end / width / 1000)
+    return "".join(
+        _STUCK if _STUCK in spent else max(spent, key=lambda mark: spent[mark]) if spent else " "
+        for spent in times
+    )

@@ -15,7 +15,7 @@ What hypothesis prints of an example that fails can be pasted after
 hypothesis.
 """
 
-from tilesim.sim.schedule import PctChooser, RandomChooser, ReplayChooser
+from tilesim.sim.machine.schedule import PctChooser, RandomChooser, ReplayChooser
 from tilesim.strategies.basic import boxes, dtypes, schedules, tensor_maps
 from tilesim.strategies.example import Example
 from tilesim.strategies.pipelines import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hypothesis.strategies as st
 
 from tilesim.arith.types import DTYPES, DType
+from tilesim.ir.declarations import GlobalTensor, TensorMap
 from tilesim.ir.layout import Swizzle
-from tilesim.ir.memory import GlobalTensor, TensorMap
-from tilesim.sim.schedule import Chooser, PctChooser, RandomChooser, ReplayChooser
+from tilesim.sim.machine.schedule import Chooser, PctChooser, RandomChooser, ReplayChooser
 
 #: B16: elements of a box per dimension, dimensions of a tensor
 _MOST_ELEMENTS = 256

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesim.arith.types import f32, u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.memory import ds
+from tilesim.dsl.builder import Builder
+from tilesim.ir.declarations import ds
 from tilesim.ir.program import Program
 
 ROWS, COLUMNS = 8, 32

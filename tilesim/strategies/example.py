@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tilesim.ir.dsl.to_python import builder_code
+from tilesim.dsl.to_python import builder_code
 from tilesim.ir.program import Program
 
 

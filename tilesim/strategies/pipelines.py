@@ -8,8 +8,8 @@ from typing import Any
 
 import hypothesis.strategies as st
 
+from tilesim.dsl.kernel import Kernel
 from tilesim.errors import UsageError
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.kernels.blackwell import matmul_v4 as blackwell
 from tilesim.kernels.cluster import split_k

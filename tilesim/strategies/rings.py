@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.ir.declarations import Fragment, GlobalTensor, SharedTensor, ds
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Fragment, GlobalTensor, SharedTensor, ds
 from tilesim.ir.program import Program
 from tilesim.lib.pipeline import Pipeline, Slot
 

@@ -25,10 +25,10 @@ from tilelang.jit.kernel import JITKernel
 from tilelang.transform import PassConfigKey
 from tvm import tirx
 
+from tilesim.capture.maps import map_of_im2col, map_of_tiled
 from tilesim.errors import UsageError
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Triple
 from tilesim.recording import Distinct, Launched, Skipped, once
-from tilesim.recording.maps import im2col, tiled
 from tilesim.recording.tensors import Buffers
 from tilesim.recording.without_gpu import always
 from tilesim.tilelang.host_code import Address, Descriptor, HostCode
@@ -164,11 +164,11 @@ def _map(name: str, arguments: list[Any]) -> tuple[Address, Map]:
     if name == _TILED:
         box, steps = take(rank), take(rank)
         interleave, swizzle, _, fill = rest
-        found = tiled(kind, shape, strides, box, steps, interleave, swizzle, fill)
+        found = map_of_tiled(kind, shape, strides, box, steps, interleave, swizzle, fill)
     else:
         steps, lower, upper = take(rank), take(rank - 2), take(rank - 2)
         pixels, channels, interleave, swizzle, _, fill = rest
-        found = im2col(
+        found = map_of_im2col(
             kind, shape, strides, lower, upper, channels, pixels, steps, interleave, swizzle, fill
         )
     return address, found

@@ -9,8 +9,8 @@ from typing import Any
 from triton.backends.driver import decompose_descriptor, expand_signature
 from triton.backends.nvidia.driver import make_tensordesc_arg
 
+from tilesim.capture.maps import SWIZZLES, TYPES
 from tilesim.ptx.launch import MAP_TYPES, Im2col, Map, Parameter, Scalar
-from tilesim.recording.maps import SWIZZLES, TYPES
 from tilesim.recording.tensors import Buffers
 
 #: PTX types of Triton's scalars

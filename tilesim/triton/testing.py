@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tilesim.checker import Report
-from tilesim.leaning import denied, require_names
+from tilesim.checker.assumptions import denied, require_names
 from tilesim.recording import Launched, Skipped, check_launched, known_target
 from tilesim.recording.comparisons import Comparison, counted
 from tilesim.recording.without_gpu import torch_without_gpu

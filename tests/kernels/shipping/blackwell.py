@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilesim import Builder, ds, kernel
 from tilesim.arith.types import bf16, f32, s32, u32
+from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbarriers
 from tilesim.lib.opening import open_cluster
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.tensor_memory import TensorMemory, multiply_tile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilesim import Builder, all_of, any_of, ds, kernel
 from tilesim.arith.types import bf16, f32
+from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Operand, Var, as_expr
-from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.lib.opening import open_cluster
 from tilesim.lib.pipeline import Pipeline
 from tilesim.lib.tensor_memory import TensorMemory, multiply_tile

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.kernels.mutate import line
 from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
+from tilesim.dsl.kernel import Kernel
+from tilesim.findings.finding import Finding
 from tilesim.ir.program import Strict
-from tilesim.sim.findings import Finding
 
 STRICT: tuple[Strict, ...] = ("practice", "ptx")
 

@@ -6,8 +6,8 @@ from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import mbar_address, shared_address
 from tilesim.gpu.emit.scalar import stored_value
 from tilesim.gpu.emit.watch import blocking
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.ops.cluster import (
     ClusterArrive,
     ClusterWait,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from tilesim.analysis.divergence import is_divergent
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter, asm
 from tilesim.gpu.emit.memory import Index, mbar_address, pointer, shared_offset
-from tilesim.ir.lanes import is_divergent
-from tilesim.ir.memory import View
+from tilesim.ir.declarations import View
 from tilesim.ir.ops.cp_async import (
     CpAsync,
     CpAsyncCommitGroup,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from tilesim.gpu.emit import facts
+from tilesim.analysis.divergence import Lanes
+from tilesim.gpu.emit import emitter
 from tilesim.gpu.emit import trace as tracing
-from tilesim.gpu.emit.element import storage_type
-from tilesim.gpu.emit.emitter import Emitter, Options
-from tilesim.gpu.emit.expr import Expressions
+from tilesim.gpu.emit.emitter import Emitter, Options, Param, Source
+from tilesim.gpu.emit.expr import Expressions, storage_type
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
 from tilesim.gpu.emit.rules import write
-from tilesim.gpu.emit.source import Param, Source
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
 from tilesim.ir.arithmetic import variable_type
+from tilesim.ir.declarations import GlobalTensor, Mbarriers
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var
-from tilesim.ir.lanes import Lanes
-from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
 from tilesim.ir.registers import assigned, escaping_counters, outliving_counters
@@ -88,7 +86,7 @@ class _Kernel:
         self.options = options
         self.arch = arch
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
-        self.typing = facts.emitted_typing(program)
+        self.typing = emitter.emitted_typing(program)
         self.names = Expressions(self._identifiers(), self.typing)
         self.names.addresses = self._addresses()
         self.assigned = assigned(program)
@@ -292,7 +290,7 @@ class _Kernel:
                 e.indent()
             else:
                 e.open(head, role.loc)
-            outer, e.role = e.role, facts.role_name(e.role, role)
+            outer, e.role = e.role, emitter.role_name(e.role, role)
             self._block(role.body)
             e.role = outer
         e.close("}", chain[-1].loc)
@@ -349,7 +347,7 @@ class _Kernel:
             step = f"{name}_step_"
             test = f"{step} > 0 ? {counter} < {stop} : {counter} > {stop}"
         advance = f"++{counter}" if step == "1" else f"{counter} += {step}"
-        if stmt.var.name in self.assigned or facts.counted(stmt, self.typing) is None:
+        if stmt.var.name in self.assigned or emitter.counted(stmt, self.typing) is None:
             advance = f"{counter} = (s32)((u32){counter} + (u32){step})"
         e.line("#pragma unroll 1", stmt.loc)
         start = e.cast(stmt.start, "s32")

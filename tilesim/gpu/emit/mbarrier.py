@@ -6,8 +6,8 @@ from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, mbar_space
 from tilesim.gpu.emit.watch import watched_wait
 from tilesim.ir.arithmetic import CType
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.memory import Mbar
 from tilesim.ir.ops.mbarrier import (
     FenceMbarrierInit,
     MbarrierArrive,

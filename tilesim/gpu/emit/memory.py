@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
-from tilesim.gpu.emit.expr import multiple_of
+from tilesim.gpu.emit.expr import multiple_of, storage_type
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.declarations import GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.layout import SWIZZLE_ATOM
-from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.spelling import space_of
 
 #: extra indices per tensor dimension, as C expressions

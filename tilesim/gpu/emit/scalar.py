@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilesim.arith.types import DType
-from tilesim.gpu.emit.element import narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.expr import narrow, storage_type, widen
 from tilesim.gpu.emit.memory import asm_address
 from tilesim.ir.arithmetic import CType, variable_type
 from tilesim.ir.expr import Expr, Var

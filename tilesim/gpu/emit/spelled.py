@@ -9,8 +9,8 @@ from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, mbar_address
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import CType
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op, results_of
 from tilesim.ir.spelling import Slot, opcode, register_of, spelling
 

@@ -13,25 +13,26 @@ from tilesim.gpu.emit.spelled import spell
 from tilesim.gpu.emit.tile import name_of
 from tilesim.gpu.emit.watch import blocking
 from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
-from tilesim.ir.checks.encodings import CORE_BYTES, wrong_rows
+from tilesim.ir.checks.instructions import CORE_BYTES, wrong_rows
+from tilesim.ir.declarations import Fragment, SharedTensor, View
 from tilesim.ir.instruction_descriptor import encode
-from tilesim.ir.memory import Fragment, SharedTensor, View
-from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Wait
-from tilesim.ir.ops.tcgen05_data import (
+from tilesim.ir.ops.tcgen05 import (
     LOAD_SHAPES,
+    Tcgen05Alloc,
     Tcgen05Cp,
     Tcgen05Ld,
     Tcgen05Shift,
     Tcgen05St,
+    Tcgen05Wait,
 )
 from tilesim.ir.ops.tcgen05_mma import (
+    METADATA_COLUMNS,
     Tcgen05Mma,
     Tcgen05MmaSp,
     Tcgen05MmaWs,
     Tcgen05Product,
 )
-from tilesim.ir.ops.tcgen05_shapes import METADATA_COLUMNS
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tensor_memory import TmemView
 
 #: swizzle width in bytes to the descriptor's layout type
 _MODE = {0: 0, 128: 2, 64: 4, 32: 6}

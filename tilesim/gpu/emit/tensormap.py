@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, pointer
-from tilesim.ir.memory import View
+from tilesim.ir.declarations import View
 from tilesim.ir.ops.tensormap import TensormapCopy, TensormapReplace
 from tilesim.ir.spelling import space_of
-from tilesim.ir.tensormaps import CODES, NBYTES
+from tilesim.ir.tensormap import CODES, NBYTES
 
 
 @EMIT.rule(TensormapReplace)

@@ -1,6 +1,6 @@
 """Register tiles: the loops that move and compute a thread's elements of a fragment.
 
-Which thread holds which element is said in `tilesim.ir.distribution`.
+Which thread holds which element is said in `tilesim.ir.fragments`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tilesim.arith.types import bf16, f16
-from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
+from tilesim.gpu.emit.expr import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
-from tilesim.ir.distribution import Layout
+from tilesim.ir.declarations import Fragment, View
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Fragment, View
+from tilesim.ir.fragments import Layout
 from tilesim.ir.ops.tile import (
     TileCast,
     TileFill,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tilesim.arith.types import DType
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
-from tilesim.ir.boxes import ROWS_OF_FOUR, WIDE
+from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.ops.bulk import (
     BulkCommitGroup,
     BulkCopy,
@@ -21,6 +20,7 @@ from tilesim.ir.ops.bulk import (
 )
 from tilesim.ir.ops.multimem import MultimemCpAsyncBulk, MultimemCpReduceAsyncBulk
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ir.tensormap import ROWS_OF_FOUR, WIDE
 
 _TRACKED = "mbarrier::complete_tx::bytes"
 

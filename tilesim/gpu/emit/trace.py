@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from tilesim.gpu.emit.emitter import Emitter
 from tilesim.gpu.errors import EmitError
 from tilesim.ir import effects as fx
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, Exit
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilesim.gpu.emit.emitter import Emitter
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbar
 
 #: words of a record: kind | site << 32, phase operand, mbarrier index, ns waited
 #: (not the barrier's state: a load from a live mbarrier does not return it on SM90)

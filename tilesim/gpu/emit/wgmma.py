@@ -14,9 +14,9 @@ from tilesim.arith.types import DType, f16, f32
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.tile import name_of
-from tilesim.ir.checks.encodings import wrong_rows
+from tilesim.ir.checks.instructions import wrong_rows
+from tilesim.ir.declarations import Fragment, SharedTensor, View
 from tilesim.ir.expr import Const
-from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
 from tilesim.ir.program import Role, Stmt, instructions, walk
@@ -124,7 +124,7 @@ def _descriptor(e: Emitter, view: View, transposed: bool) -> str:
     if not tensor.swizzle:
         raise e.fail(wrong_rows(tensor, tensor.byte_strides[view.dims[-2]]))
     e.define("matrix_descriptor", _DESCRIPTOR)
-    # rows are as wide as the swizzle (`tilesim.ir.checks.encodings`)
+    # rows are as wide as the swizzle (`tilesim.ir.checks.instructions`)
     stride = 8 * tensor.swizzle
     leading = stride if transposed else 16
     if len(view.dims) == 3:

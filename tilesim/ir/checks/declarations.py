@@ -10,10 +10,10 @@ from tilesim.arith.types import pred
 from tilesim.errors import Diagnostic
 from tilesim.ir import layout
 from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.expr import ScalarParam
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
-from tilesim.ir.packing import in_shared, map_problems
 from tilesim.ir.program import Program
+from tilesim.ir.tensormap import in_shared, packing_problems
 
 #: boxDim, elementStrides and stride limits of cuTensorMapEncodeTiled (B16)
 _MAX_RANK, _MAX_BOX, _MAX_ELEMENT_STRIDE = 5, 256, 8
@@ -155,7 +155,7 @@ def check_maps(program: Program) -> Iterator[Diagnostic]:
             if tensor not in declared:
                 what = f"{tensor_map.name} maps {tensor.name}, which this kernel does not declare"
                 yield Diagnostic("operand", what, tensor_map.loc)
-        problems = (_map_problems(tensor_map), map_problems(tensor_map, program.target.name))
+        problems = (_map_problems(tensor_map), packing_problems(tensor_map, program.target.name))
         for message, fix in chain(*problems):
             yield Diagnostic("operand", f"{tensor_map.name}: {message}", tensor_map.loc, fix)
 

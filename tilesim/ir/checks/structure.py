@@ -1,21 +1,44 @@
-"""Regions and names: roles, loops, and operands that the kernel does not declare."""
+"""Regions, names and control flow of a program.
+
+Regions and names: roles, loops, and operands that the kernel does not declare.
+
+Waits that nobody can end, and that every launch executes.
+
+Control flow of a machine program: guards, jumps that lanes take together, and joins at which all
+lanes of a warp meet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.uniformity import diverging
 from tilesim.errors import Diagnostic
+from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN, is_float
-from tilesim.ir.expr import Base, Const, Expr, ScalarParam, Var, constant
-from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.fractional import fraction
+from tilesim.ir.declarations import Fragment, Mbar, Mbarriers, TensorMap, View
+from tilesim.ir.expr import (
+    Base,
+    Const,
+    Expr,
+    ScalarParam,
+    Var,
+    constant,
+    fraction,
+)
+from tilesim.ir.expr import (
+    walk as walk_expr,
+)
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.mir import Branch, Join, Mir, Switch
 from tilesim.ir.op import Op, operand_names
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.ops.bar import ElectSync, Exit
+from tilesim.ir.ops.mbarrier import MbarrierWait
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
+from tilesim.ir.tensor_memory import TmemView
 
 
 def check_regions(program: Program) -> Iterator[Diagnostic]:
@@ -257,3 +280,128 @@ def _unassigned(program: Program, operands: list[tuple[Loc, object]]) -> Iterato
                 yield Diagnostic(
                     "operand", f"variable {operand.name} is used but never assigned", loc
                 )
+
+
+def check_waits(program: Program) -> Iterator[Diagnostic]:
+    """A wait that blocks is on a barrier array that something arrives on (B003).
+
+    Only waits that are executed for certain: not in a branch that may be empty, nor in a loop that
+    may have no trips. Whether others are is for the run to say.
+    """
+    signalled = {
+        _place(program, effect.mbar.array)
+        for op in instructions(program)
+        for effect in op.effects()
+        if isinstance(effect, fx.Arrives)
+    }
+    if any(isinstance(e, fx.Arrives) and isinstance(e.mbar.array, AddressedMbarriers)
+           for op in instructions(program) for e in op.effects()):  # fmt: skip
+        return
+    waits: dict[Mbarriers | AddressedMbarriers, MbarrierWait] = {}
+    for op in _Certain(program).block(program.body):
+        if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
+            waits.setdefault(op.mbar.array, op)
+    for array, wait in waits.items():
+        first, end = _place(program, array)
+        if array in program.shared and not any(a < end and first < b for a, b in signalled):
+            yield Diagnostic(
+                "deadlock",
+                f"{wait.mnemonic} on {wait.mbar}, but no instruction of the kernel arrives on "
+                f"{array.name}",
+                wait.loc,
+                f"add the arrive that completes {array.name}, or remove the wait",
+            )
+
+
+def _place(program: Program, array: Mbarriers | AddressedMbarriers) -> tuple[int, int]:
+    """Where the barriers of an array begin and end: arrays may share them."""
+    base = program.placement.get(array.name)
+    if base is None or isinstance(array, AddressedMbarriers):
+        return 0, 0
+    return base, base + array.nbytes
+
+
+class _Certain:
+    """Finds the instructions that some thread executes in every launch."""
+
+    def __init__(self, program: Program) -> None:
+        writers: dict[Var, set[type[Op]]] = {}
+        for op in instructions(program):
+            for effect in op.effects():
+                if isinstance(var := getattr(effect, "var", None), Var):
+                    writers.setdefault(var, set()).add(type(op))
+        self._elected = {var for var, kinds in writers.items() if kinds == {ElectSync}}
+
+    def block(self, body: tuple[Stmt, ...]) -> Iterator[Op]:
+        """Those of a region that is entered for certain, up to where threads may leave it."""
+        for stmt in body:
+            match stmt:
+                case Op():
+                    yield stmt
+                case Role(warps=warps, body=inner) if warps:
+                    yield from self.block(inner)
+                case For() if _has_trips(stmt):
+                    yield from self.block(stmt.body)
+                case If() if self._holds(stmt.cond):
+                    yield from self.block(stmt.then)
+                case _:
+                    pass
+            if any(isinstance(inner, (Exit, Break)) for inner in walk((stmt,))):
+                return
+
+    def _holds(self, cond: Expr) -> bool:
+        """True if the condition is true in some lane of whatever warp comes here."""
+        return bool(constant(cond)) or cond in self._elected
+
+
+def _has_trips(loop: For) -> bool:
+    start, stop, step = map(constant, (loop.start, loop.stop, loop.step))
+    if start is None or stop is None or not step:
+        return False
+    return start < stop if step > 0 else start > stop
+
+
+def check_guards(mir: Mir) -> Iterator[Diagnostic]:
+    """What goes on elsewhere says itself in which lanes; a guard is none of its operands."""
+    for number, instruction in enumerate(mir.code):
+        if instruction.guard is not None and not isinstance(instruction.what, Op):
+            what = type(instruction.what).__name__.lower()
+            yield Diagnostic(
+                "operand", f"instruction {number}, a {what}, has a guard", instruction.loc,
+                "give a branch or a trap its condition, and jump past a switch",
+            )  # fmt: skip
+
+
+def check_one_way(mir: Mir) -> Iterator[Diagnostic]:
+    """At a jump at which the program says that lanes go one way it can be seen that they do (PTX
+    ``bra.uni``)."""
+    for number, instruction in enumerate(mir.code):
+        match instruction.what:
+            case Branch(uniform=True, cond=cond) | Switch(uniform=True, index=cond):
+                if diverging(graph_of(mir)).differs(cond, number):
+                    yield Diagnostic(
+                        "participation",
+                        "lanes of a warp may go different ways at this jump, of which .uni says "
+                        "that they do not",
+                        instruction.loc, "leave .uni out where lanes may differ",
+                    )  # fmt: skip
+            case _:
+                pass
+
+
+def check_meetings(mir: Mir) -> Iterator[Diagnostic]:
+    """To a join at which the lanes of a warp meet (`Join.syncs`) come all of them, or none."""
+    meetings = [n for n, i in enumerate(mir.code) if isinstance(i.what, Join) and i.what.syncs]
+    if not meetings:
+        return
+    graph = graph_of(mir)
+    found = diverging(graph)
+    for number in (n for n in meetings if n in found.inside):
+        by = next(b for b in sorted(found.splits) if number in graph.inside(b))
+        yield Diagnostic(
+            "region",
+            f"instruction {number} is a join at which all lanes of a warp meet, and instruction "
+            f"{by} may send some of them past it",
+            mir.code[number].loc,
+            "place the join where all ways from that branch come together, or leave out syncs",
+        )

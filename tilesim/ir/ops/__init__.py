@@ -10,14 +10,11 @@ from tilesim.ir.ops import (
     fence,
     hints,
     matrix,
-    matrix_bytes,
     mbarrier,
-    mma_forms,
     mma_sync,
     multimem,
     scalar,
     tcgen05,
-    tcgen05_data,
     tcgen05_mma,
     tensormap,
     tile,
@@ -28,7 +25,7 @@ from tilesim.ir.ops import (
 )
 
 __all__ = [
-    "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix",
-    "matrix_bytes", "mbarrier", "mma_forms", "mma_sync", "multimem", "scalar", "tcgen05",
-    "tcgen05_data", "tcgen05_mma", "tensormap", "tile", "tma", "vector", "warp", "wgmma",
+    "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier",
+    "mma_sync", "multimem", "scalar", "tcgen05", "tcgen05_mma", "tensormap", "tile", "tma",
+    "vector", "warp", "wgmma",
 ]  # fmt: skip

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Defines, Effect, Elects, Exits, Gathers, JoinsBarrier, Registers
-from tilesim.ir.expr import Const, Expr, Var, constant
-from tilesim.ir.fractional import fraction
+from tilesim.ir.expr import Const, Expr, Var, constant, fraction
 from tilesim.ir.op import Op
 
 FULL_MASK = 0xFFFFFFFF

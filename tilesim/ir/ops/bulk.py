@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilesim.arith.types import DType, bf16, f16, f32, f64, s32, s64, u32, u64
 from tilesim.ir.arithmetic import INT_MAX
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import (
     Commits,
     Completes,
@@ -19,7 +20,6 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import Const, Expr, constant
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 #: bytes that copies move at once, to which both ends are aligned (B6)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Queries, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Var
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 #: bytes of a response

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import DType, s32, s64, u32, u64
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Completes, Effect, JoinsCluster, RemoteStore, WaitsGrids
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 AsyncReduceOp = Literal["inc", "dec", "add", "min", "max", "and", "or", "xor"]

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tilesim.arith.bit_vectors import LANES, Operation, Value, apply, apply_many
 from tilesim.arith.opcodes import operation
 from tilesim.arith.types import DTYPES, numpy_dtype
+from tilesim.ir.declarations import Fragment
 from tilesim.ir.effects import Defines, Effect, Gathers, Group, Queries, UsesFragment
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.frozen import quick
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Computation, Inputs, MeaninglessOperand, Op, Symmetric, UnknownResult
-from tilesim.ir.quick import quick
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -192,7 +192,7 @@ class Data(Op, Symmetric):
     """Arithmetic on elements of tensors, and other things that nobody knows: the results are
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
     if it is no arithmetic. ``warp``: its lanes compute them together. ``partly``: the variables
-    stand for several registers, of which others keep what they hold (`tilesim.ptx.tiles`).
+    stand for several registers, of which others keep what they hold (`tilesim.ptx.accumulators`).
     ``composed``: the sources are what the operands are made of, not these. ``group``: of the
     operation that sets them, which is asynchronous."""
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilesim.ir.arithmetic import INT_MAX
+from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Arrives, Commits, Effect, Issues, Reads, WaitsGroup, Writes
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import s32, s64, u32, u64
+from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, Op
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import (
     Arrives,
     Completes,
@@ -19,7 +20,6 @@ from tilesim.ir.effects import (
     Waits,
 )
 from tilesim.ir.expr import Const, Expr, Var, constant
-from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 
 ArriveSem = Literal["release", "relaxed"]

@@ -21,9 +21,9 @@ from tilesim.arith.types import (
     u64,
 )
 from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import GlobalTensor, View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.ops.bulk import BulkReduce, BulkStore
 from tilesim.ir.spelling import element_of

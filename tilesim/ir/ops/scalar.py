@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from tilesim.arith.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
+from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Shuffles, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import View
+from tilesim.ir.frozen import quick
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.vector import CACHES, wrong_cache
-from tilesim.ir.quick import quick
 from tilesim.ir.scalars import EACH
 
 LoadSem = Literal["weak", "relaxed", "acquire"]

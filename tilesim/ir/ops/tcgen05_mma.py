@@ -1,29 +1,265 @@
-"""Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20)."""
+"""Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20).
+
+What shapes and types the forms of tcgen05.mma have (PTX 9.7.16.2.1, Table 39; SEMANTICS G15).
+
+Where the operands of tcgen05 lie in tensor memory (PTX 9.7.16.10.5-8; SEMANTICS G12, G14).
+
+The figures of the text are those of CuTe's layouts (`cute/atom/mma_traits_sm100_frag.hpp`); tests
+compare the two.
+
+Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20).
+
+tcgen05.mma of 4-bit elements with K = 96, of sm_103a.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from tilesim.arith.types import DType, numpy_dtype, truncated, u8
-from tilesim.ir.effects import (
-    Effect,
-    Issues,
-    Reads,
-    UsesTmem,
+from tilesim.arith.types import (
+    DType,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    numpy_dtype,
+    s8,
+    s32,
+    tf32,
+    truncated,
+    u8,
 )
+from tilesim.ir.declarations import View, extents, rows_of
+from tilesim.ir.effects import Effect, Issues, Reads, UsesTmem
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.matrices import extents, rows_of
-from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, MeaninglessOperand, Op
-from tilesim.ir.ops import tcgen05_layouts as layouts
-from tilesim.ir.ops import tcgen05_shapes as shapes
-from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind, Narrow
-from tilesim.ir.tmem import LANES, TmemView
+from tilesim.ir.tensor_memory import CELL, LANES, TmemLayout, TmemPart, TmemView
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
+
+
+CtaGroup = Literal[1, 2]
+Kind = Literal["f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"]
+#: elements of 4 and 6 bits, of which sixteen begin each 16 bytes of shared memory
+Narrow = Literal["e2m1", "e2m3", "e3m2"]
+#: the kinds that have them next to 8-bit elements
+NARROW_KINDS: tuple[Kind, ...] = ("f8f6f4", "mxf8f6f4")
+
+#: bytes of one row of A that an instruction consumes, for every kind (G15)
+ROW_BYTES = 32
+INPUTS: dict[Kind, tuple[DType, ...]] = {
+    "f16": (f16, bf16), "tf32": (tf32,), "f8f6f4": (e4m3, e5m2), "i8": (s8, u8),
+    "mxf8f6f4": (e4m3, e5m2), "mxf4": (u8,), "mxf4nvf4": (u8,),
+}  # fmt: skip
+ACCUMULATORS: dict[Kind, tuple[DType, ...]] = {
+    "f16": (f32, f16), "tf32": (f32,), "f8f6f4": (f32, f16), "i8": (s32,),
+    "mxf8f6f4": (f32,), "mxf4": (f32,), "mxf4nvf4": (f32,),
+}  # fmt: skip
+#: scale factors per row and instruction of the block-scaled kinds (``.scale_vec``)
+SCALE_VECTORS: dict[Kind, tuple[int, ...]] = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (4, 2)}
+#: columns of tensor memory with the sparsity metadata of one instruction
+METADATA_COLUMNS: dict[Kind, int] = {"f16": 1, "tf32": 1, "f8f6f4": 2, "i8": 2}
+WS_ROWS = (32, 64, 128)
+WS_COLUMNS = (64, 128, 256)
+#: what ``scale-input-d`` can be
+_LARGEST_SCALE = 15
+#: 32-bit words of ``disable-output-lane`` per CTA
+_LANE_WORDS = 4
+
+
+def either(numbers: tuple[int, ...]) -> str:
+    """``64 or 128``."""
+    return " or ".join(map(str, numbers))
+
+
+def type_problems(
+    kind: Kind, d: TmemView, a: View | TmemView, b: View,
+    narrow: tuple[Narrow | None, Narrow | None],
+) -> Iterator[str]:  # fmt: skip
+    """Element types that the kind does not combine."""
+    for name, operand, type_ in (("A", a, narrow[0]), ("B", b, narrow[1])):
+        if type_ is not None:
+            yield from _narrow_problems(kind, name, operand, type_)
+        elif operand.dtype not in INPUTS[kind]:
+            yield f"kind::{kind} has no {operand.dtype} inputs ({name})"
+    if kind == "f16" and a.dtype != b.dtype:
+        yield f"A is {a.dtype}, B is {b.dtype}"
+    if isinstance(a, TmemView) and not a.packed:
+        yield f"{a.name} is not packed: an mma reads A with its elements side by side (G14)"
+    if d.dtype not in ACCUMULATORS[kind]:
+        yield f"kind::{kind} does not accumulate in {d.dtype}"
+    elif d.dtype is f16 and bf16 in (a.dtype, b.dtype):
+        yield "kind::f16 accumulates products of bf16 in f32 only (G15)"
+    if d.dtype.bits < 32 and d.packed:
+        yield (
+            f"{d.name} packs its {d.dtype} elements, an mma leaves each alone in its column (G14): "
+            "make the view with packed=False"
+        )
+
+
+def _narrow_problems(
+    kind: Kind, name: str, operand: View | TmemView, type_: Narrow
+) -> Iterator[str]:
+    """An operand of 4- or 6-bit elements."""
+    if kind not in NARROW_KINDS:
+        yield f"kind::{kind} has no {type_} inputs ({name})"
+    elif isinstance(operand, TmemView):
+        yield f"{operand.name} of {type_} in tensor memory is not modelled: put it in shared memory"
+    elif operand.dtype is not u8:
+        yield (
+            f"{name} is {operand.dtype}: of {type_}, sixteen elements share 16 bytes, which are "
+            "elements of u8 (G15)"
+        )
+
+
+def transpose_problems(kind: Kind, *, a: bool, b: bool) -> Iterator[str]:
+    """Kinds that transpose no operands, or only in a layout tilesim lacks (Tables 49-52)."""
+    if not (a or b):
+        return
+    if kind in ("mxf4", "mxf4nvf4"):
+        yield f"kind::{kind} has no transposed operands (G15)"
+    if kind == "tf32":
+        yield (
+            "kind::tf32 transposes only operands in the 128-byte swizzle with 32-byte atomicity, "
+            "which is not modelled (G15)"
+        )
+
+
+def row_problems(kind: Kind, rows: int, group: CtaGroup) -> Iterator[str]:
+    """Rows of A in one CTA."""
+    allowed = (128,) if kind in SCALE_VECTORS and group == 1 else (64, 128)
+    if rows not in allowed:
+        yield f"{rows} rows per CTA, kind::{kind} has {either(allowed)} (G15)"
+
+
+def column_problems(kind: Kind, n: int, group: CtaGroup) -> Iterator[str]:
+    """N of the whole instruction."""
+    step = (16 if kind == "i8" else 8) * group
+    small = kind == "i8" and group == 1 and n in (8, 24)
+    if not 8 * group <= n <= 256 or (n % step and not small):
+        yield f"N = {n} is not a size of kind::{kind}.cta_group::{group} (G15)"
+
+
+def transposed_column_problems(
+    bits: int, n: int, group: CtaGroup, transposed: bool
+) -> Iterator[str]:
+    """N of a transposed B of 8-bit elements (Table 50)."""
+    step = 16 * group
+    if transposed and bits == 8 and n % step:
+        yield f"N = {n}: with a transposed 8-bit B it is a multiple of {step} (G15)"
+
+
+def input_d_problems(kind: Kind, scale: int) -> Iterator[str]:
+    """``scale-input-d``."""
+    if scale and kind not in ("f16", "tf32"):
+        yield f"kind::{kind} has no scale-input-d, the kinds f16 and tf32 have (G14)"
+    if not 0 <= scale <= _LARGEST_SCALE:
+        yield f"scale-input-d is {scale}, it is from 0 to {_LARGEST_SCALE} (G14)"
+
+
+def lane_mask_problems(kind: Kind, words: tuple[int, ...], group: CtaGroup) -> Iterator[str]:
+    """``disable-output-lane``."""
+    if not words:
+        return
+    if kind in SCALE_VECTORS:
+        yield f"kind::{kind} has no disable-output-lane (G14)"
+    if len(words) != _LANE_WORDS * group or not all(0 <= w < 1 << 32 for w in words):
+        yield (
+            f"disable-output-lane is {words}, .cta_group::{group} has {_LANE_WORDS * group} words "
+            "of 32 bits (G14)"
+        )
+    elif words[:_LANE_WORDS] * group != words:
+        yield (
+            "disable-output-lane differs between the CTAs of the pair, which is not modelled: "
+            "which half is whose is not documented"
+        )
+
+
+LoadShape = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
+CopyShape = Literal["128x256b", "4x256b", "128x128b", "64x128b", "32x128b"]
+CopyMulticast = Literal["warpx2::02_13", "warpx2::01_23", "warpx4"]
+
+#: lanes of a warp, which hold one quarter of tensor memory
+QUARTER = 32
+_HALF_QUARTER = 16
+
+
+def matrix(
+    view: TmemView, rows: int, folds: int, *, scattered: bool, beside: TmemView | None = None
+) -> TmemLayout:
+    """D or A of a product: rows below each other, in ``folds`` groups of lanes, or ``scattered``
+    over 16 lanes of every quarter."""
+    if scattered:
+        parts = tuple(
+            TmemPart(QUARTER * i, _HALF_QUARTER, view.columns) for i in range(rows // _HALF_QUARTER)
+        )
+        return TmemLayout(parts, (0, _HALF_QUARTER), beside)
+    parts = tuple(TmemPart(rows * i, rows, view.columns) for i in range(folds))
+    return TmemLayout(parts, (0,))
+
+
+def scale_columns(rows: int, folds: int) -> TmemLayout:
+    """The scale factors of ``rows`` rows: a column per 32 rows of a fold, in all four quarters.
+
+    The first 4 / folds parts hold those of the first fold, and so on.
+    """
+    columns = -(-rows // folds // QUARTER)
+    return TmemLayout(tuple(TmemPart(QUARTER * i, QUARTER, columns) for i in range(4)))
+
+
+def metadata(view: TmemView) -> TmemLayout:
+    """The sparsity metadata of one instruction."""
+    return TmemLayout((TmemPart(0, LANES, view.columns),), step=view.columns)
+
+
+def copied(view: TmemView, shape: CopyShape, multicast: CopyMulticast | None) -> TmemLayout:
+    """What a tcgen05.cp writes: its rows, as often as it repeats them (`copied_rows`)."""
+    if shape == "4x256b":
+        lanes, count = [QUARTER * i for i in range(4)], 1
+    elif multicast is None:
+        lanes, count = [0], view.shape[0]
+    else:
+        lanes, count = [QUARTER * i for i in range(4)], QUARTER
+    return TmemLayout(tuple(TmemPart(lane, count, view.columns) for lane in lanes))
+
+
+def copied_rows(rows: int, multicast: CopyMulticast | None) -> list[int]:
+    """The row that each lane of `copied` gets."""
+    match multicast:
+        case None:
+            return list(range(rows))
+        case "warpx4":
+            first = [0, 0, 0, 0]
+        case "warpx2::02_13":
+            first = [0, QUARTER, 0, QUARTER]
+        case "warpx2::01_23":
+            first = [0, 0, QUARTER, QUARTER]
+    return [start + i for start in first for i in range(QUARTER)]
+
+
+def shifted(view: TmemView) -> TmemLayout:
+    """What a tcgen05.shift moves: 32 lanes of one quarter."""
+    starts = tuple(range(0, LANES, QUARTER))
+    return TmemLayout((TmemPart(0, QUARTER, view.columns),), starts)
+
+
+def loaded(view: TmemView, shape: LoadShape, half_split: int) -> TmemLayout:
+    """What a tcgen05.ld or st of a warp accesses: its own lanes only, once or twice (G12)."""
+    lanes, columns = view.shape[0], view.columns
+    parts = [TmemPart(0, lanes, columns)]
+    if shape == "16x32bx2":
+        parts.append(TmemPart(0, lanes, columns, half_split))
+    return TmemLayout(tuple(parts), own=True)
+
+
+def lane_mask(words: tuple[int, ...]) -> int:
+    """The lanes of a CTA that ``disable-output-lane`` leaves out."""
+    return sum(word << CELL * i for i, word in enumerate(words[: LANES // CELL]))
+
 
 #: every kind takes as long for its 32 bytes of K as 16-bit inputs do
 _DEPTH = 16
@@ -35,7 +271,7 @@ class Tcgen05Product(Op):
 
     ``d (+)= a @ b`` asynchronously, issued by one thread. ``a``: shared or tensor memory (rows, K),
     ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows), or as
-    `tilesim.ir.matrices` says; K fills 32 bytes. With
+    `tilesim.ir.declarations` says; K fills 32 bytes. With
     ``a_type`` / ``b_type`` the bytes are elements of 4 or 6 bits, sixteen in 16 bytes, as tensor
     copies of b4x16_p64 and b6x16_p32 leave them.
     ``accumulate`` is PTX's enable-input-d. With cta_group 2 every view names the part of the
@@ -103,11 +339,11 @@ class Tcgen05Product(Op):
                 yield f"{name} has shape {tuple(operand.shape)}, a matrix is needed"
                 return
         narrow = (self.a_type, self.b_type)
-        yield from shapes.type_problems(self.kind, self.d, self.a, self.b, narrow)
+        yield from type_problems(self.kind, self.d, self.a, self.b, narrow)
         for type_, transposed in zip(narrow, (self.a_trans, self.b_trans), strict=True):
             if type_ is not None and transposed:
                 yield f"a transposed operand of {type_} is not modelled"
-        yield from shapes.transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
+        yield from transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
         for view in (self.a, self.b):
             if isinstance(view, View) and (view.space != "shared" or view.remote):
                 yield f"{view} must be in the executing CTA's shared memory (G14)"
@@ -123,25 +359,23 @@ class Tcgen05Product(Op):
 
     def _depth_problems(self) -> Iterator[str]:
         depth_a, depth_b = self._extents_of_a[1], self._extents_of_b[1]
-        expected = shapes.ROW_BYTES * 8 // self.a.dtype.bits
+        expected = ROW_BYTES * 8 // self.a.dtype.bits
         if (depth_a, depth_b) != (expected, expected * self.depth_ratio):
             need = " and ".join(map(str, sorted({expected, expected * self.depth_ratio})))
             yield f"A has K = {depth_a}, B {depth_b}, kind::{self.kind} needs {need} (G15)"
 
     def _shape_problems(self) -> Iterator[str]:
         n = self.shape[1]
-        yield from shapes.row_problems(self.kind, self.rows, self.cta_group)
-        yield from shapes.column_problems(self.kind, n, self.cta_group)
-        yield from shapes.transposed_column_problems(
-            self.b.dtype.bits, n, self.cta_group, self.b_trans
-        )
+        yield from row_problems(self.kind, self.rows, self.cta_group)
+        yield from column_problems(self.kind, n, self.cta_group)
+        yield from transposed_column_problems(self.b.dtype.bits, n, self.cta_group, self.b_trans)
 
     def _inputs(self) -> Iterator[UsesTmem]:
         """Reads of operands in tensor memory."""
         if isinstance(self.a, TmemView):
             yield UsesTmem(
                 self.a, "mma", called="A",
-                layout=layouts.matrix(
+                layout=matrix(
                     self.a, self.rows, self.folds, scattered=self.scattered, beside=self.d
                 ),
             )  # fmt: skip
@@ -154,7 +388,7 @@ class Tcgen05Product(Op):
     def effects(self) -> tuple[Effect, ...]:
         m, n, _ = self.shape
         shared = (v for v in (self.a, self.b) if isinstance(v, View))
-        d = layouts.matrix(self.d, self.rows, self.folds, scattered=self.scattered)
+        d = matrix(self.d, self.rows, self.folds, scattered=self.scattered)
         return (
             Issues("tcgen05", work=(m // self.cta_group, n, _DEPTH), pair=self.cta_group == 2),
             *(Reads(view, "async", asynchronous=True) for view in shared),
@@ -221,7 +455,7 @@ class _Dressed(Tcgen05Product):
 
     @property
     def _disabled(self) -> int:
-        return layouts.lane_mask(self.disable_output_lane)
+        return lane_mask(self.disable_output_lane)
 
     @property
     def _factor(self) -> float:
@@ -229,8 +463,8 @@ class _Dressed(Tcgen05Product):
 
     def verify(self) -> Iterator[str]:
         yield from super().verify()
-        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
-        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
+        yield from input_d_problems(self.kind, self.scale_input_d)
+        yield from lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,14 +493,14 @@ class Tcgen05Mma(_Dressed):
     @property
     def block_scaled(self) -> bool:
         """Whether the kind has scale factors."""
-        return self.kind in shapes.SCALE_VECTORS
+        return self.kind in SCALE_VECTORS
 
     def _inputs(self) -> Iterator[UsesTmem]:
         yield from super()._inputs()
         scales = (self.scale_a, self.rows, 1), (self.scale_b, self.shape[1], self.folds)
         for view, rows, folds in scales:
             if view is not None:
-                layout = layouts.scales(rows, folds)
+                layout = scale_columns(rows, folds)
                 yield UsesTmem(view, "mma", called="the scale factors", layout=layout)
 
     def _weighted(
@@ -278,7 +512,7 @@ class Tcgen05Mma(_Dressed):
             return a, b
 
         def stored(view: TmemView, rows: int, folds: int) -> PerLane:
-            found = inputs.part(view, cta, layouts.scales(rows, folds))
+            found = inputs.part(view, cta, scale_columns(rows, folds))
             return factors(found, rows, folds, self.scale_id, self.scale_vec)
 
         of_a = stored(self.scale_a, self.rows, 1)
@@ -301,8 +535,8 @@ class Tcgen05Mma(_Dressed):
         for scale in scales:
             if scale is not None and (scale.dtype is not u8 or scale.shape[0] != 32):
                 yield f"{scale.name} is {scale.shape} {scale.dtype}, scales are 32 rows of u8"
-        if self.scale_vec not in shapes.SCALE_VECTORS[self.kind]:
-            allowed = shapes.either(shapes.SCALE_VECTORS[self.kind])
+        if self.scale_vec not in SCALE_VECTORS[self.kind]:
+            allowed = either(SCALE_VECTORS[self.kind])
             yield f"scale_vec::{self.scale_vec}X: kind::{self.kind} has {allowed}"
         elif self.scale_id % self.scale_vec or not 0 <= self.scale_id <= 4 - self.scale_vec:
             yield f"scale factor id {self.scale_id} with scale_vec::{self.scale_vec}X"
@@ -334,7 +568,7 @@ class Tcgen05MmaSp(_Dressed):
 
     def _inputs(self) -> Iterator[UsesTmem]:
         yield from super()._inputs()
-        layout = layouts.metadata(self.metadata)
+        layout = metadata(self.metadata)
         yield UsesTmem(self.metadata, "mma", called="the metadata", layout=layout)
 
     def _weighted(
@@ -365,7 +599,7 @@ class Tcgen05MmaSp(_Dressed):
         return [dense(x, fields, two_of_four=four) for x in a], b
 
     def verify(self) -> Iterator[str]:
-        if self.kind in shapes.SCALE_VECTORS:
+        if self.kind in SCALE_VECTORS:
             yield f"tcgen05.mma.sp.kind::{self.kind} is not modelled, only kinds without scales"
             return
         yield from super().verify()
@@ -374,7 +608,7 @@ class Tcgen05MmaSp(_Dressed):
                 f"tcgen05.mma.sp with {self.rows} rows per CTA is not modelled: where the metadata "
                 f"lies is known for {LANES} rows"
             )
-        columns = shapes.METADATA_COLUMNS[self.kind]
+        columns = METADATA_COLUMNS[self.kind]
         if self.metadata.shape[0] != LANES or self.metadata.columns != columns:
             yield (
                 f"{self.metadata.name} is {self.metadata.shape} {self.metadata.dtype}, the "
@@ -393,10 +627,10 @@ class Tcgen05MmaWs(Tcgen05Product):
 
     @property
     def folds(self) -> int:
-        return LANES // self.rows if self.rows in shapes.WS_ROWS else 1
+        return LANES // self.rows if self.rows in WS_ROWS else 1
 
     def verify(self) -> Iterator[str]:
-        if self.kind in shapes.SCALE_VECTORS:
+        if self.kind in SCALE_VECTORS:
             yield f"tcgen05.mma.ws has no kind::{self.kind} (G15)"
             return
         if self.cta_group != 1:
@@ -410,7 +644,51 @@ class Tcgen05MmaWs(Tcgen05Product):
 
     def _shape_problems(self) -> Iterator[str]:
         n = self.shape[1]
-        if self.rows not in shapes.WS_ROWS:
-            yield f"{self.rows} rows, tcgen05.mma.ws has {shapes.either(shapes.WS_ROWS)} (G15)"
-        if n not in shapes.WS_COLUMNS:
-            yield f"N = {n}, tcgen05.mma.ws has {shapes.either(shapes.WS_COLUMNS)} (G15)"
+        if self.rows not in WS_ROWS:
+            yield f"{self.rows} rows, tcgen05.mma.ws has {either(WS_ROWS)} (G15)"
+        if n not in WS_COLUMNS:
+            yield f"N = {n}, tcgen05.mma.ws has {either(WS_COLUMNS)} (G15)"
+
+
+#: bytes of a row that one product takes
+LONG_ROW = 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongMma(Tcgen05Mma):
+    """A product whose rows of A and B end in other views, if they have one; with six scale factors
+    for each row: those of 32 rows take two words, the second ones behind the first of all rows.
+
+    Its results are never seen: in PTX, what tcgen05.ld loads is not known.
+    """
+
+    mnemonic = "tcgen05.mma.k96"
+
+    a_rest: View | None = None
+    b_rest: View | None = None
+
+    def _rests(self) -> tuple[View, ...]:
+        return tuple(view for view in (self.a_rest, self.b_rest) if view is not None)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        m, n, _ = super().shape
+        return m, n, 2 * LONG_ROW
+
+    def _depth_problems(self) -> Iterator[str]:
+        for name, view, rest in (("A", self.a, self.a_rest), ("B", self.b, self.b_rest)):
+            width = view.shape[1] + (0 if rest is None else rest.shape[1])
+            if width != LONG_ROW:
+                yield f"rows of {name} have {width} bytes, K = 96 needs {LONG_ROW} (G15)"
+
+    def _inputs(self) -> Iterator[UsesTmem]:
+        for use in super()._inputs():
+            parts = tuple(replace(part, columns=2 * part.columns) for part in use.cells.parts)
+            yield replace(use, layout=replace(use.cells, parts=parts))
+
+    def effects(self) -> tuple[Effect, ...]:
+        *before, result = super().effects()
+        return (*before, *(Reads(v, "async", asynchronous=True) for v in self._rests()), result)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        return tuple(inputs.part(self.d, cta) for cta in range(self.cta_group))

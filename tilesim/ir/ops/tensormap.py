@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tilesim.arith.types import numpy_dtype
-from tilesim.ir.boxes import fields_of
+from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.effects import (
     AcquiresMap,
     Effect,
@@ -19,15 +19,15 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import Expr, constant
-from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.packing import NEEDS
-from tilesim.ir.tensormaps import (
+from tilesim.ir.tensormap import (
     BY_DIMENSION,
     CODES,
     PACKED_CODES,
+    PACKED_NEEDS,
     Field,
     encoded,
+    fields_of,
     global_map_problems,
     map_problems,
     replaced_as_tiled,
@@ -73,7 +73,7 @@ class TensormapReplace(Op):
         """Elements of less than a byte exist on later targets only."""
         code = constant(self.new_val) if isinstance(self.new_val, Expr) else None
         packed = self.field == "elemtype" and isinstance(code, int) and code in PACKED_CODES
-        return self.features | ({NEEDS["load"]} if packed else frozenset())
+        return self.features | ({PACKED_NEEDS["load"]} if packed else frozenset())
 
     @property
     def bits(self) -> int:

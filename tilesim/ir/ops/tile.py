@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.arith.types import f32, numpy_dtype
+from tilesim.ir.declarations import Fragment, View
 from tilesim.ir.effects import Agrees, Effect, Reads, UsesFragment, Writes
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Inputs, Op
 
 if TYPE_CHECKING:

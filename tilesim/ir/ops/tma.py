@@ -8,16 +8,7 @@ from math import prod
 from typing import Literal
 
 from tilesim.arith.types import tf32
-from tilesim.ir.boxes import (
-    NEEDS,
-    LoadMode,
-    StoreMode,
-    copied_shape,
-    halo_of,
-    info_problems,
-    mode_problem,
-    tile_problems,
-)
+from tilesim.ir.declarations import Mbar, TensorMap, View
 from tilesim.ir.effects import (
     Completes,
     Effect,
@@ -29,11 +20,21 @@ from tilesim.ir.effects import (
     WritesMap,
 )
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import REDUCIBLE, ReduceOp, own_source_problems, reduction_problems
-from tilesim.ir.packing import direction_problems, needs
-from tilesim.ir.tensormaps import global_map_problems
+from tilesim.ir.tensormap import (
+    NEEDS,
+    LoadMode,
+    StoreMode,
+    copied_shape,
+    direction_problems,
+    global_map_problems,
+    halo_of,
+    info_problems,
+    mode_problem,
+    needs,
+    tile_problems,
+)
 
 #: the same of a tensor copy, whose type is the map's
 _TENSOR_REDUCIBLE = {**REDUCIBLE, "add": (*REDUCIBLE["add"], tf32)}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import numpy_dtype, s32, u32
 from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import GlobalTensor, View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
 
 if TYPE_CHECKING:

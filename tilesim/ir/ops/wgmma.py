@@ -20,6 +20,7 @@ from tilesim.arith.types import (
     truncated,
     u8,
 )
+from tilesim.ir.declarations import Fragment, View, extents, rows_of
 from tilesim.ir.effects import (
     Commits,
     Effect,
@@ -31,8 +32,6 @@ from tilesim.ir.effects import (
     WaitsGroup,
 )
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.matrices import extents, rows_of
-from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Inputs, Op
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class WgmmaMmaAsync(Op):
 
     ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
     or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
-    (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.matrices` says.
+    (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.declarations` says.
     ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from tilesim.errors import ParseError
-from tilesim.ir.text.grammar import ESCAPES, MAX_CHARS, MAX_DIGITS, MAX_INT
+from tilesim.ir.text.forms import ESCAPES, MAX_CHARS, MAX_DIGITS, MAX_INT
 
 Kind = Literal["word", "name", "string", "int", "float", "symbol", "newline", "end"]
 

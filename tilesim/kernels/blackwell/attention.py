@@ -22,10 +22,10 @@ with different accumulators are not executed in order, so the MMA warp waits for
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import Fragment, View
 from tilesim.ir.expr import Expr, Operand
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, View
 from tilesim.kernels.attention import (
     DEPTH,
     LOWEST,

@@ -12,9 +12,9 @@ mma. The next step gives the two jobs to two warps.
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.expr import Operand
-from tilesim.ir.kernel import kernel
 from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

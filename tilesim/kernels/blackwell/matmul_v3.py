@@ -8,8 +8,8 @@ warps then wait for ``done`` and write the result.
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

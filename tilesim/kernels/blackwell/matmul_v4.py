@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
 from tilesim.kernels.hopper.operands import product_bf16, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

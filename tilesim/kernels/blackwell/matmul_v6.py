@@ -18,8 +18,8 @@ of the leader arrive on barriers of the odd CTA, which must not be gone by then.
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32, u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.kernels.hopper.operands import product_bf16, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import initialise

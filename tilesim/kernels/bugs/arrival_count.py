@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.ir.expr import Operand, as_expr, minimum
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

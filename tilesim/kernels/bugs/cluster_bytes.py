@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.ir.expr import as_expr, select
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster

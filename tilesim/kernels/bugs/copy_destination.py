@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilesim.arith.types import f32, s32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from tilesim.arith.types import bf16, f32, u32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
+from tilesim.ir.declarations import ds
 from tilesim.ir.expr import as_expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
 from tilesim.ir.program import Strict
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case, Expected

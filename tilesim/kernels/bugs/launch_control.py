@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tilesim.arith.types import s32, u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

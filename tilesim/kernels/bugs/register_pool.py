@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

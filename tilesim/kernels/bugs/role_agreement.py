@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.expr import minimum
-from tilesim.ir.kernel import kernel
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

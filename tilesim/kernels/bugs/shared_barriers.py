@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, Mbarriers, SharedTensor, ds
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor, ds
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 

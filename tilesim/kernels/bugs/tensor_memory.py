@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilesim.arith.types import bf16, f32, u32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, Mbarriers, SharedTensor
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 from tilesim.lib.tensor_memory import TensorMemory

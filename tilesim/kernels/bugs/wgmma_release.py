@@ -10,10 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import (
+    Fragment,
+    GlobalTensor,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+    View,
+    ds,
+)
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap, View, ds
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32
 from tilesim.kernels.registry import Case
 

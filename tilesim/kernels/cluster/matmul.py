@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesim.arith.types import bf16, f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
+from tilesim.ir.declarations import ds
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster

@@ -13,10 +13,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.copy_cluster import Path
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, SharedTensor, View
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.copy_cluster import Path
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, SharedTensor, View
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster
 

@@ -8,10 +8,10 @@ goes through global memory and nothing needs an atomic.
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32
 from tilesim.kernels.registry import Case
 from tilesim.lib.opening import open_cluster

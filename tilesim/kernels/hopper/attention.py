@@ -11,9 +11,9 @@ the proxy fence before the warpgroup's barrier. After `wgmma.wait_group` they ma
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, View
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import Fragment, View
 from tilesim.kernels.attention import (
     DEPTH,
     LOWEST,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
 from tilesim.ir.expr import Expr, Operand, Var, as_expr, minimum, select
 
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.dsl.warps import Warps
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.warps import Warps
+from tilesim.ir.declarations import SharedTensor, TensorMap, View
 from tilesim.ir.expr import Expr, Operand
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import SharedTensor, TensorMap, View
 from tilesim.kernels.attention import LOWEST, attention_inputs, attention_reference, scale
 from tilesim.kernels.hopper.attention_tiles import Rounds, Schedule, Tile
 from tilesim.kernels.hopper.matmul_v7 import PIECE

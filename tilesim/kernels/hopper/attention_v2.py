@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
+from tilesim.ir.declarations import TensorMap, View, ds
 from tilesim.ir.expr import Expr, maximum
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import TensorMap, View, ds
 from tilesim.kernels.attention import attention_weights
 from tilesim.kernels.hopper.attention_tiles import Ragged, Tile
 from tilesim.kernels.hopper.attention_v1 import (

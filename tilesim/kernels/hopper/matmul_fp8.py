@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, e4m3, f32, numpy_dtype
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_M,
     CONSUMER_GROUPS,

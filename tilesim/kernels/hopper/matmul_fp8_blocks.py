@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, e4m3, f32, numpy_dtype
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, View, ds
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, View, ds
 from tilesim.kernels.hopper.matmul_fp8 import BLOCK_K, operands
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_M,

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, f32, numpy_dtype, s32, u32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.dsl.warps import Warps
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.warps import Warps
+from tilesim.ir.declarations import Fragment, GlobalTensor, TensorMap, View, ds
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View, ds
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
     BLOCK_M,

@@ -11,9 +11,9 @@ One mbarrier serves both copies, so every k tile uses two of its phases: parity 
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32, tiles
 from tilesim.kernels.registry import Case
 

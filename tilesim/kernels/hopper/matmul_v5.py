@@ -17,11 +17,11 @@ Deferred release needs two stages: with one, tile ``i`` could only arrive after 
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
+from tilesim.ir.declarations import Fragment, SharedTensor
 from tilesim.ir.expr import Operand
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
 from tilesim.kernels.hopper.operands import multiply_tile, product_bf16
 from tilesim.kernels.registry import Case

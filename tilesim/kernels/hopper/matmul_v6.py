@@ -12,8 +12,8 @@ while the consumers store the last one. Two things must survive the change of ti
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
     BLOCK_M,

@@ -15,11 +15,11 @@ With ``block_n=256``, four stages and a CTA per multiprocessor this is as fast a
 from __future__ import annotations
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.dsl.warps import Warps
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.dsl.warps import Warps
+from tilesim.ir.declarations import Fragment, TensorMap, View
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, TensorMap, View
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
     BLOCK_M,

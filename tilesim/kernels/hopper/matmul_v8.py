@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim.arith.types import bf16, f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.ir.expr import Expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
 from tilesim.ir.ops.mbarrier import Scope
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.types import DType, bf16, f32, numpy_dtype
+from tilesim.dsl.builder import Builder
 from tilesim.errors import UsageError
-from tilesim.ir.builder import Builder
-from tilesim.ir.memory import Fragment, View
+from tilesim.ir.declarations import Fragment, View
 from tilesim.ir.ops.wgmma import K_OF
 
 #: findings name the kernel's lines, not the ones in this file

@@ -14,9 +14,9 @@ The computation is that of `printed`. What changed:
 from __future__ import annotations
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, SharedTensor, ds
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, SharedTensor, ds
 from tilesim.kernels.hopper.operands import tiles
 from tilesim.kernels.nvfuser.printed import multiply_reference
 from tilesim.kernels.registry import Case

@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilesim.arith.types import f32
-from tilesim.ir.builder import Builder
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import GlobalTensor, Mbarriers, SharedTensor
 from tilesim.ir.expr import Expr, all_of, as_expr
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
 from tilesim.kernels.hopper.operands import Arrays, tiles
 from tilesim.kernels.registry import Case
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tilesim.arith.types import bf16, f32, s8
-from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import ds
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
+from tilesim.ir.declarations import ds
 from tilesim.kernels.hopper.operands import Arrays, multiply_tile, product_f32, tiles
 from tilesim.kernels.registry import Case
 from tilesim.lib.pipeline import Pipeline

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tilesim.report.clean import clean
 from tilesim.report.html.page import page
 from tilesim.report.result import Result
-from tilesim.words import printable
+from tilesim.wording import printable
 
 
 def render(results: Iterable[Result]) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from tilesim.findings.finding import Finding
+from tilesim.findings.rules import RULE_DOCS
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
-from tilesim.report.fold import Folded, fold
 from tilesim.report.html import timeline, waitfor
 from tilesim.report.html.svg import style
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, excerpt
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
-from tilesim.report.text import conditions, verdict_of
-from tilesim.sim.findings import Finding
-from tilesim.sim.rules import RULE_DOCS
-from tilesim.sim.timeline import Timeline
-from tilesim.words import count
+from tilesim.report.text import Folded, conditions, fold, verdict_of
+from tilesim.sim.observers.timeline import Timeline
+from tilesim.wording import count
 
 _AROUND = 3
 _ROWS = 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilesim.report.html.svg import CHARACTER, Svg, cut
-from tilesim.report.repeats import Folded, Repeats, fold
-from tilesim.sim.timeline import Sample, Slice, Timeline, Track
-from tilesim.words import count
+from tilesim.report.timeline import Folded, Repeats, fold
+from tilesim.sim.observers.timeline import Sample, Slice, Timeline, Track
+from tilesim.wording import count
 
 _ROW, _BAR = 20.0, 14.0
 _WIDTH = 880.0

@@ -7,7 +7,7 @@ from math import cos, hypot, pi, sin
 
 from tilesim.report.html.svg import CHARACTER, LINE, Svg, cut
 from tilesim.report.story import short
-from tilesim.sim.timeline import Releaser, Timeline, Waiter
+from tilesim.sim.observers.timeline import Releaser, Timeline, Waiter
 
 _MOST = 10
 _LABEL = 44

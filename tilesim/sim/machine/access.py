@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from tilesim.arith.byte_set import ByteSet
-    from tilesim.ir.distribution import Held
-    from tilesim.ir.memory import Unsaid
+    from tilesim.ir.declarations import Unsaid
+    from tilesim.ir.fragments import Held
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
-    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.unknown import Unknown
+    from tilesim.sim.machine.warp import Agent
 
 #: see `Access.among`
 EVERY = -1
@@ -88,7 +88,7 @@ class Access:
     stored: Hashable = None
     #: what says whether it is made, if nobody knows that
     perhaps: Unknown | None = None
-    #: of a strong write: which one of its machine (`tilesim.sim.machine.observation`)
+    #: of a strong write: which one of its machine (`tilesim.sim.machine.word_order`)
     number: int | None = None
 
     def precedes(self, access: Access, footprint: Touched) -> None:

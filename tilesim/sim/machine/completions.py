@@ -9,9 +9,9 @@ from tilesim.arith.byte_set import ByteSet
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access, Touched
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.storage import Memory
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.memory import Memory
 
 #: remembered answers about bytes that completed accesses vouch for
 _VOUCHED = 4096

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.arith.byte_set import ByteSet, Integers
-from tilesim.sim.findings import Named
+from tilesim.findings.finding import Named
+from tilesim.sim.affine.families import Box, BoxIndex, Corners, Past, Unskippable, corners
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.box_index import Box, BoxIndex
-from tilesim.sim.machine.families import Corners, Past, Unskippable, corners
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
@@ -141,7 +140,7 @@ class FootprintTable:
         self._by_element = by_element
         self._initialised = ByteSet.interval(0, 0)
         self._written: list[Footprint] = []
-        #: what may have been written, with what says so (`tilesim.sim.perhaps`)
+        #: what may have been written, with what says so (`tilesim.sim.machine.havoc`)
         self._perhaps: dict[Footprint, Unknown] = {}
         #: the tensors of which something has been written
         self.written: set[str] = set()
@@ -159,7 +158,7 @@ class FootprintTable:
         #: is longer than a page
         self._taken: dict[int, int] | None = {}
         #: what repetitions that were skipped have accessed at places of their own, and whether the
-        #: records show others as later than they were (`tilesim.sim.steady`)
+        #: records show others as later than they were (`tilesim.sim.affine`)
         self.past: list[Past] = []
         self.skipped = False
         #: where tables are put that have so many footprints that `sweep` is worth its cost

@@ -1,249 +1,322 @@
-"""Groups of bulk copies and of cp.async, which every thread has of its own (B29, B30, C4, C6)."""
+"""The parts of a warp: lanes that have not been ordered since their ways parted (MACHINE 2).
+
+Only `bar.warp.sync`, and barriers that both have passed, order what the lanes of a warp do. A warp
+is one part as long as it acts as one. Where a branch splits it, each part gets a clock of its own:
+what it knows, and whose it is. All parts know what the warp had done up to its last
+synchronisation; of what came after that, each knows its own. That others learn of a part's accesses
+is therefore seen at the part's component; what all lanes did before they parted, at the components
+of all parts that have come of it.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
-from tilesim.sim.machine.groups import Groups
+import numpy as np
+
+from tilesim.sim.machine.clock import SHARED, Clock, Components, join, limited
+from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.release import Fences
 
-#: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)
-LANE_GROUPS = frozenset({"bulk", "bulk.write", "bulk.map", "cp.async"})
-#: sets of lanes of a warp whose operations have a component of their own, at most
-MAX_STREAMS = 8
-#: lanes, and how many of the warp's operations these lanes are known to have completed
-Cover = tuple[int, int]
+#: partings of one component that are remembered
+_REMEMBERED = 256
 
 
 @dataclass(slots=True)
-class _Threads:
-    """Lanes that have committed and waited alike; ``committed`` and ``done`` as in `Groups`."""
+class Part:
+    """Lanes that act as one: their clock, whose own component is ``component``.
+
+    ``settled``: by components of the warp, up to where all of these lanes know what they have done.
+    """
 
     mask: int
-    committed: list[int] = field(default_factory=list)
-    done: int = 0
-    tracked: int = 0
-
-    def wait(self, pending: int) -> None:
-        """At most ``pending`` of these threads' groups remain."""
-        if pending < len(self.committed):
-            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
-            self.committed = self.committed[len(self.committed) - pending :]
+    component: int
+    clock: Clock
+    fences: Fences
+    settled: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """What asynchronous arrivals on a barrier tell: ``covers`` of the operations ``runs``, of which
-    those up to ``done`` had been complete before. ``own`` are the covers of lanes that arrived.
-    ``component`` publishes how many operations are complete."""
+class Parting:
+    """A part was split: what its lanes did in ticks ``since + 1`` to ``until`` of its component is
+    known to those who know the first tick of the parts that these lanes then belonged to.
 
+    ``until`` is per row of a clock: up to there, proxy fences have handed it over.
+    """
+
+    since: int
+    until: tuple[int, ...]
+    parts: tuple[tuple[int, int, int], ...]  #: lanes, component, first tick
+
+
+class Owner(Protocol):
+    """What there is to know of the warp whose lanes are divided."""
+
+    base: int
     component: int
-    done: int
-    runs: tuple[Cover, ...]
-    covers: tuple[Cover, ...]
-    own: tuple[Cover, ...] = ()
-
-    def join(self, other: Promise) -> Promise:
-        """What both tell together."""
-        later = max(self, other, key=lambda promise: [last for _, last in promise.runs[-1:]])
-        covers, own = (*self.covers, *other.covers), (*self.own, *other.own)
-        done = max(self.done, other.done)
-        return Promise(self.component, done, later.runs, covers, own)
+    clock: Clock
+    fences: Fences
+    settled: dict[int, int]
+    marks: dict[int, int]
+    moments: dict[int, int]
+    followed: dict[int, int]
+    components: Components
 
     @property
-    def complete(self) -> int:
-        """The number of the last operation up to which all are complete."""
-        reached = self.done
-        for mask, last in self.runs:
-            covers = self.covers
-            count = max((n for _, n in covers if not mask & ~_lanes(covers, n)), default=0)
-            reached = max(reached, min(count, last))
-            if count < last:
-                break
-        return reached
+    def fences_by_lane(self) -> bool:
+        """Fences act for relaxed operations of their own thread only, also after a meeting."""
+        ...
 
-    def complete_of(self, mask: int) -> int:
-        """The number up to which operations that just these lanes issued are complete."""
-        counts = {count for _, count in self.own}
-        return max((n for n in counts if not mask & ~_lanes(self.own, n)), default=0)
+    @property
+    def group_components(self) -> list[int]:
+        """Components that publish which copies of its lanes are complete, and its inits."""
+        ...
+
+    def act_as_one(self, part: Part) -> None:
+        """All lanes have met: the warp is one part again."""
+        ...
 
 
-def _lanes(covers: tuple[Cover, ...], count: int) -> int:
-    """The lanes that have completed so many operations."""
-    result = 0
-    for mask, number in covers:
-        if number >= count:
-            result |= mask
-    return result
+class Parts:
+    """How the lanes of one warp are divided, and what there is to know of it later."""
 
-
-@dataclass(slots=True)
-class Stream:
-    """The operations that the same lanes have issued: they complete in order, whatever others do.
-
-    ``issued`` are theirs, ``done`` of them are known to be complete. Those that follow each other
-    in the order of all operations are one stretch: ``firsts`` are the numbers there of the first
-    ones, ``before`` how many of theirs came before.
-    """
-
-    mask: int
-    component: int
-    issued: int = 0
-    done: int = 0
-    firsts: list[int] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)
-
-    def issue(self, number: int) -> int:
-        """One more, with this number among all operations; how many they are now."""
-        if not self.firsts or self.number_of(self.issued) != number - 1:
-            self.firsts.append(number)
-            self.before.append(self.issued)
-        self.issued += 1
-        return self.issued
-
-    def number_of(self, operation: int) -> int:
-        """The number among all operations of one of theirs, counted from 1."""
-        stretch = bisect_left(self.before, operation) - 1
-        return self.firsts[stretch] + operation - 1 - self.before[stretch]
-
-    def complete(self, number: int) -> int:
-        """How many of them are complete if those are that have at most this number."""
-        stretch = bisect_right(self.firsts, number)
-        if not stretch:
-            return 0
-        end = self.before[stretch] if stretch < len(self.before) else self.issued
-        return min(end, self.before[stretch - 1] + number - self.firsts[stretch - 1] + 1)
-
-
-@dataclass(slots=True)
-class LaneGroups(Groups):
-    """Groups of one kind, of the 32 threads of a warp.
-
-    Operations are numbered in the order of their issue. What is published is how many of the first
-    of them are complete: an operation is, when all lanes that issued it have waited for it. Where
-    lanes of the warp may go their own ways, the operations of the same lanes also have a component
-    of their own, as long as there are ``spares``: they do not wait for those of others.
-    """
-
-    spares: list[int] = field(default_factory=list)
-    streams: dict[int, Stream] = field(default_factory=dict)
-
-    #: operations that an mbarrier tracks (cp.async.mbarrier.arrive)
-    tracked: int = 0
-    threads: list[_Threads] = field(default_factory=lambda: [_Threads(FULL)])
-    #: operations that are not complete, the oldest first: the lanes that issued them, and the
-    #: number of the last one of as many as these lanes issued in a row
-    runs: list[Cover] = field(default_factory=list)
-    #: by barrier: the phase, and what asynchronous arrivals have told it in that phase
-    told: dict[int, tuple[int, Promise]] = field(default_factory=dict)
+    def __init__(self, warp: Owner, spares: list[int]) -> None:
+        self._warp = warp
+        #: components that no part has, and up to which tick one had them before
+        self._spares = dict.fromkeys(spares, 0)
+        #: the parts there are now; a single one if the warp acts as one
+        self.leaves: list[Part] = []
+        #: parts that have been split since the last synchronisation of all of their lanes
+        self._split: list[Part] = []
+        #: by component, the latest last
+        self._partings: dict[int, deque[Parting]] = {}
+        self._top = 0
 
     @property
     def components(self) -> list[int]:
-        """All components that publish what is complete."""
-        return [self.component, *self.spares, *(s.component for s in self.streams.values())]
-
-    def issue_by(self, mask: int) -> tuple[int, int]:
-        """The component that publishes an operation of these lanes, and its number there."""
-        number = self.issue()
-        if self.spares and mask not in self.streams:
-            self.streams[mask] = Stream(mask, self.spares.pop())
-        if self.runs and self.runs[-1][0] == mask:
-            self.runs.pop()
-        self.runs.append((mask, number))
-        stream = self.streams.get(mask)
-        if stream is None:
-            return self.component, number
-        return stream.component, stream.issue(number)
-
-    def commit_by(self, mask: int) -> None:
-        """Closes the open group of each of these lanes."""
-        for threads in self._split(mask):
-            threads.committed.append(self.opened)
-
-    def must_wait(self, mask: int, pending: int) -> bool:
-        """Whether one of these lanes has more than ``pending`` groups."""
-        return any(pending < len(t.committed) for t in self._split(mask))
-
-    def wait_by(self, mask: int, pending: int) -> list[tuple[int, int]]:
-        """By component, how many operations are complete once these lanes have ``pending`` groups
-        at most."""
-        for threads in self._split(mask):
-            threads.wait(pending)
-        self.done = self._promise([(t.mask, t.done) for t in self.threads]).complete
-        while self.runs and self.runs[0][1] <= self.done:
-            del self.runs[0]
-        for stream in self.streams.values():
-            least = min(t.done for t in self.threads if t.mask & stream.mask)
-            stream.done = stream.complete(least)
-        return self.known_to(mask)
-
-    def known_to(self, mask: int) -> list[tuple[int, int]]:
-        """By component, how many operations are complete as far as these lanes have waited."""
-        own = [s for s in self.streams.values() if not s.mask & ~mask]
-        return [(self.component, self.done), *((s.component, s.done) for s in own)]
-
-    def waited_partly(self, mask: int) -> list[tuple[int, int]]:
-        """By component of operations that other lanes issued as well, how many of them these lanes
-        have waited for."""
-        found = []
-        for stream in self.streams.values():
-            if stream.mask & mask and stream.mask & ~mask:
-                least = min(t.done for t in self.threads if t.mask & stream.mask & mask)
-                found.append((stream.component, stream.complete(least)))
-        return found
-
-    def waited(self, component: int, number: int) -> int:
-        """The lanes that have waited for the operation of this number there."""
-        for stream in self.streams.values():
-            if stream.component == component:
-                number = stream.number_of(number)
-        return sum(t.mask for t in self.threads if t.done >= number)
-
-    def track_by(self, mask: int) -> Promise:
-        """What is complete when an arrival of these lanes lands that waits for their copies."""
-        self.tracked = self.opened
-        for threads in self._split(mask):
-            threads.tracked = self.opened
-        promise = self._promise([(mask, self.opened), *((t.mask, t.done) for t in self.threads)])
-        return replace(promise, own=((mask, self.opened),))
-
-    def tell(self, barrier: int, phase: int, promise: Promise) -> list[tuple[int, int]]:
-        """By component, how many operations are complete for those who wait for this phase of the
-        barrier, now that an arrival has landed there."""
-        before, known = self.told.get(barrier, (phase, promise))
-        together = promise.join(known) if before == phase and known is not promise else promise
-        self.told[barrier] = phase, together
-        streams = self.streams.values()
-        own = [(s.component, s.complete(together.complete_of(s.mask))) for s in streams]
-        return [(self.component, together.complete), *own]
-
-    def over(self, known: Callable[[int], int]) -> bool:
-        """Whether all operations are complete, as lanes have waited for them or as somebody knows:
-        of those that a component publishes, ``known`` ones."""
-        if self.opened <= max(self.done, known(self.component)):
-            return True
-        streams = self.streams.values()
-        told = all(s.issued <= max(s.done, known(s.component)) for s in streams)
-        return told and sum(s.issued for s in streams) == self.opened
+        """All components of the warp's parts, whether one has them now or not."""
+        own = (part.component for part in (*self.leaves, *self._split))
+        return sorted({self._warp.base, *self._spares, *own})
 
     @property
-    def closed(self) -> int:
-        """How many operations are complete, in a committed group, or tracked by an mbarrier."""
-        ends = [(t.mask, max(t.done, t.tracked, *t.committed[-1:])) for t in self.threads]
-        return self._promise(ends).complete
+    def _size(self) -> int:
+        """Entries of a row of a clock."""
+        return self._warp.components.size
 
-    def _split(self, mask: int) -> list[_Threads]:
-        """The threads of these lanes, apart from all others."""
-        inside = [t for t in self.threads if t.mask & mask]
-        for threads in inside:
-            rest = threads.mask & ~mask
-            if rest:
-                other = _Threads(rest, [*threads.committed], threads.done, threads.tracked)
-                self.threads.append(other)
-                threads.mask &= mask
-        return inside
+    def divide(self, mask: int) -> list[Part]:
+        """The parts that the lanes of ``mask`` are; other lanes become parts of their own."""
+        if not self.leaves:
+            w = self._warp
+            self._top = int(w.clock[w.component])
+            self.leaves.append(Part(FULL, w.component, w.clock, w.fences, w.settled))
+        for part in [p for p in self.leaves if p.mask & mask and p.mask & ~mask]:
+            self._part(part, [part.mask & mask, part.mask & ~mask])
+        return [p for p in self.leaves if p.mask & mask]
 
-    def _promise(self, covers: list[Cover]) -> Promise:
-        return Promise(self.component, self.done, tuple(self.runs), tuple(covers))
+    def shatter(self, mask: int) -> list[Part]:
+        """Each lane of ``mask`` becomes a part of its own."""
+        for part in self.divide(mask):
+            lanes = [1 << n for n in range(32) if part.mask >> n & 1]
+            if len(lanes) > 1:
+                self._part(part, lanes)
+        return sorted((p for p in self.leaves if p.mask & mask), key=lambda p: p.mask)
+
+    def _part(self, part: Part, masks: list[int]) -> None:
+        """Splits a part: of each other, its lanes then know what is settled."""
+        size = self._size
+        known = {c: part.clock[c::size].tolist() for c in part.settled}
+        children = [self._child(part, mask) for mask in masks]
+        self.leaves.remove(part)
+        self.leaves += children
+        self._split.append(part)
+        starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
+        since = part.settled[part.component]
+        # who knows the first tick of a child in such a row knows it by way of the other one (H10)
+        begun = [
+            (row, first)
+            for row, first in self._warp.components.begun
+            if part.clock[row * size + part.component] <= since
+        ]
+        for component, rows in known.items():
+            if component != part.component:
+                rows[0] = rows[1]  # what is known of copies is known in memory
+            for row, first in begun:
+                rows[row] = max(rows[row], rows[first])
+            if rows[0] > part.settled[component]:
+                self._remember(component, Parting(part.settled[component], tuple(rows), starts))
+
+    def _remember(self, component: int, parting: Parting) -> None:
+        self._partings.setdefault(component, deque(maxlen=_REMEMBERED)).append(parting)
+
+    def note_waited(self, part: Part, component: int, number: int, *, both: bool) -> None:
+        """The lanes of ``part`` have waited for their copies among the first ``number`` there,
+        which other lanes made as well; ``both`` proxies know what these have left."""
+        rows = part.clock[part.component :: self._size]
+        until = (number, number, *((number if both else 0) for _ in rows[SHARED:]))
+        start = (part.mask, part.component, int(rows[0]))
+        self._remember(component, Parting(0, until, (start,)))
+
+    def _child(self, part: Part, mask: int) -> Part:
+        component = self._spare(part)
+        clock = limited(part.clock, part.settled, self._size)
+        # in time it comes after what all of them had done, although it knows less of memory
+        done = self._warp.followed.get(part.component, 0)
+        clock[part.component] = max(clock[part.component], done)
+        own = part.fences.of(mask)
+        fences = own.mapped(lambda known: self._fenced(part, component, known))
+        settled = {c: tick for c, tick in part.settled.items() if c != part.component}
+        child = Part(mask, component, clock, fences, settled)
+        self.advance(child)
+        settled[component] = self._top - 1
+        size = self._size
+        for row in range(SHARED * size, len(clock), size):
+            if part.clock[row + part.component] > part.settled[part.component]:
+                clock[row + component] = self._top
+        self.advance(child)
+        marks = self._warp.marks
+        if marks.get(part.component, 0) > part.settled[part.component]:
+            # whoever knows the first tick knows what these lanes did before
+            marks[component] = settled[component] + 1
+        moments = self._warp.moments
+        if moments.get(part.component, 0) > max(part.settled[part.component], done):
+            moments[component] = settled[component] + 1
+        return child
+
+    def _fenced(self, part: Part, component: int, known: Clock) -> Clock:
+        """What a fence of ``part`` hands over in those of its lanes that go on at ``component``."""
+        clock, size = limited(known, part.settled, self._size), self._size
+        since, marks, moments = part.settled[part.component], self._warp.marks, self._warp.moments
+        last = marks.get(part.component, 0), moments.get(part.component, 0)
+        for row in range(0, len(clock), size):
+            # all that they did before they parted, where they have done nothing since the fence
+            if known[row + part.component] >= max(last[0] if row else max(last), since + 1):
+                clock[row + component] = self._top + 1
+        return clock
+
+    def _spare(self, part: Part) -> int:
+        """A component for a child: who knows the child knows all that was done there before."""
+        clock, size = part.clock, self._size
+        since = part.settled[part.component]
+        others = range(SHARED * size, len(clock), size)
+        rows = [0, size, *(row for row in others if clock[row + part.component] > since)]
+        for component, last in reversed(self._spares.items()):
+            if all(clock[row + component] >= last for row in rows):
+                del self._spares[component]
+                return component
+        raise Fault(
+            "lanes of a warp that part again and again before all of them have met, each time in "
+            "other groups, are not modelled. Let all lanes meet in between (bar.warp.sync -1, "
+            "k.sync_warp()), or divide them in the same way each time"
+        )
+
+    def advance(self, part: Part) -> None:
+        """Starts a new interval of a part; ticks of a warp's parts are all different."""
+        size = self._size
+        self._top += 1
+        part.clock[part.component] = part.clock[size + part.component] = self._top
+
+    def together(self, mask: int) -> Part:
+        """What all lanes of ``mask`` have published when each of them does."""
+        parts = self.divide(mask)
+        clock = parts[0].clock.copy()
+        for part in [*parts[1:], *(p for p in self._split if not p.mask & ~mask)]:
+            join(clock, part.clock)
+        fences = Fences()
+        for part in parts:
+            fences.learn(part.fences)
+        return Part(mask, parts[0].component, clock, fences, {})
+
+    def common(self, mask: int) -> Clock:
+        """What each lane of ``mask`` knows."""
+        clocks = [part.clock for part in self.divide(mask)]
+        clock: Clock = np.minimum.reduce(clocks)
+        return clock
+
+    def synchronise(self, mask: int) -> Part | None:
+        """The lanes of ``mask`` meet; what they are then, None if that is the warp as one."""
+        if self._warp.fences_by_lane:
+            self._tell_fences_apart(mask)
+        merged = self.together(mask)
+        if self._warp.fences_by_lane:
+            merged.fences = self._fences_of_each(mask)
+        over = [p for p in (*self.leaves, *self._split) if not p.mask & ~mask]
+        self.leaves = [p for p in self.leaves if p.mask & ~mask]
+        self._split = [p for p in self._split if p.mask & ~mask]
+        base = self._warp.base
+        components = {p.component: int(p.clock[p.component]) for p in over}
+        merged.component = base if base in components else over[0].component
+        self._spares |= {c: tick for c, tick in components.items() if c != merged.component}
+        self.advance(merged)
+        size = self._size
+        merged.settled = {c: int(merged.clock[size + c]) for c in self._warp.group_components}
+        merged.settled[merged.component] = self._top - 1
+        if not self.leaves and merged.component == base:
+            self._warp.act_as_one(merged)
+            return None
+        self.leaves.append(merged)
+        return merged
+
+    def _tell_fences_apart(self, mask: int) -> None:
+        """Lanes that have fenced together what each has done become parts, if there may be so
+        many: after their meeting, the fence of one does not cover what others did."""
+        for part in self.divide(mask):
+            lanes = part.mask.bit_count()
+            if (
+                lanes > 1
+                and 2 * lanes <= len(self._spares) + 2
+                and part.fences.differ(partial(limited, settled=part.settled, size=self._size))
+            ):
+                self.shatter(part.mask)
+
+    def _fences_of_each(self, mask: int) -> Fences:
+        """The fences of lanes that meet, each for itself."""
+        parts, size = [p for p in self.leaves if p.mask & mask], self._size
+        each = [
+            (p.mask, p.fences.of_each(partial(limited, settled=p.settled, size=size)))
+            for p in parts
+        ]
+        if len(each) == 1:
+            return each[0][1]
+        fences = Fences()
+        for lanes, own in each:
+            fences.add(lanes, own)
+        return fences
+
+    def released(self, clock: Clock, component: int, tick: int) -> tuple[int, int]:
+        """Lanes that made an access which ``clock`` does not know, and those of them that have
+        released since to whoever has this clock, be it as parts of a part."""
+        for parting in self._partings.get(component, ()):
+            if parting.since < tick <= parting.until[0]:
+                made = released = 0
+                for mask, then, first in parting.parts:
+                    made |= mask
+                    known = clock[then] >= first
+                    released |= mask if known else mask & self.released(clock, then, first)[1]
+                return made, released
+        return 0, 0
+
+    def acquired(self, entry: int, tick: int) -> int:
+        """The lanes whose clock has an entry at ``tick`` or later."""
+        found = 0
+        for part in self.leaves:
+            if part.clock[entry] >= tick:
+                found |= part.mask
+        return found
+
+    def lanes_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
+        """Whether ``clock`` (from ``row`` on) knows what all of ``lanes`` did at a tick of one of
+        the warp's components, be it through the parts that they have belonged to since."""
+        if clock[row + component] >= tick:
+            return True
+        for parting in self._partings.get(component, ()):
+            if parting.since < tick <= parting.until[0]:
+                covered = tick <= parting.until[row // self._size]
+                for mask, then, first in parting.parts:
+                    since = first + (not covered)
+                    if mask & lanes and self.lanes_known(clock, row, then, since, lanes & mask):
+                        lanes &= ~mask
+        return not lanes

@@ -1,7 +1,11 @@
-"""The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
+"""The machine: CTAs of one cluster, their warps and memories, and how it runs to its end.
 
-It holds state and the primitive transitions; the executors of effects (``sim.execute``) call them.
-All nondeterminism is in the environment (``sim.schedule``).
+What an instruction that cannot be executed as it stands means as a finding.
+
+The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
+
+It holds state and the primitive transitions; the executors of effects (``sim.machine.execute``)
+call them. All nondeterminism is in the environment (``sim.machine.schedule``).
 """
 
 from __future__ import annotations
@@ -16,43 +20,97 @@ from typing import Any, TypeAlias
 import numpy as np
 import simpy
 
+from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
+from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
-from tilesim.ir.op import Op
+from tilesim.ir.op import MeaninglessOperand, Op
 from tilesim.ir.program import Program
-from tilesim.sim.findings import NOTHING_STATED, Named, Stated
-from tilesim.sim.latency import copy_cycles
-from tilesim.sim.machine.agent import Agent, Blocked
+from tilesim.sim.machine.async_groups import (
+    LANE_GROUPS,
+    MAX_STREAMS,
+    Groups,
+    Inits,
+    Issuer,
+    LaneGroups,
+)
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.core import Core, Stop
-from tilesim.sim.machine.counter import Counter
-from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
-from tilesim.sim.machine.endless import PATIENCE, compared
-from tilesim.sim.machine.errors import FAULTS, CutOff, NotKnown, OutOfBounds
-from tilesim.sim.machine.facts import Facts
-from tilesim.sim.machine.faults import explain_fault
+from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, LaunchControl, place_tmem
+from tilesim.sim.machine.endless_loop import PATIENCE, compared
+from tilesim.sim.machine.errors import (
+    FAULTS,
+    CutOff,
+    NotKnown,
+    NotUniform,
+    OutOfBounds,
+    UnassignedVariable,
+)
+from tilesim.sim.machine.events import InFlight, Trace
+from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.footprint import FootprintTable
-from tilesim.sim.machine.groups import Groups, Inits, Issuer
-from tilesim.sim.machine.lane_groups import LANE_GROUPS, MAX_STREAMS, LaneGroups
-from tilesim.sim.machine.launch import LaunchControl
-from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.interface import Core, Options, Stop
+from tilesim.sim.machine.lane_groups import Parts
+from tilesim.sim.machine.mbarrier import Mbarrier, Tokens
+from tilesim.sim.machine.memory import GlobalMemory, Overlaid
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.naming import NamingDetector
-from tilesim.sim.machine.options import Options
-from tilesim.sim.machine.overlaid import Overlaid
-from tilesim.sim.machine.parts import Parts
-from tilesim.sim.machine.peers import PeerLog
-from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Released, ReleasePatterns
-from tilesim.sim.machine.storage import GlobalMemory
+from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
-from tilesim.sim.machine.tmem_order import TmemOrder
-from tilesim.sim.machine.tokens import Tokens
-from tilesim.sim.machine.trace import InFlight, Trace
 from tilesim.sim.machine.unknown import UnknownSteers
+from tilesim.sim.machine.warp import Agent, Blocked
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.schedule import Move
+from tilesim.sim.observers.monotone_words import Counter
+from tilesim.sim.observers.peers import PeerLog
+from tilesim.sim.observers.races import RaceDetector
+from tilesim.sim.observers.tmem_order import TmemOrder
+from tilesim.sim.observers.value_numbers import NamingDetector
+
+
+def explain_fault(
+    fault: Exception, what: str, origin: Op | Loc
+) -> tuple[Rule, str, str, Side | None]:
+    """(rule, message, fix, other side) of a fault of an instruction, or of control flow."""
+    match fault:
+        case BarrierError():
+            return fault.rule, fault.message, fault.fix, fault.other
+        case MeaninglessOperand(rule, message, fix):
+            return rule, message, fix, None
+        case OutOfBounds():
+            return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
+        case NotUniform() if isinstance(origin, Op) and _is_collective(origin):
+            return (
+                "participation",
+                f"{what} has an operand that differs between the lanes of the warp, which execute "
+                "it together (E2, F1, G13)",
+                "make the operand warp-uniform",
+                None,
+            )
+        case NotUniform():
+            return (
+                "unsupported",
+                f"{what} with an operand that differs between the lanes of a warp is not modelled",
+                "make it warp-uniform, execute it in one lane at a time, or write a loop as while_",
+                None,
+            )
+        case UnassignedVariable():
+            return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
+        case _:
+            return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
+
+
+def _is_collective(op: Op) -> bool:
+    """Whether the lanes of a warp execute it together, with the same operands (E2, F1, G13)."""
+    return any(map(_is_made_together, op.effects()))
+
+
+def _is_made_together(effect: fx.Effect) -> bool:
+    match effect:
+        case fx.JoinsBarrier() | fx.GathersWarps() | fx.Gathers(whole=True):
+            return True
+        case _:
+            return False
+
 
 #: scheduling points between two looks at the clock
 _STEPS_PER_LOOK = 64
@@ -64,7 +122,7 @@ _BETWEEN_LOOKS = 1024
 _STRETCH = 5_000_000
 #: bytes of the clocks of all warps, at most
 _MOST_CLOCKS = 6 << 30
-#: components of asynchronous accesses (`tilesim.sim.machine.async_access`) of a warp
+#: components of asynchronous accesses (`tilesim.sim.machine.execute.memory`) of a warp
 _ASYNC_ACCESSES = 64
 Step: TypeAlias = "Callable[[Warp], bool | None]"
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
@@ -84,7 +142,7 @@ class Code(Facts):
     alone: list[Entry] = field(default_factory=list)
     row: Callable[[tuple[int, ...]], Entry] | None = None
     rows: dict[tuple[int, ...], Entry] = field(default_factory=dict)
-    #: by identity of an expression: it, and what evaluates it (`tilesim.sim.expression`)
+    #: by identity of an expression: it, and what evaluates it (`tilesim.sim.machine.expression`)
     evaluators: dict[int, tuple[Expr, Callable[[Warp], Any]]] = field(default_factory=dict)
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)

@@ -1,45 +1,349 @@
-"""One mbarrier object: its state (SEMANTICS A.3) and what its phases publish.
+"""One mbarrier object: its state (SEMANTICS A.3), what its phases publish, its misuse.
+
+The state of an mbarrier object (SEMANTICS A.3), and how reports and traces put it.
+
+Findings about operations on an mbarrier that have no meaning in the state they find.
+
+One mbarrier object: its state (SEMANTICS A.3) and what its phases publish.
 
 The determinacy conditions that are checked here in passing (DETERMINACY section 2) are A (no
 early credit), C1 (no early pass), C2 (no late miss), B (no early completion), P (a .noComplete
 arrival is not the last), I and T; what fails is recorded as a `Doubt`, and the certificate decides
 what it means.
+
+Tokens: what an arrive returns and a wait takes back (SEMANTICS A.4, A19, A20).
+
+A token is opaque. It names one phase of one barrier, the object at an address of a CTA between an
+mbarrier.init and its mbarrier.inval. It is passed on as a number, through registers and memory; a
+number that no arrive has returned is no token.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from tilesim.findings.finding import Named, Stated, together
 from tilesim.ir.ops.mbarrier import MAX_COUNT
-from tilesim.sim.findings import Stated
-from tilesim.sim.machine.clock import NEVER, Clock, join
-from tilesim.sim.machine.conditions import (
+from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
+from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.result import Condition, Doubt
+from tilesim.sim.observers.phase_conditions import (
     Credit,
     PhaseRecord,
+    Tail,
     Wait,
+    change_places,
     early_completion,
     last_partial,
     most_pending,
 )
-from tilesim.sim.machine.doubt import Condition, Doubt
-from tilesim.sim.machine.interchange import change_places
-from tilesim.sim.machine.mbarrier_misuse import (
-    ends_between_lanes,
-    landed_late,
-    late_uses,
-    not_visible,
-    over_arrival,
-    overfull,
-    unordered_end,
-)
-from tilesim.sim.machine.mbarrier_state import MbarrierState
-from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.tail import Tail
+from tilesim.wording import count
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.who import Place
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.events import Trace
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.labels import Place
+    from tilesim.sim.machine.warp import Agent
+
+
+class MbarrierState:
+    """The counts of a barrier, and what its phases publish.
+
+    ``phase`` counts completed phases since init; ``base`` is added so that the clock component
+    never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
+    (st.async) it tracks, which belong to the generic proxy (D13). In the strict reading of scopes
+    (U4), ``peers`` is that of the copies that other CTAs have issued, and ``remote`` what only a
+    wait of cluster scope acquires.
+    """
+
+    def __init__(
+        self,
+        machine: Core,
+        cta: Place,
+        warps: Sequence[Agent],
+        address: int,
+        component: int,
+        engine: int | None,
+        peers: int | None,
+    ) -> None:
+        self.machine = machine
+        self.cta = cta
+        self.warps = warps
+        self.address = address
+        self.component = component
+        self.engine = engine
+        self.peers = peers
+        #: what the program calls it here, and called it when it was initialised (arrays may alias)
+        self.label = f"mbarrier@{address}"
+        self.name = ""
+        #: the variable that it lies in, and its place there if that is an array of barriers
+        self.variable = "mbarrier"
+        self.slot: int | None = None
+        self.first_named = self.named
+        #: warps that are known to come after the initialisation
+        self.visible_to: set[int] = set()
+        #: the component and the value in a clock that say so
+        self._initialised = (0, 0)
+        self.live = False
+        #: who has invalidated it
+        self.ended: Side | None = None
+        self.base = 0
+        self.phase = 0
+        #: phases that the run has left out, because they are like others (`tilesim.sim.affine`)
+        self.skipped = 0
+        self.expected = 0
+        self.pending = 0
+        self.tx = 0
+        self.uses_tx = False
+        self._sizes: set[int] = set()
+        self._irregular = False
+        #: several lanes have made one credit; some condition does not hold
+        self._crowded = self._doubtful = False
+        self.init: Credit | None = None
+        self.current = PhaseRecord()
+        self.previous = PhaseRecord()
+        self.older = PhaseRecord()
+        self.joined: Clock = machine.components.clock()
+        self.arrived: Clock = self.joined
+        self.completed: Clock = self.joined
+        #: up to where those who made the last phase's credits had acquired this barrier's phases
+        self.handed_on = 0
+        #: the same of those whose credits only waits of cluster scope acquire
+        self.handed_on_away = 0
+        #: the component after the last phase, and after the one before it (perhaps of another life)
+        self.done = self.done_before = 0
+        self.keeps_clocks = False
+        self.joined_remote: Clock | None = None
+        self.remote: Clock | None = None
+        #: what the open phase, and the last one, publish of this CTA alone, where others have
+        #: released as well and that is not apart anyway; and one of those that have
+        self.joined_own: Clock | None = None
+        self.own: Clock | None = None
+        self.joined_by: Place | None = None
+        self.by: Place | None = None
+        #: other CTAs store to where it tracks that, in the strict reading of scopes
+        self.stored_by_peers = False
+        #: by component, the last phase whose landings only waits of cluster scope acquire
+        self.away: dict[int, int] = {}
+        #: of those that the last phase has published: the phase before, and up to where those who
+        #: made its credits had acquired them
+        self.away_before: dict[int, tuple[int, int]] = {}
+        self.landed: list[Access] = []
+        self.last_load: tuple[Op, Agent, Access] | None = None
+        #: what has made the last asynchronous arrival of this CTA; the component behind its phase
+        self.last_arrival: Side | None = None
+        self.last_arrival_over = 0
+        self.waiters: list[Agent] = []
+        #: by component the latest look that was no wait: the barrier must outlive that as well
+        self.looks: dict[int, Wait] = {}
+        #: a wait on it has passed
+        self.waited = False
+        #: all that is known of its phases is how many arrivals were made
+        self.by_count = True
+        #: warps of other CTAs that have arrived, and the position that they published
+        self.senders: dict[int, int] = {}
+        #: the phases from the first doubtful one on, which nobody may be able to observe
+        self.tail: Tail | None = None
+
+    def tracks(self, cta: Place) -> int:
+        """The component that says which copies issued in a CTA are complete."""
+        return self.component if self.peers is None or cta is self.cta else self.peers
+
+    @property
+    def named(self) -> Named:
+        """It, as findings name it."""
+        return Named(self.label, self.name or self.label, self.slot, self.cta.number)
+
+    @property
+    def facts(self) -> Stated:
+        """What its state and the contributions to its open phase state."""
+        bytes_ = (abs(self.tx),) if self.tx else ()
+        state = Stated((self.named,), (), (self.pending, self.expected), bytes_)
+        return together((state, self.current.facts))
+
+    def contributions(self, cta: int | None = None) -> Iterator[str]:
+        """The contributions to the open phase, one line each; repetitions are counted. ``cta``:
+        the one that the text speaks of."""
+        return self.current.contributions(cta)
+
+    def skip(self, phases: int) -> None:
+        """So many phases more have been completed, an even number, as those before were. Clocks
+        stay as they are."""
+        self.phase += phases
+        self.base -= phases
+        self.skipped += phases
+
+    def note_credit(self, trace: Trace, credit: Credit) -> None:
+        """Notes a change of the counts, with what it leaves."""
+        parts, label = [], self.named.seen_from(credit.warp.cta.number)
+        if credit.arrivals:
+            parts.append(f"arrives on {label} ({self.pending} left)")
+        if credit.tx:
+            verb = "expects" if credit.tx > 0 else "completes"
+            parts.append(f"{verb} {abs(credit.tx)} bytes on {label}")
+        what = ", ".join(parts) or f"touches {label}"
+        trace.note(
+            "credit", self.component, self.base + self.phase, credit.warp, credit.op,
+            f"{what}, phase {self.phase}",
+            # more bytes than expected so far: the order may decide which phase gets the rest
+            loose=self.keeps_clocks or self.tx < 0,
+            alike=(bool(credit.arrivals), credit.tx),
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.state()
+
+    def state(self, cta: int | None = None) -> str:
+        """Its phase and its counts, in a text that speaks of one ``cta``, or of none."""
+        label = self.named.seen_from(cta)
+        text = f"{label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
+        if self.tx > 0:
+            text += f", {self.tx} bytes outstanding"
+        elif self.tx < 0:
+            text += f", {-self.tx} bytes more completed than expected"
+        return text
+
+
+def _init_of(barrier: MbarrierState) -> Side | None:
+    """The initialisation of a barrier's present life."""
+    return None if barrier.init is None else Side(barrier.init.warp, barrier.init.op)
+
+
+def not_visible(barrier: MbarrierState, warp: Agent, op: Op) -> BarrierError:
+    """An operation by a warp that need not know of the initialisation (A7)."""
+    init = _init_of(barrier)
+    where = "" if init is None else f" at {init.op.loc}"
+    return BarrierError(
+        "init-visibility",
+        f"{op.mnemonic} on {barrier.label} by {warp}, for which the mbarrier.init{where} is not "
+        "ordered before it (A7)",
+        "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster barrier) "
+        "between the initialisation and the first use",
+        init,
+        facts=Stated((barrier.named,)),
+    )
+
+
+def landed_late(barrier: MbarrierState, credit: Credit) -> BarrierError:
+    """An asynchronous operation completes on an object that is not the one it was issued for."""
+    return BarrierError(
+        "barrier-lifetime",
+        f"{credit.op.mnemonic} of {credit.warp} completes on {barrier.label} after that was "
+        "invalidated and initialised again (A6)",
+        "wait for the operation before the barrier is invalidated",
+        _init_of(barrier),
+        facts=Stated((barrier.named,)),
+    )
+
+
+def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
+    """More arrivals than the phase has pending (A13); the other side is its last arrival."""
+    arrived = [c for c in barrier.current.credits if c.arrivals > 0]
+    bytes_ = f" and still waits for {barrier.tx} bytes" if barrier.tx else ""
+    return BarrierError(
+        "over-arrival",
+        f"{count(credit.arrivals, 'arrival')} on {barrier.label} in phase {barrier.phase}, which "
+        f"has {barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
+        "make the init count the number of arrivals of one phase, and wait for a phase "
+        "before arriving on the next one",
+        Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
+        tuple(barrier.contributions()),
+        facts=Stated(
+            (barrier.named,),
+            arrivals=(credit.arrivals,),
+            bytes=(abs(barrier.tx),) if barrier.tx else (),
+        ),
+        noted=barrier.current.facts,
+    )
+
+
+def ends_between_lanes(barrier: MbarrierState, credit: Credit, inside: int) -> BarrierError:
+    """Some lanes of one instruction end the phase, by the text; hardware adds up what all do (A32).
+
+    Then there are more arrivals than are pending, or bytes whose balance passes zero.
+    """
+    if credit.arrivals > 0:
+        return BarrierError(
+            "over-arrival",
+            f"{credit.lanes} lanes make {credit.arrivals} arrivals on {barrier.label} by one "
+            f"instruction, in phase {barrier.phase}, which has {barrier.pending} of "
+            f"{barrier.expected} pending: by the text it ends after {inside} lanes, an H200 adds "
+            "up all of them and stops (A32)",
+            "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
+            None,
+            tuple(barrier.contributions()),
+            facts=Stated((barrier.named,), arrivals=(credit.arrivals,)),
+            noted=barrier.current.facts,
+        )
+    moved = abs(credit.tx)
+    return BarrierError(
+        "tx-mismatch",
+        f"{credit.op.mnemonic} by {credit.lanes} lanes counts {moved} bytes on {barrier.label}, "
+        f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
+        "lanes, an H200 adds up all of them and leaves it open (A32)",
+        "let the lanes of one instruction together count no more than the phase still expects",
+        facts=Stated((barrier.named,), bytes=(moved,)),
+    )
+
+
+def overfull(barrier: MbarrierState, credit: Credit) -> BarrierError:
+    """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
+    return BarrierError(
+        "over-arrival",
+        f"{credit.op.mnemonic} makes {barrier.label} expect {barrier.pending} arrivals in phase "
+        f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
+        "use .noinc and count these arrivals in mbarrier.init",
+        _init_of(barrier),
+        facts=Stated((barrier.named,), arrivals=(barrier.pending,)),
+    )
+
+
+def late_uses(
+    barrier: MbarrierState, warp: Agent, clock: Clock
+) -> Iterator[tuple[Credit | Wait, bool]]:
+    """What was done with a barrier and does not happen before a mbarrier.inval with ``clock``, and
+    whether it at least comes before it in time.
+
+    mbarrier.inval is an ordinary write (A6). What its warp has waited for on this barrier comes
+    before it anyhow.
+    """
+    row = GENERIC * barrier.machine.components.size
+    known = clock[row:]
+    uses: list[Credit | Wait] = [*barrier.looks.values()]
+    for record, phase in (
+        (barrier.current, barrier.phase + 1),
+        (barrier.previous, barrier.phase),
+    ):
+        uses += record.waits
+        own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
+        if not own and known[barrier.component] < barrier.base + phase:
+            uses += record.credits
+    for use in uses:
+        late = clock[use.component] < use.tick and not use.known_by_parts(clock)
+        if getattr(use, "asynchronous", False) or late:
+            yield use, False
+        elif known[use.component] < use.tick and not use.known_by_parts(clock, row):
+            yield use, True
+
+
+def unordered_end(barrier: MbarrierState, warp: Agent, op: Op, use: Credit | Wait) -> None:
+    """mbarrier.inval is a write, and nothing makes ``use`` happen before it but time (A6)."""
+    machine = warp.machine
+    machine.report(
+        "barrier-lifetime",
+        f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
+        f"{use.warp}, although it comes later (A6)",
+        (
+            machine.participant(warp, f"executes {op.mnemonic}", op),
+            machine.participant(use.warp, f"executes {use.op.mnemonic}", use.op),
+        ),
+        fix="hand over from each user to the warp that invalidates it: release after the last use, "
+        "acquire before mbarrier.inval",
+        facts=Stated((barrier.named,)),
+    )
 
 
 class Mbarrier(MbarrierState):
@@ -523,3 +827,36 @@ class Mbarrier(MbarrierState):
             ),
             self,
         )  # fmt: skip
+
+
+#: the numbers of consecutive tokens are far apart, so that arithmetic on one does not give another
+_SPREAD = 0x9E3779B97F4A7C15
+_BITS = (1 << 63) - 1
+
+
+class Token(NamedTuple):
+    """What the arrive ``by`` returned: the phase (over all lives of ``barrier``) and how many
+    arrivals were pending, which only a .noComplete form tells (``counted``)."""
+
+    barrier: Mbarrier
+    phase: int
+    pending: int
+    counted: bool
+    by: Side
+
+
+class Tokens:
+    """The tokens of a run, by their numbers."""
+
+    def __init__(self) -> None:
+        self._issued: dict[int, Token] = {}
+
+    def issue(self, token: Token) -> int:
+        """The number that stands for ``token`` in a 64-bit register."""
+        number = (len(self._issued) + 1) * _SPREAD & _BITS
+        self._issued[number] = token
+        return number
+
+    def find(self, number: int) -> Token | None:
+        """The token with this number, None if there is none."""
+        return self._issued.get(number)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilesim.sim.findings import NOTHING_STATED, Rule, Stated
+from tilesim.findings.finding import NOTHING_STATED, Rule, Stated
 from tilesim.sim.machine.errors import Fault
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.warp import Agent
 
 
 class Side(NamedTuple):

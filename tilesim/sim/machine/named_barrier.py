@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tilesim.sim.findings import Named, Stated
+from tilesim.findings.finding import Named, Stated
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.release import Fences
+from tilesim.sim.machine.result import Doubt
 from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.warp import Agent
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class NamedBarrier:
         self.previous: Generation | None = None
         self.waiters: list[Agent] = []
         self.of_cta = of_cta
-        #: rounds that the run has left out, because they are like others (`tilesim.sim.steady`)
+        #: rounds that the run has left out, because they are like others (`tilesim.sim.affine`)
         self.skipped = 0
         #: warps of which some lanes have come
         self._gathering: dict[Agent, Gathering] = {}

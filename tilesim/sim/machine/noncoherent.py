@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilesim.ir.effects import Reads
-from tilesim.ir.kept import kept
+from tilesim.ir.frozen import kept
 
 if TYPE_CHECKING:
     from tilesim.ir.mir import Mir

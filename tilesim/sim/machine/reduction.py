@@ -1,10 +1,34 @@
-"""Reductions whose order nobody can see."""
+"""Reductions in memory: what they make of two values, and where their order cannot be seen.
+
+What reductions in memory make of the old and the new value.
+
+Reductions whose order nobody can see.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from tilesim.arith.types import DType
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+
+Combine = Callable[[Any, Any], Any]
+
+COMBINE: dict[str, Combine] = {
+    "add": lambda a, b: a + b,
+    "min": np.minimum,
+    "max": np.maximum,
+    "inc": lambda a, b: np.where(a >= b, 0, a + 1),
+    "dec": lambda a, b: np.where((a == 0) | (a > b), b, a - 1),
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
+
 
 _KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied

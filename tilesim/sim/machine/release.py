@@ -9,7 +9,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.clock import Clock, Components, join
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.who import Place
+    from tilesim.sim.machine.labels import Place
 
 _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 

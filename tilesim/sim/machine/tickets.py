@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tilesim.sim.machine.chance import Draw, Order, Word
+from tilesim.sim.machine.oracle import Draw, Order, Word
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.warp import Agent
 
 
 class Tickets:

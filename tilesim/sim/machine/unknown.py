@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.arith.byte_set import ByteSet
+from tilesim.findings.finding import Finding
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.sim.findings import Finding
 
 
 class UnknownSteers(Exception):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from tilesim.sim.findings import Named
+from tilesim.findings.finding import Named
 from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
-    from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.warp import Agent
 
 
 #: a warpgroup is four consecutive warps, the number of the first a multiple of four (F1)

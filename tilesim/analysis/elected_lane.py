@@ -1,0 +1,269 @@
+"""Whether it matters which lane ``elect.sync`` chooses (E12): read off MIR, before it runs.
+
+It does not where lanes that an election leaves alone do nothing that depends on a lane, and where
+nothing tells the lanes apart that they have done since they last met: then what one of them does
+any other would have done as well. Nor may anything tell them apart afterwards, before they meet
+again: a lane may follow what it did by itself, which it knows only if it was chosen. What stays
+with its thread although lanes meet, as groups of copies do, no lane told by its number may go on
+with at all. The same lane is chosen each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, reduce
+from operator import or_
+
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.relaxed import is_fence, is_relaxed
+from tilesim.analysis.solver import states
+from tilesim.analysis.taint import flow_of, tensors_read, tensors_written
+from tilesim.analysis.uniformity import Diverging
+from tilesim.analysis.uses_defs import mentions, sets_only
+from tilesim.ir.effects import (
+    Arrives,
+    Commits,
+    Completes,
+    Crosses,
+    Defines,
+    Effect,
+    Elects,
+    FencesFragments,
+    Gathers,
+    Issues,
+    JoinsBarrier,
+    JoinsCluster,
+    Orders,
+    OrdersTmem,
+    Reads,
+    ReadsMap,
+    Registers,
+    UsesTmem,
+    Waits,
+    WaitsGroup,
+    Writes,
+)
+from tilesim.ir.expr import constant
+from tilesim.ir.frozen import kept
+from tilesim.ir.mir import Join
+from tilesim.ir.op import Op
+
+#: the mask of all lanes
+_FULL = (1 << 32) - 1
+#: what lanes do alike that all execute it, if no operand differs between them
+_ALIKE = (
+    Arrives, Crosses, Defines, Elects, FencesFragments, Gathers, JoinsBarrier, JoinsCluster,
+    Orders, Registers, Waits,
+)  # fmt: skip
+#: what a lane that does it alone does not follow later for that: who waits for it is told by memory
+_TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
+
+
+@kept
+def depends_on_elected(graph: FlowGraph) -> tuple[int, ...]:
+    """The elections of which another outcome might show, by number; none if it cannot."""
+    found = (n for n, e in graph.mir.all_of(Defines) if isinstance(e.value, Elects))
+    elections = tuple(sorted(found))
+    return elections if elections and _Elected(graph, elections).matters else ()
+
+
+class _Elected:
+    """What depends on lanes otherwise than by an election, and what only an elected lane does."""
+
+    def __init__(self, graph: FlowGraph, elections: Iterable[int]) -> None:
+        self._graph, self._mir = graph, graph.mir
+        self._elections = frozenset(elections)
+        #: by instruction: what it tests, and what its operands are made of
+        self._names = [named.names for named in mentions(graph.mir)]
+        #: what differs between lanes, whichever lane is elected
+        self._lanes = Diverging(graph, elections=False)
+        #: what differs because one lane was elected, and what only that lane executes
+        self._chosen = Diverging(graph, lanes=False)
+        guarded = (n for n, i in enumerate(self._mir.code) if self._chosen.differs(i.guard, n))
+        self._alone = self._chosen.inside.union(guarded)
+
+    @property
+    def matters(self) -> bool:
+        """Whether the elected lane does something that depends on a lane, or hands something on
+        in registers; or something tells lanes apart before an election."""
+        if not self._of_threads(self._alone).isdisjoint(self._of_threads(self._telling)):
+            return True
+        if self._tracks_others or self._fences_apart:
+            return True
+        for number, instruction in enumerate(self._mir.code):
+            what = instruction.what
+            if number in self._elections or (isinstance(what, Op) and sets_only(what)):
+                continue
+            apart = self._lanes if number in self._alone else self._chosen
+            tested = apart is self._chosen and not isinstance(what, Op)
+            if not tested and apart.any_differs(self._deciding(number), number):
+                return True
+        return any(self._told_apart()) or self._followed
+
+    def _deciding(self, number: int) -> frozenset[str]:
+        """What an instruction mentions, but for numbers that it only stores, where nothing that
+        decides reads them."""
+        what = self._mir.code[number].what
+        if not isinstance(what, Op) or self._hands_on(number):
+            return self._names[number]
+        tested, _, operands = mentions(self._mir)[number]
+        return tested.union(*(names for name, _, names in operands if name not in what.data))
+
+    def _hands_on(self, number: int) -> bool:
+        """Whether the results of an instruction may decide something."""
+        effects = self._mir.effects[number]
+        written = frozenset(name for e in effects for name in tensors_written(e))
+        steers = not written.isdisjoint(flow_of(self._graph).steering)
+        return steers or any(isinstance(e, Defines) for e in effects)
+
+    @property
+    def _followed(self) -> bool:
+        """Whether an instruction tells lanes apart while the elected one may be ahead of others."""
+        return any(ahead and number in self._telling for number, ahead in self._where(self._ahead))
+
+    @property
+    def _tracks_others(self) -> bool:
+        """Whether the elected lane alone closes or waits for groups that other lanes issue, too."""
+        alone = self._effects(self._alone)
+        tracked = {e.group for e in alone if isinstance(e, Commits | WaitsGroup | Arrives)}
+        return any(e.group in tracked for n, e in self._mir.all_of(Issues) if n not in self._alone)
+
+    @property
+    def _fences_apart(self) -> bool:
+        """Whether a lane that is told by its number fences what may have been another's, which it
+        does for relaxed operations of its own thread only (H3)."""
+        alone, told = map(self._effects, (self._alone, self._telling))
+        relaxed = any(is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
+        others = self._electing.difference(self._alone)
+        if relaxed and told and any(is_fence(e) for e in self._effects(others)):
+            return True
+        return any(map(is_fence, alone)) and any(map(is_relaxed, told))
+
+    def _effects(self, numbers: Iterable[int]) -> list[Effect]:
+        return [effect for n in numbers for effect in self._mir.effects[n]]
+
+    def _of_threads(self, numbers: Iterable[int]) -> frozenset[str]:
+        """What instructions leave with the threads that execute them, or go on with."""
+        return frozenset(name for e in self._effects(numbers) for name in _own(e))
+
+    @cached_property
+    def _electing(self) -> frozenset[int]:
+        """What warps that elect execute."""
+        warps = executing(self._mir)
+        electing = {warp for number in self._elections for warp in warps[number]}
+        return frozenset(n for n, own in enumerate(warps) if not electing.isdisjoint(own))
+
+    @cached_property
+    def _telling(self) -> frozenset[int]:
+        """What tells lanes of warps that elect apart, but for what the elected one does alone."""
+        return frozenset(
+            n for n in self._electing - self._alone
+            if isinstance(what := self._mir.code[n].what, Op)
+            and not sets_only(what) and self._tells_apart(n)
+        )  # fmt: skip
+
+    @cached_property
+    def _touched(self) -> frozenset[str]:
+        """The memory that is accessed by what tells lanes apart."""
+        effects = (effect for number in self._telling for effect in self._mir.effects[number])
+        return frozenset(name for effect in effects for name in _memory(effect))
+
+    def _told_apart(self) -> Iterator[bool]:
+        """Per election, whether lanes that come to it may have done something since they last met
+        that tells them apart, or not all of them elect."""
+        for number, apart in self._where(self._after):
+            if number in self._elections:
+                met = any(map(_meets, self._mir.effects[number]))
+                yield (apart and not met) or not self._by_all(number)
+
+    def _where(self, step: Callable[[int, bool], bool]) -> Iterator[tuple[int, bool]]:
+        """By instruction, whether something may hold before it that none begins with; ``step`` says
+        whether it does behind one."""
+        graph = self._graph
+
+        def through(block: int, holds: bool) -> bool:
+            return reduce(lambda holds, n: step(n, holds), graph.blocks[block], holds)
+
+        before = states(graph.order, graph.successors, through, or_, False)
+        for block, holds in before.items():
+            for number in graph.blocks[block]:
+                yield number, holds
+                holds = step(number, holds)
+
+    def _tells_apart(self, number: int) -> bool:
+        """Whether not all lanes execute an instruction, or its operands differ between them."""
+        return number in self._lanes.inside or self._lanes.any_differs(self._names[number], number)
+
+    def _ahead(self, number: int, ahead: bool) -> bool:
+        """Whether the lane that was chosen may be ahead of the others behind an instruction."""
+        what, alone = self._mir.code[number].what, number in self._alone
+        if not isinstance(what, Op) or sets_only(what) or not alone:
+            return ahead and self._after(number, ahead)
+        return ahead or not all(map(self._is_told_otherwise, self._mir.effects[number]))
+
+    def _is_told_otherwise(self, effect: Effect) -> bool:
+        """Whether the lane that has an effect does not follow it for having had it."""
+        if isinstance(effect, Reads | Writes):
+            names = _memory(effect)
+            elsewhere = names.isdisjoint(self._touched) and not _anywhere(names | self._touched)
+            return elsewhere or (isinstance(effect, Writes) and effect.asynchronous)
+        return isinstance(effect, _TOLD_OTHERWISE)
+
+    def _after(self, number: int, apart: bool) -> bool:
+        """Whether lanes are told apart behind an instruction."""
+        instruction = self._mir.code[number]
+        what, inside = instruction.what, number in self._lanes.inside or number in self._alone
+        if isinstance(what, Join):
+            return apart and (inside or not what.syncs)
+        if not isinstance(what, Op) or sets_only(what):
+            return apart
+        effects = self._mir.effects[number]
+        if not inside and instruction.guard is None and any(map(_meets, effects)):
+            return False
+        if number in self._alone:
+            return apart
+        return apart or self._tells_apart(number) or not all(isinstance(e, _ALIKE) for e in effects)
+
+    def _by_all(self, number: int) -> bool:
+        """Whether all lanes take part in an election."""
+        if number in self._lanes.inside or self._lanes.differs(
+            self._mir.code[number].guard, number
+        ):
+            return False
+        gathers = [e for e in self._mir.effects[number] if isinstance(e, Gathers)]
+        return all(e.mask is None or constant(e.mask) == _FULL for e in gathers)
+
+
+def _meets(effect: Effect) -> bool:
+    """Whether an effect orders what all lanes of a warp that execute it have done."""
+    match effect:
+        case Gathers(mask=mask, orders=True):
+            return mask is None or constant(mask) == _FULL
+        case JoinsBarrier(waits=waits):
+            return waits
+        case _:
+            return False
+
+
+def _own(effect: Effect) -> Iterator[str]:
+    """What an effect leaves with its thread, or goes on with, and no meeting of lanes hands on:
+    groups, and what is issued on tensor memory."""
+    match effect:
+        case Issues(group=group) | Commits(group=group) | WaitsGroup(group=group):
+            yield group
+        case Arrives(group=str(group)):
+            yield group
+        case UsesTmem() | OrdersTmem():
+            yield "tcgen05"
+        case _:
+            pass
+
+
+def _memory(effect: Effect) -> frozenset[str]:
+    return frozenset((*tensors_read(effect), *tensors_written(effect)))
+
+
+def _anywhere(names: frozenset[str]) -> bool:
+    """Whether there is memory among these of which only an address is known."""
+    return any(name.startswith(".") for name in names)

@@ -1,0 +1,308 @@
+"""Methods of the DSL: what namespaces share, and methods made from definitions (`Op.call`).
+
+What all instruction namespaces share: the recorder, documentation, operand conversions.
+
+Methods of the DSL made from the definitions of instructions (`Op.call`).
+
+The parameters are the fields of the instruction: an expression takes a number, a view a tensor, an
+mbarrier an array of one. `tilesim.dsl.stub` writes what that gives for type checkers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from types import MethodType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from tilesim.errors import reject
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.expr import Const, Expr, Operand, as_expr, named
+from tilesim.ir.loc import caller
+from tilesim.ir.op import OPS, Op
+from tilesim.wording import did_you_mean
+
+Tensor = GlobalTensor | SharedTensor
+MbarLike = Mbar | Mbarriers
+ViewLike = View | GlobalTensor | SharedTensor
+
+
+class Recorder(Protocol):
+    """What takes the instructions: the builder."""
+
+    def emit(self, op: Op) -> None:
+        """Appends an instruction to the open region."""
+        ...
+
+
+def as_mbar(target: MbarLike) -> Mbar:
+    """``target`` as one mbarrier: an element, or an array of one."""
+    match target:
+        case Mbar():
+            return target
+        case Mbarriers():
+            return target.only()
+        case _:
+            raise reject(f"{named(target)} is not an mbarrier", caller(),
+                         fix="declare it with k.mbarriers(...)")  # fmt: skip
+
+
+def as_view(target: ViewLike) -> View:
+    """``target`` as a view; a tensor stands for all of it."""
+    match target:
+        case View():
+            return target
+        case GlobalTensor() | SharedTensor():
+            return target.view()
+        case _:
+            raise reject(f"{named(target)} is not a tensor or a slice of one", caller())
+
+
+def optional(value: Operand | None) -> Expr | None:
+    """``value`` as an expression, or None."""
+    return None if value is None else as_expr(value)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: the instructions that a method records, by the undecorated method; filled by `records`
+_RECORDED: dict[Callable[..., Any], tuple[type[Op], ...]] = {}
+
+
+def records(*ops: type[Op]) -> Callable[[Method], Method]:
+    """Decorator: the method records these instructions and has their documentation.
+
+    The text of the first one is the docstring of a method that has none; one that ends with "see"
+    and the instruction's name is continued with the instruction's details.
+    """
+
+    def register(method: Method) -> Method:
+        _RECORDED[inspect.unwrap(method)] = ops
+        if method.__doc__ is None:
+            method.__doc__ = inspect.getdoc(ops[0])
+        for op in ops:
+            method.__doc__ = with_details(inspect.getdoc(method) or "", op)
+        return method
+
+    return register
+
+
+def recorded(method: Callable[..., Any]) -> tuple[type[Op], ...]:
+    """The instructions that a method of the builder or of a namespace records."""
+    return _RECORDED.get(inspect.unwrap(method), ())
+
+
+def with_details(text: str, cls: type) -> str:
+    """``text`` with the reference "see `cls`" replaced by all but the first paragraph of its
+    docstring; as it is without one."""
+    reference = f"; see `{cls.__name__}`"
+    if reference not in text:
+        return text
+    details = (inspect.getdoc(cls) or "").partition("\n\n")[2]
+    return f"{text.replace(reference, '')}\n\n{details}"
+
+
+class Namespace:
+    """A group of instructions, reached as an attribute of the builder."""
+
+    def __init__(self, builder: Recorder) -> None:
+        self._k = builder
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Any:
+            raise self._lacks(attribute, dir(type(self)))
+
+    def _lacks(self, attribute: str, has: Iterable[str]) -> AttributeError:
+        """The error that there is no such instruction, with those of similar names."""
+        builder = vars(self).get("_k")
+        mine = (name for name, value in vars(builder).items() if value is self) if builder else ()
+        known = [name for name in has if not name.startswith("_")]
+        return AttributeError(
+            f"k.{next(iter(mine), type(self).__name__)} has no instruction {attribute!r}"
+            f"{did_you_mean(attribute, known)}; it has {', '.join(known)}"
+        )
+
+
+_CALL = re.compile(r"(?:(\w+)\.)?(\w+)(?:\((.*)\))?\Z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A method of the DSL: its namespace ("" for the builder), name, and the instruction."""
+
+    namespace: str
+    name: str
+    op: type[Op]
+    parameters: tuple[inspect.Parameter, ...]
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What it takes, ``self`` included; annotations are those of the fields."""
+        first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return inspect.Signature([first, *self.parameters], return_annotation=None)
+
+
+def call_of(cls: type) -> Call | None:
+    """The method that records this instruction; None if it is written by hand.
+
+    Raises:
+        TypeError: `Op.call` is not ``namespace.method(parameters)`` of the instruction's fields.
+    """
+    return _call_of(cls)
+
+
+@cache
+def _call_of(cls: Any) -> Call | None:
+    if not cls.call:
+        return None
+    parsed = _CALL.match(cls.call)
+    hints = get_type_hints(cls)
+    common = {f.name for f in dataclasses.fields(Op)}
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init and f.name not in common}
+    if parsed is None:
+        raise TypeError(f"{cls.mnemonic}: {cls.call!r} is not namespace.method(parameters)")
+    namespace, name, order = parsed.groups()
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = []
+    for part in _order(fields, order):
+        if part == "*":
+            kind = inspect.Parameter.KEYWORD_ONLY
+        elif part not in fields:
+            raise TypeError(f"{cls.mnemonic} has no operand {part}, which {cls.call!r} names")
+        else:
+            default = _default(fields[part])
+            parameters.append(
+                inspect.Parameter(part, kind, default=default, annotation=hints[part])
+            )
+    return Call(namespace or "", name, cls, tuple(parameters))
+
+
+def _order(fields: dict[str, dataclasses.Field[Any]], order: str | None) -> list[str]:
+    """The names of the parameters in order, with ``*`` where keywords begin."""
+    if order is not None:
+        return [part.strip() for part in order.split(",") if part.strip()]
+    needed = [n for n, f in fields.items() if _default(f) is inspect.Parameter.empty]
+    rest = [n for n in fields if n not in needed]
+    return [*needed, "*", *rest]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """What the user may leave out; literals as numbers."""
+    if field.default is dataclasses.MISSING:
+        return inspect.Parameter.empty
+    return field.default.value if isinstance(field.default, Const) else field.default
+
+
+def calls(namespace: str) -> Iterator[Call]:
+    """The methods of a namespace, in the order in which the instructions are defined."""
+    found = (call_of(cls) for cls in OPS.values())
+    return (call for call in found if call is not None and call.namespace == namespace)
+
+
+def namespaces() -> tuple[str, ...]:
+    """The namespaces with generated methods, in the order of their first instruction."""
+    found = (call_of(cls) for cls in OPS.values())
+    return tuple(dict.fromkeys(c.namespace for c in found if c is not None and c.namespace))
+
+
+def method(call: Call) -> Callable[..., None]:
+    """The function that records an instruction; ``self`` is a namespace or the builder."""
+    signature, cls = call.signature, call.op
+    convert = {p.name: _converter(p.annotation) for p in call.parameters}
+
+    def record(self: Any, *positional: Any, **keywords: Any) -> None:
+        given = signature.bind(self, *positional, **keywords).arguments
+        operands = {name: convert[name](given[name]) for name in convert if name in given}
+        recorder = self._k if isinstance(self, Namespace) else self
+        recorder.emit(cls(**operands, loc=caller()))
+
+    record.__name__ = call.name
+    record.__qualname__ = f"{call.namespace}.{call.name}"
+    record.__doc__ = inspect.getdoc(cls)
+    # what inspect.signature shows of a function
+    vars(record)["__signature__"] = signature
+    return records(cls)(record)
+
+
+#: what is meant as a place in memory where an expression would do, too
+_PLACES = (View, GlobalTensor, SharedTensor)
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    """What makes an operand of a field out of what the user gives; `check_kinds` looks at it."""
+    if get_origin(hint) is tuple:
+        element = _converter(get_args(hint)[0])
+        return lambda value: tuple(element(item) for item in value)
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if View in members and Expr in members:
+        return lambda value: as_view(value) if isinstance(value, _PLACES) else as_expr(value)
+    if Fragment in members:
+        return lambda value: value if isinstance(value, Fragment | None) else as_view(value)
+    for kind, convert in ((View, as_view), (Mbar, as_mbar), (Expr, as_expr)):
+        if kind in members:
+            return convert if len(members) == 1 else _unless_none(convert)
+    return lambda value: value
+
+
+def _unless_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def methods(namespace: str) -> dict[str, Callable[..., None]]:
+    """The methods of a namespace by name, in the order in which the instructions are defined."""
+    owner = base(namespace)
+    for call in calls(namespace):
+        if call.name not in vars(owner):
+            setattr(owner, call.name, method(call))
+    return {call.name: vars(owner)[call.name] for call in calls(namespace)}
+
+
+class Defined(Namespace):
+    """A namespace with methods made from definitions, when one of them is first asked for."""
+
+    name = ""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Callable[..., None]:
+            if attribute not in methods(self.name):
+                raise self._lacks(attribute, methods(self.name))
+            return getattr(self, attribute)
+
+
+class Methods:
+    """What the builder has by definitions: namespaces, and methods of its own."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute in methods(""):
+                return MethodType(methods("")[attribute], self)
+            if not methods(attribute):
+                known = {*dir(type(self)), *vars(self), *namespaces(), *methods("")}
+                public = sorted(name for name in known if not name.startswith("_"))
+                raise AttributeError(
+                    f"{type(self).__name__} has no {attribute!r}{did_you_mean(attribute, public)}"
+                )
+            namespace = vars(self)[attribute] = base(attribute)(self)
+            return namespace
+
+
+@cache
+def base(namespace: str) -> type[Defined]:
+    """The class with the generated methods of a namespace."""
+    return type(f"{namespace.title().replace('_', '')}Methods", (Defined,), {"name": namespace})

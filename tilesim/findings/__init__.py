@@ -1,0 +1,1 @@
+"""Findings as data, and the documentation of each rule."""

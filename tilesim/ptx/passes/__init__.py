@@ -1,0 +1,1 @@
+"""Passes that make MIR of PTX small: what checks run on."""

@@ -1,0 +1,1 @@
+"""Rules for instructions whose operands MIR has in another form."""

@@ -1,0 +1,1 @@
+"""One run for all iterations, clusters and values of parameters."""

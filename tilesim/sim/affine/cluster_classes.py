@@ -1,0 +1,657 @@
+"""Follows all clusters of a grid while one of them runs.
+
+Clusters that take the same steps, but make different numbers of repetitions of some of them.
+
+A persistent CTA works on sixteen tiles, its neighbour on fifteen. Where repetitions are skipped
+(`tilesim.sim.affine`), each cluster makes as many of them as it makes; what comes after that is the
+same again, and is followed for all. So the run of one stands for the others, as if each number
+of repetitions had been run: these clusters are told apart as a run of them would have.
+
+Accesses at addresses into global memory, in all clusters.
+
+Follows all clusters of a grid while one of them runs.
+
+Clusters that evaluate everything that steers to the same values take the same steps, in every
+schedule: their runs are the one run with other addresses in global memory. So while one cluster
+runs, each expression that mentions the CTA is evaluated for all of them, as arrays over the
+clusters. A cluster that differs in control flow, a barrier, a shared-memory address, a count, a
+lane of a shuffle, or data that may steer leaves the class. Global addresses may differ; what is
+accessed there is collected for all clusters of the class and compared later.
+
+The clusters of a class, told apart by how many repetitions they have made (`Parting`).
+
+A run that is made again: its follower has seen nothing of the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Set
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.arith.byte_set import ByteSet
+from tilesim.arith.sums import Sums
+from tilesim.ir import effects as fx
+from tilesim.ir.addresses import GLOBAL_WINDOW
+from tilesim.ir.declarations import TensorMap
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Computation
+from tilesim.ir.program import Program
+from tilesim.sim.affine.cluster_plan import Far, Integers, Place, Plan, refuses_negative
+from tilesim.sim.affine.cluster_values import (
+    Alike,
+    Arrays,
+    Mirror,
+    Values,
+    computed,
+    differs,
+    first_of,
+    lanes_where,
+    of_active,
+    places,
+)
+from tilesim.sim.affine.footprints import Box, Kind, Mask, Touches, boxes_at, strided
+from tilesim.sim.machine.access import EVERY, Access
+from tilesim.sim.machine.assignment_jit import take_apart
+from tilesim.sim.machine.expression import Evaluate, plain
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
+from tilesim.sim.machine.machine import Machine, Step, Warp
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.result import Outcome
+from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.warp import Agent
+
+
+@dataclass(frozen=True)
+class Parting:
+    """A jump over repetitions, of which each cluster makes ``more`` than the one that is run, with
+    so many ``instructions`` and ``cycles`` each; ``what`` and ``loc`` decide how many."""
+
+    more: Integers
+    instructions: int
+    cycles: float
+    what: str
+    loc: Loc
+
+    def only(self, kept: Mask) -> Parting:
+        """The same, of some of the clusters."""
+        return replace(self, more=self.more[kept])
+
+
+def is_plain(outcome: Outcome) -> bool:
+    """Whether a run produced nothing that names a cluster, or that others would have to be run
+    for."""
+    nothing = Outcome()
+    told = ("leaned", "explorable")
+    return outcome.explorable and all(
+        getattr(outcome, f.name) == getattr(nothing, f.name)
+        for f in fields(Outcome)
+        if f.name not in told
+    )
+
+
+def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
+    """Whether all accesses are aligned and into one tensor, found out without looking at each."""
+    if type(addresses) is Sums:
+        low, high = addresses.limits
+    else:
+        low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
+    number = low // GLOBAL_WINDOW
+    if not 0 < number <= len(program.tensors) or high // GLOBAL_WINDOW != number:
+        return False
+    if high % GLOBAL_WINDOW + far.pieces[-1][1] > program.tensors[number - 1].nbytes:
+        return False
+    if type(addresses) is Sums:
+        return addresses.multiples_of(far.align)
+    return not int(np.bitwise_or.reduce(addresses, None)) % far.align
+
+
+def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[Any, Any]:
+    """Per address, a number for the tensor that it is into, and whether the access leaves it.
+
+    What is no address into global memory stands for itself: other memory is looked at by name.
+    """
+    number = addresses // GLOBAL_WINDOW
+    sizes = np.array([0, *(tensor.nbytes for tensor in program.tensors), 0])
+    room = sizes[np.clip(number, 0, len(sizes) - 1)]
+    beyond = addresses % GLOBAL_WINDOW + far.pieces[-1][1] > room
+    return np.where(number > 0, number, addresses), (number > 0) & beyond
+
+
+def bytes_at(far: Far, addresses: NDArray[np.int64]) -> tuple[Box, ...]:
+    """The bytes of a tensor that lanes access at these addresses, as intervals."""
+    first = (addresses % GLOBAL_WINDOW)[:, None]
+    lows, highs = (np.array(ends, dtype=np.int64) for ends in zip(*far.pieces, strict=True))
+    held = ByteSet.intervals((first + lows).ravel(), (first + highs).ravel())
+    return tuple((pair,) for pair in held.pairs)
+
+
+#: evaluated steps that are remembered: so many, of few if these have more clusters altogether
+_REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
+
+
+class Follower:
+    """The clusters that take the same steps as the first of ``clusters``, which is run.
+
+    ``same`` says which of the ``clusters`` still do; those that do not are dropped now and then.
+    ``departures`` counts, by what they differ in and where, those that do not. ``touches`` are the
+    accesses to global tensors that are ``written``, ``far`` those at addresses, in bytes.
+    """
+
+    def __init__(
+        self, program: Program, plans: Mapping[int, Plan], clusters: Integers, written: Set[str]
+    ) -> None:
+        self.clusters = clusters
+        self.same: Mask = np.ones(len(clusters), dtype=bool)
+        self._left = 0  #: how many of them no longer do
+        self.departures: dict[tuple[str, Loc], int] = {}
+        self.touches: dict[str, Touches] = {}
+        self.far: dict[str, Touches] = {}
+        #: an access that could not be collected
+        self.unseen = ""
+        #: where clusters have made different numbers of repetitions
+        self.partings: tuple[Parting, ...] = ()
+        self._program = program
+        self._plans = plans
+        self._written = written
+        self._places = places(program, clusters)
+        #: by number of a warp: it, as expressions see it in all clusters
+        self.mirrors: dict[int, Mirror] = {}
+        #: where the last access was noted, if it differs between clusters by where it lies only
+        self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
+        self._at: tuple[Plan, list[Values]] | None = None
+        #: what a step moves, its offsets, and arrays whose identity nothing else gets, by its needs
+        self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
+        self._arrays = Arrays()
+
+    @property
+    def reads(self) -> dict[int, tuple[str, ...]]:
+        """By number of an instruction, the registers in what may differ between clusters there."""
+        return {number: plan.reads for number, plan in self._plans.items()}
+
+    @property
+    def members(self) -> Integers:
+        """The clusters of the class; the one that was run is the first."""
+        return self.clusters[self.same]
+
+    def watch(self, machine: Machine) -> None:
+        """Makes ``machine``, which runs the first cluster, show what it evaluates."""
+        self.mirrors = {w.index: Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
+        slots = machine.plan.slots
+        self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
+        steps = list(machine.code)
+        take_apart(machine.plan, steps, self._plans)
+        self.alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
+        for pc, plan in self._plans.items():
+            step, sync, cycles = steps[pc]
+            steps[pc] = (self._around(pc, plan, step), sync, cycles)
+        machine.code = steps
+        machine.races.observer = self
+
+    def _around(self, number: int, plan: Plan, step: Step) -> Step:
+        mirrors, may_be_alike = self.mirrors, plan.place is None and plan.far is None
+
+        def followed(w: Warp) -> bool | None:
+            mirror = mirrors[w.index]
+            if may_be_alike and mirror.alike.get(number) == w.mask:
+                return step(w)
+            if 2 * self._left >= len(self.clusters) > 1 and w.ways is None:
+                self._shrink()
+            w.machine.look_at_clock()
+            if may_be_alike and self.alike.holds(plan, w, mirror):
+                mirror.alike[number] = w.mask
+                return step(w)
+            mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
+            value = self._value(plan, w, mirror, mask)
+            old = {slot: mirror.registers[slot] for slot in plan.slots}
+            stopped = step(w)
+            if plan.slots and mask and w.blocked is None:
+                self._after(plan, w, mirror, mask, value, old)
+            return stopped
+
+        return followed
+
+    def _shrink(self) -> None:
+        """Goes on with those only that still agree."""
+        kept = self.same
+        self.clusters, self.same, self._left = self.clusters[kept], kept[kept], 0
+        self._places = places(self._program, self.clusters)
+        self.forget()
+        for mirror in self.mirrors.values():
+            mirror.shrink(self._places[mirror.cta.rank], kept)
+        self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
+        self.far = {name: touches.only(kept) for name, touches in self.far.items()}
+        self.partings = tuple(parting.only(kept) for parting in self.partings)
+
+    def part(self, which: Mask) -> Follower:
+        """Who follows some of the clusters, and has seen what they have accessed so far."""
+        other = Follower(self._program, self._plans, self.clusters[which], self._written)
+        other.touches = {name: touches.only(which) for name, touches in self.touches.items()}
+        other.far = {name: touches.only(which) for name, touches in self.far.items()}
+        other.unseen = self.unseen
+        return other
+
+    def forget(self) -> None:
+        """Forgets what steps evaluated to."""
+        self._known.clear()
+        self._arrays.clear()
+        self.alike.forget()
+
+    def move(self, warp: Warp, slot: int, new: Values) -> None:
+        """What a register holds from now on in all clusters."""
+        mirror = self.mirrors[warp.index]
+        if self._vary(new):
+            mirror.differ(slot, self._arrays.one(new))
+        else:
+            mirror.agree(slot)
+
+    def looks_at(self, registers: Collection[int]) -> bool:
+        """Whether all uses of these registers are looked at, so that they may differ."""
+        return (
+            frozenset[int]().union(*(p.slots for p in self._plans.values())).issuperset(registers)
+        )
+
+    # ------------------------------------------------------------------ who still agrees
+
+    def leave(self, different: Mask, what: object, loc: Loc) -> None:
+        """Follows these clusters no further, as they differ in something."""
+        leaving = int((different & self.same).sum())
+        if leaving:
+            key = (str(what), loc)
+            self.departures[key] = self.departures.get(key, 0) + leaving
+            self.same = self.same & ~different
+            self._left += leaving
+
+    def _lose(self, what: object, loc: Loc) -> None:
+        """The others cannot be followed any further."""
+        different = np.ones(len(self.clusters), dtype=bool)
+        different[0] = False
+        self.leave(different, what, loc)
+
+    def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
+        """Those whose values in the active lanes are others leave."""
+        if type(values) is Sums and not values.alike:
+            self.leave(values.column.shift[:, 0] != 0, what, loc)
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            here = of_active(values, mask)
+            self.leave((here != here[0]).any(axis=1), what, loc)
+
+    # ------------------------------------------------------------------ around a step
+
+    def _value(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
+        """`_before`, once for all warps and times with the same registers."""
+        near = plan.place is None and plan.far is None and not plan.of_grid
+        if near and mirror.registers.differing.keys().isdisjoint(self._reads[id(plan)]):
+            return None  # all evaluate what the one that runs does
+        key: list[Hashable] = [id(plan), mirror.cta.rank, w.mask, w.number if plan.by_warp else -1]
+        differing, own = mirror.registers.differing, mirror.registers.own
+        arrays: list[Values] = []
+        for slot in self._reads[id(plan)]:
+            array = differing.get(slot)
+            value = own[slot] if array is None else array
+            if array is None and type(value) not in (int, float):
+                return self._before(plan, w, mirror, mask)
+            key.append(value if array is None else id(array) << 64)
+            arrays.append(array)
+        found = self._known.get(tuple(key)) if plan.moves != "ld" else None
+        if found is None:
+            self._at = plan, []
+            result = self._before(plan, w, mirror, mask)
+            if len(self._known) >= self._remembered:
+                self.forget()
+            self._known[tuple(key)] = result, self._at[1], arrays
+            return result
+        self._at = plan, found[1]
+        return found[0]
+
+    def _before(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
+        """Compares what the step evaluates; what it moves to a register, if it moves a value.
+
+        ``mask``: the lanes that execute it, of those that act.
+        """
+        current: object = "what it evaluates"
+        try:
+            for current, evaluate in plan.same:
+                self._agree(self._seen(evaluate, w, mirror, plan), w.mask, current, plan.loc)
+            if plan.test is not None:
+                current = plan.test[0]
+                holds = plain(self._seen(plan.test[1], w, mirror, plan))
+                if isinstance(holds, np.ndarray):
+                    self._agree(holds != 0, w.mask, current, plan.loc)
+            if not mask:
+                return None
+            if plan.place is not None:
+                current = plan.place.tensor.name
+                self._at = plan, [plain(mirror.value(f)) for _, f in plan.place.offsets]
+                self._inside(plan, plan.place, mask, self._at[1])
+                if plan.moves == "ld":
+                    return self._loaded(plan, plan.place, w, self._at[1])
+            if plan.far is not None:
+                current = plan.far.address[0]
+                self._at = plan, [self._addresses(plan, plan.far, w, mirror, mask)]
+            if plan.moves == "computes":
+                return self._computed(plan, w, mirror)
+            return None if plan.value is None else mirror.value(plan.value[1])
+        except ArithmeticError:
+            self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
+            return None
+
+    def _seen(self, evaluate: Evaluate, w: Warp, mirror: Mirror, plan: Plan) -> Values:
+        """What an expression is in all clusters; those leave in which it is not known, although it
+        is in the one that runs."""
+        value = mirror.value(evaluate)
+        if type(value) is Unknown and type(evaluate(w)) is not Unknown:
+            self._lose(f"a value that is not known, {value}", plan.loc)
+        return value
+
+    def _after(
+        self, plan: Plan, w: Warp, mirror: Mirror, mask: int, value: Values,
+        old: Mapping[int, Values],
+    ) -> None:  # fmt: skip
+        """Notes what the registers that were set hold in all clusters."""
+        results = value if plan.moves == "computes" and value else (value,) * len(plan.slots)
+        for slot, result in zip(plan.slots, results, strict=True):
+            new, before = w.registers[slot], old[slot]
+            if type(new) is Unknown:  # who needs it ends the run
+                mirror.agree(slot)
+                continue
+            if type(result) is Unknown:
+                self._lose(f"a value that is not known, {result}", plan.loc)
+            if differs(result):
+                new = result if plan.lane is None else self._shuffled(plan, result, mirror)
+            # lanes that are agents of their own may be in another turn of the loop
+            every = plan.every and not w.machine.forks
+            merges = mask != FULL and before is not None and not every
+            if merges and (differs(new) or differs(before)):
+                new = np.where(mask_array(mask), plain(new), plain(before))
+            self._keep(plan, w, mirror, slot, new, mask)
+
+    def _keep(self, plan: Plan, w: Warp, mirror: Mirror, slot: int, new: Values, mask: int) -> None:
+        if not differs(new) or not self._vary(new):
+            mirror.agree(slot)
+            return
+        if self._arrays.count >= self._remembered:
+            self.forget()
+        mirror.differ(slot, self._arrays.one(new))
+        different = plain(w.registers[slot]) != new[0]
+        if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
+            self._lose(f"a register set at {plan.loc}", plan.loc)
+
+    def _vary(self, values: Values) -> bool:
+        """Whether not all that take the same steps have the same."""
+        own = values[self.same] if self._left else values
+        if type(own) is Sums:
+            return not own.alike
+        return bool((own[:, 0] != own[0, 0]).any() or (own != own[0]).any())
+
+    @property
+    def _remembered(self) -> int:
+        """How many evaluated steps and arrays are remembered."""
+        return max(_FEW, min(_REMEMBERED, _CELLS // len(self.clusters)))
+
+    def _shuffled(self, plan: Plan, value: Values, mirror: Mirror) -> Values:
+        """The values of other lanes: where from is the same in all clusters by now."""
+        assert plan.op is not None
+        mode = next(e.mode for e in plan.op.effects() if isinstance(e, fx.Shuffles))
+        assert plan.lane is not None
+        source = shuffled_from(mode, first_of(mirror.value(plan.lane[1])))
+        return np.broadcast_to(plain(value), (len(value), 32))[:, source]
+
+    # ------------------------------------------------------------------ global memory
+
+    def _inside(self, plan: Plan, place: Place, mask: int, offsets: list[Values]) -> None:
+        """Those that leave the tensor where the one that runs does not are run for themselves."""
+        where = f"offsets into {place.tensor.name}"
+        if place.map is not None:
+            if refuses_negative(plan.op):
+                for value in offsets:
+                    self._agree(value < 0, mask, where, plan.loc)
+            if place.tracked:
+                lows, highs = self._cut(place, offsets, mask)
+                self._agree((highs <= lows).any(axis=1, keepdims=True), FULL, where, plan.loc)
+        else:
+            limits = zip(offsets, place.extents, place.tensor.shape, strict=True)
+            for value, extent, limit in limits:
+                if differs(value):
+                    outside = (value < 0) | (value + extent > limit)
+                    self._agree(outside, mask, where, plan.loc)
+        if place.aligned and any(map(differs, offsets)):
+            strides = place.tensor.byte_strides
+            address = sum(v * s for v, s in zip(offsets, strides, strict=True))
+            if place.map is None:
+                self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
+        if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
+            self._lose(f"the contents of {place.tensor.name}", plan.loc)
+
+    def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: Mirror, mask: int) -> Values:
+        """Addresses in all clusters; those that lie in other memory than in the one that runs, or
+        outside of it, are run for themselves."""
+        what = far.address[0]
+        if far.real is not None and not far.written:
+            mask = lanes_where(far.real[1](w), mask)
+            if not mask:
+                return None
+        value = self._seen(far.address[1], w, mirror, plan)
+        if not differs(value):
+            return value
+        if value.dtype == object:
+            if any(v >> 63 for v in value.ravel().tolist()):
+                self._lose(what, plan.loc)
+                return value[0]
+            value = value.astype(np.int64)
+        if not surely_inside(self._program, far, value):
+            value = plain(value)
+            memory, outside = located(self._program, far, value)
+            self._agree(memory, mask, what, plan.loc)
+            self._agree(outside, mask, what, plan.loc)
+            self._agree(value % far.align, mask, f"the alignment of {what}", plan.loc)
+        if far.decides:
+            self._lose(f"the contents at {what}", plan.loc)
+        return value
+
+    def _computed(self, plan: Plan, w: Warp, mirror: Mirror) -> tuple[Values, ...] | None:
+        """What an instruction computes in all clusters, a result each; None if it is the same."""
+        op, operands = plan.op, {}
+        assert isinstance(op, Computation)
+        for expr, evaluate in plan.computes:
+            operands[id(expr)] = self._seen(evaluate, w, mirror, plan)
+        if any(type(value) is Unknown for value in operands.values()):
+            return None
+        if not any(map(differs, operands.values())):
+            return None
+        return computed(op, plan.fits, operands, len(self.clusters))
+
+    def _loaded(self, plan: Plan, place: Place, w: Warp, offsets: list[Values]) -> Values:
+        """What all clusters load from a tensor whose contents were given."""
+        if not place.decides or not any(map(differs, offsets)):
+            return None
+        if place.tracked:
+            self._lose(f"the contents of {place.tensor.name}", plan.loc)
+            return None
+        memory = w.machine.globals.memories[place.tensor.name]
+        dtype = place.tensor.dtype
+        sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
+        address = sum(np.clip(v, 0, n - 1) * s for v, n, s in sizes)
+        if memory.marks is not None and memory.marks.at(address, dtype.bytes) is not None:
+            self._lose(f"the contents of {place.tensor.name}, which are not known", plan.loc)
+            return None
+        values = memory.typed(dtype)[address // dtype.bytes]
+        floating = values.dtype.kind in "fV"
+        return values.astype(np.float64 if floating else np.int64)
+
+    def _cut(self, place: Place, offsets: list[Values], mask: int) -> tuple[Integers, Integers]:
+        """First and last element of the box of a tensor map in each dimension, for all clusters:
+        (clusters, dimensions)."""
+        assert place.map is not None
+        shape = (len(self.clusters), len(offsets))
+        lows, highs = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        steps = place.map.element_strides or (1,) * len(offsets)
+        sizes = zip(offsets, place.extents, steps, place.tensor.shape, strict=True)
+        for d, (value, count, step, limit) in enumerate(sizes):
+            start = self._column(value, mask)
+            first = np.where(start < 0, np.maximum(0, -(start // step)), 0)
+            last = np.where(start < limit, np.minimum(count, -(-(limit - start) // step)), 0)
+            lows[:, d] = start + first * step
+            highs[:, d] = np.maximum(lows[:, d], start + (last - 1) * step + 1)
+            highs[last <= first, d] = lows[last <= first, d]
+        return lows, highs
+
+    def _column(self, value: Values, mask: int) -> Integers:
+        """One value per cluster, of the first active lane."""
+        lane = (mask & -mask).bit_length() - 1
+        if type(value) is Sums:
+            return value.of_lane(lane)
+        if isinstance(value, np.ndarray):
+            value = value[..., lane if value.shape[-1] == 32 else 0]
+        return np.broadcast_to(value, len(self.clusters)).astype(np.int64)
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """The machine accesses a global tensor: noted if the kernel writes it."""
+        self.noted = None
+        if memory.label not in self._written:
+            return
+        op, w = access.op, access.warp
+        if access.perhaps is not None and access.among == EVERY:  # anywhere in the tensor
+            kind = Kind(op, access.write, access.scope, access.asynchronous)
+            touches = self.far.setdefault(memory.label, Touches())
+            touches.add_all(kind, (footprint.bytes.low, footprint.bytes.high), len(self.clusters))
+            return
+        plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
+        if plan is not None and plan.far is not None and plan.far.whole:
+            self._touch_far(memory, access, plan, plan.far, offsets[0])
+            return
+        place = None if plan is None else plan.place
+        if plan is None or place is None or place.tensor.name != memory.label or place.masked:
+            where = ", ".join(op.loc.chain)
+            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({where})"
+            return
+        kind = Kind(op, access.write, access.scope, access.asynchronous)
+        touches = self.touches.setdefault(place.tensor.name, Touches())
+        if place.map is not None:
+            self._touch_map(touches, kind, place, place.map, offsets, w.mask)
+            return
+        by = np.stack([self._column(v, w.mask) for v in offsets], axis=1)
+        own = self._elements(place, offsets, w)
+        for d, value in enumerate(offsets):
+            if differs(value):
+                here = of_active(value, w.mask) - by[:, d : d + 1]
+                self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
+        self._note(touches, kind, own, by - by[0])
+
+    def _note(self, touches: Touches, kind: Kind, own: tuple[Box, ...], by: Integers) -> None:
+        touches.add(kind, own, by)
+        self.noted = touches, kind, own, by
+
+    def _touch_far(
+        self, memory: Memory, access: Access, plan: Plan, far: Far, addresses: Values
+    ) -> None:
+        """The same at an address."""
+        mask = access.warp.mask
+        if type(addresses) is Sums:
+            by = addresses.column.shift
+        else:
+            first = self._column(addresses, mask)[:, None]
+            if differs(addresses):
+                self._agree(of_active(addresses, mask) - first, FULL, far.address[0], plan.loc)
+            by = first - first[0]
+        kind = Kind(access.op, access.write, access.scope, access.asynchronous)
+        own = bytes_at(far, np.broadcast_to(first_of(addresses), 32)[mask_array(mask)])
+        self._note(self.far.setdefault(memory.label, Touches()), kind, own, by)
+
+    def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
+        """What the cluster that runs accesses."""
+        own = [np.broadcast_to(first_of(v), 32)[mask_array(w.mask)] for v in offsets]
+        corners = np.stack(own, axis=1)
+        sizes = list(place.extents)
+        if place.split is not None:
+            sizes[place.split] //= 4
+            corners[:, place.split] += w.number % 4 * sizes[place.split]
+        return boxes_at(corners, sizes)
+
+    def _touch_map(
+        self, touches: Touches, kind: Kind, place: Place, tensor_map: TensorMap,
+        offsets: list[Values], mask: int,
+    ) -> None:  # fmt: skip
+        lows, highs = self._cut(place, offsets, mask)
+        by, sizes = lows - lows[0], highs - lows
+        if not (sizes == sizes[0])[self.same].all():
+            touches.add_cut(kind, lows, highs)
+            return
+        steps = tensor_map.element_strides or (1,) * len(offsets)
+        spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
+        parts = [strided(low, -(-size // step), step) for low, size, step in spans]
+        self._note(touches, kind, tuple(product(*parts)), by)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Clusters that a run stands for although it made other numbers of repetitions: who follows
+    them, and how many instructions and cycles they take more."""
+
+    follower: Follower
+    instructions: int
+    cycles: float
+
+
+def told_apart(follower: Follower) -> list[Apart]:
+    """The clusters of a class that have made other numbers of repetitions than the one that ran.
+
+    ``follower`` follows only those from now on that have made as many.
+    """
+    partings, follower.partings = follower.partings, ()
+    if not partings:
+        return []
+    own, *others = _groups(partings, follower.same)
+    found = [_apart(follower, which, partings) for which in others]
+    what, loc = partings[0].what, partings[0].loc
+    for number, apart in enumerate(found):
+        left = sum(map(np.count_nonzero, others[number + 1 :]))
+        if left:
+            apart.follower.departures[what, loc] = int(left)
+    follower.leave(~own, what, loc)
+    return found
+
+
+def _groups(partings: tuple[Parting, ...], same: Mask) -> list[Mask]:
+    """Those with the same numbers of repetitions, in the order of the first of each; the first that
+    takes the same steps at all is the one that was run."""
+    more = np.stack([p.more for p in partings], axis=1)
+    members = np.flatnonzero(same)
+    _, first, names = np.unique(more[members], axis=0, return_index=True, return_inverse=True)
+    groups = []
+    for name in np.argsort(first).tolist():
+        which = np.zeros(len(same), dtype=bool)
+        which[members[names.ravel() == name]] = True
+        groups.append(which)
+    return groups
+
+
+def _apart(follower: Follower, which: Mask, partings: tuple[Parting, ...]) -> Apart:
+    own = int(np.flatnonzero(which)[0])
+    more = [(int(p.more[own]), p) for p in partings]
+    return Apart(
+        follower.part(which),
+        sum(n * p.instructions for n, p in more),
+        sum(n * p.cycles for n, p in more),
+    )
+
+
+def kept(follower: Follower) -> Callable[[], None]:
+    """A function that makes a follower forget what it has seen since now."""
+    state = copy(vars(follower))
+    state["departures"] = dict(follower.departures)
+    whole = np.ones(len(follower.clusters), dtype=bool)
+    for name in ("touches", "far"):
+        state[name] = {key: touches.only(whole) for key, touches in state[name].items()}
+
+    def restore() -> None:
+        follower.forget()
+        vars(follower).update(state)
+
+    return restore

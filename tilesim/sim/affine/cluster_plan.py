@@ -1,0 +1,502 @@
+"""What to look at while one cluster runs, so that all others can be compared with it.
+
+What may differ between the clusters of a grid: read off the program, before anything runs.
+
+What to look at while one cluster runs, so that all others can be compared with it.
+
+Where the clusters of a grid lie: their CTAs, one cluster at a time and all of them as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.analysis.solver import closure
+from tilesim.analysis.taint import tensors_written
+from tilesim.analysis.uses_defs import (
+    OPERANDS,
+    expressions_in,
+    mentioned,
+    registers_of,
+    registers_set,
+    sets_only,
+)
+from tilesim.arith.byte_set import ByteSet
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import Fragment, GlobalTensor, TensorMap, View
+from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
+from tilesim.ir.op import Computation, Op
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.program import Program
+from tilesim.ir.tensormap import in_bytes, in_global, unit
+from tilesim.sim.machine.expression import (
+    Evaluate,
+    Fit,
+    evaluator,
+    fit_register,
+    fit_value,
+    may_divide_by_zero,
+)
+from tilesim.sim.machine.machine import Code
+
+#: special registers that are not the same function of rank, warp and lane in every cluster
+_OF_THE_GRID = ("%cta_x", "%cta_y", "%cta_z", "%cluster_id")
+
+
+def varying_registers(mir: Mir) -> frozenset[str]:
+    """What may have different values in different clusters, special registers among it."""
+    made = registers_of(mir)
+    return frozenset(closure(_OF_THE_GRID, lambda name: made.get(name, ())))
+
+
+def varies(expr: Expr, registers: Collection[str]) -> bool:
+    """Whether an expression may have different values in different clusters."""
+    named = mentioned(expr)
+    return not named.isdisjoint(_OF_THE_GRID) or not named.isdisjoint(registers)
+
+
+def is_far(value: object) -> TypeGuard[View]:
+    """Whether an operand is at an address that may be into global memory."""
+    if not isinstance(value, View) or not isinstance(value.tensor, AddressedTensor):
+        return False
+    return value.tensor.space in ("global", "generic")
+
+
+def global_operand(op: Op) -> View | TensorMap | None:
+    """What an instruction names in global memory: no instruction names two places there."""
+    for name in OPERANDS[type(op)]:
+        value = getattr(op, name)
+        if isinstance(value, TensorMap) and hasattr(op, "coords"):
+            return value
+        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
+            return value
+    return None
+
+
+#: the largest address that an instruction asks to be a multiple of
+_ALIGNED = 16
+
+#: an expression with the function that evaluates it
+Watched = tuple[Expr, Evaluate]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an instruction names in global memory: per dimension its offset in elements.
+
+    ``split``: each warp of a warpgroup accesses its quarter of this dimension. ``tracked``: the
+    kernel writes the tensor, so that accesses to it may race. ``aligned``: the instruction asks
+    for an aligned address. ``decides``: what is read there may steer and is not zero everywhere.
+    ``masked``: only some of the bytes are accessed.
+    """
+
+    tensor: GlobalTensor
+    offsets: tuple[Watched, ...]
+    extents: tuple[int, ...]
+    map: TensorMap | None
+    split: int | None
+    tracked: bool
+    aligned: bool
+    decides: bool
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class Far:
+    """What an instruction accesses at an address into global memory, or a generic one.
+
+    ``address``: of the first byte, a multiple of ``align``; ``pieces``: intervals of bytes from
+    there. ``written``: the tensors in which it may lie and which the kernel writes; ``decides`` as
+    for `Place`. ``whole``: the lanes that execute it access all of it, or each what it names;
+    otherwise warps share it out, or some of the bytes are left out. ``real``: how many bytes are
+    read, if that is an operand; of none the address does not matter.
+    """
+
+    address: Watched
+    pieces: tuple[tuple[int, int], ...]
+    align: int
+    written: frozenset[str]
+    decides: bool
+    whole: bool
+    real: Watched | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step evaluates that may differ between clusters.
+
+    The clusters of a class agree on ``same`` and, in which lanes it holds, on ``test``; only the
+    lanes of which ``guard`` holds execute the instruction. ``moves``:
+    ``value`` gets into the register that is set, in all lanes if ``every``; a shuffle says with
+    ``lane`` from where. ``computes``: of these the instruction computes what it sets, ``fits``
+    brings that into the registers. ``slots`` are all registers the step sets.
+    """
+
+    loc: Loc
+    op: Op | None = None
+    same: tuple[Watched, ...] = ()
+    test: Watched | None = None
+    guard: Watched | None = None
+    place: Place | None = None
+    far: Far | None = None
+    moves: Literal["mov", "ld", "shfl.sync", "computes"] | None = None
+    value: Watched | None = None
+    lane: Watched | None = None
+    computes: tuple[Watched, ...] = ()
+    fits: tuple[Fit | None, ...] = ()
+    every: bool = False
+    slots: tuple[int, ...] = ()
+
+    @cached_property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All expressions that are looked at."""
+        offsets = () if self.place is None else self.place.offsets
+        far = () if self.far is None else (self.far.address, self.far.real)
+        single = (self.test, self.guard, self.value, self.lane, *far)
+        found = (*self.same, *self.computes, *offsets, *(w for w in single if w is not None))
+        return tuple(expr for expr, _ in found)
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The registers in them."""
+        parts = (part for expr in self.expressions for part in walk(expr))
+        return tuple({part.name: None for part in parts if isinstance(part, Var)})
+
+    @cached_property
+    def of_grid(self) -> bool:
+        """Whether they may differ between clusters with the same registers."""
+        return any(varies(expr, ()) for expr in self.expressions)
+
+    @cached_property
+    def by_warp(self) -> bool:
+        """Whether they may differ between the warps of a CTA with the same registers."""
+        parts = (part for expr in self.expressions for part in walk(expr))
+        names = {part.name for part in parts if isinstance(part, Special)}
+        return not names.isdisjoint(("warp_id", "thread_id"))
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What is known about the program as a whole."""
+
+    code: Code
+    varying: Collection[str]
+    holds: Callable[[str], bool]
+    numbers: bool
+    written: Collection[str]
+    given: Collection[str]
+
+    def watched(self, expr: Expr) -> Watched:
+        return expr, evaluator(self.code, expr)
+
+
+def asks_for_clusters(mir: Mir) -> bool:
+    """Whether clusters take over the work of others, which no expression tells."""
+    return bool(mir.all_of(fx.Cancels))
+
+
+def plans(
+    code: Code,
+    holds: Callable[[str], bool],
+    *,
+    numbers: bool,
+    written: Collection[str],
+    given: Collection[str],
+) -> dict[int, Plan]:
+    """By number: the instructions to look at.
+
+    ``holds``: whether the bytes of a tensor may be observed; ``numbers``: whether those of tiles.
+    ``written`` are tensors that the kernel writes, ``given`` those whose contents were given.
+    """
+    context = _Context(code, varying_registers(code.mir), holds, numbers, written, given)
+    alive = ((n, i) for n, i in enumerate(code.mir.code) if n not in code.idle)
+    made = ((number, _plan(context, number, i)) for number, i in alive)
+    return {number: plan for number, plan in made if plan is not None}
+
+
+def _plan(context: _Context, number: int, instruction: Instruction) -> Plan | None:
+    plan, stays = _evaluated(context, instruction), context.code.stays.get(number)
+    if stays is None or not varies(stays, context.varying):
+        return plan
+    plan = Plan(instruction.loc) if plan is None else plan
+    return replace(plan, same=(*plan.same, context.watched(stays)))
+
+
+def _evaluated(context: _Context, instruction: Instruction) -> Plan | None:
+    match instruction.what:
+        case Op() as op:
+            plan = _instruction(context, op, _test(context, instruction.guard))
+            if plan is None or instruction.guard is None:
+                return plan
+            return replace(plan, guard=context.watched(instruction.guard))
+        case Branch(cond=cond) | Trap(cond=cond):
+            test = _test(context, cond)
+            return None if test is None else Plan(instruction.loc, test=test)
+        case Switch(index=index):
+            where = _test(context, index)
+            return None if where is None else Plan(instruction.loc, same=(where,))
+        case _:
+            return None
+
+
+def _test(context: _Context, cond: Expr | None) -> Watched | None:
+    """A condition, or the index of a target, if it may differ."""
+    return context.watched(cond) if cond is not None and varies(cond, context.varying) else None
+
+
+def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | None:
+    results = registers_set(op)
+    place, far = _place(context, op), _far(context, op)
+    same: list[Watched] = []
+    computing, named = isinstance(op, Computation), _far_operand(op)
+    for name in () if computing or _guesses(op) else OPERANDS[type(op)]:
+        value = getattr(op, name)
+        told = name in ("coords", "info") and _only_inputs(context, op)
+        # a map in memory says what is inside of its tensor: the clusters of a class have the same
+        if name in op.addresses:
+            expressions = expressions_in(value)
+            same += (context.watched(e) for e in expressions if varies(e, context.varying))
+            continue
+        if _is_place(value) or value is named or told or (name == "coords" and not _scattered(op)):
+            continue
+        moved = isinstance(op, Assign | Shuffle) and name == "value"
+        if not moved and not _is_only_data(context, op, name):
+            expressions = expressions_in(value)
+            same += (context.watched(e) for e in expressions if varies(e, context.varying))
+        elif not moved:
+            same += (context.watched(e) for e in _divisors(context, value))
+    same += (context.watched(e) for e in _starts(context, op) if varies(e, context.varying))
+    sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
+    if not same and not sets and place is None and far is None and guard is None:
+        return None
+    plan = Plan(op.loc, op, tuple(same), guard, None, place, far, slots=sets)
+    match op:
+        case _ if computing and sets:
+            operands = [e for n in OPERANDS[type(op)] for e in expressions_in(getattr(op, n))]
+            return replace(
+                plan, moves="computes", computes=tuple(map(context.watched, operands)),
+                fits=tuple(fit_value(r.dtype, None) for r in results),
+                slots=tuple(context.code.slots[r.name] for r in results),
+            )  # fmt: skip
+        case Assign() if sets:
+            every = context.code.slots[op.var.name] in context.code.private
+            return replace(plan, moves="mov", value=_fitted(context, op), every=every)
+        case Load() if sets:
+            return replace(plan, moves="ld")
+        case Shuffle() if sets:
+            value, lane = context.watched(op.value), context.watched(op.lane)
+            return replace(plan, moves="shfl.sync", value=value, lane=lane)
+        case _:
+            return plan
+
+
+def _guesses(op: Op) -> bool:
+    """Whether nobody knows what an instruction sets, whatever its operands are."""
+    if not sets_only(op):
+        return False
+    return all(isinstance(e, fx.Defines) and (e.chance or e.unknown) for e in op.effects())
+
+
+def _divisors(context: _Context, value: object) -> Iterator[Expr]:
+    """Whether data that nobody follows is the quotient of a division by zero."""
+    for part in (p for e in expressions_in(value) for p in walk(e)):
+        if isinstance(part, Binary) and may_divide_by_zero(part, context.code.mir.typing):
+            zero = part.rhs.eq(0)
+            if varies(zero, context.varying):
+                yield zero
+
+
+def _starts(context: _Context, op: Op) -> list[Expr]:
+    """How far from where rows of a tensor copy may begin its first coordinate is (B36, B37)."""
+    target, found = context.code.mir.kernel.target.name, []
+    for effect in op.effects():
+        if isinstance(effect, fx.ReadsMap | fx.WritesMap):
+            least = unit(effect.map.packing, effect.map.tensor.dtype, target)
+            if divisor(effect.coords[-1]) % least:
+                found.append(effect.coords[-1] % least)
+    return found
+
+
+def _fitted(context: _Context, op: Assign) -> Watched:
+    """The value of an assignment, in the type of the register."""
+    typing = context.code.mir.typing
+    expr, evaluate = context.watched(op.value)
+    token = op.var.name in typing.tokens
+    fit = fit_register(op.var.dtype, op.value, typing, token=token)
+    return expr, evaluate if fit is None else lambda w: fit(evaluate(w))
+
+
+def _scattered(op: Op) -> bool:
+    """Whether an instruction names rows or pixels that lie apart, or a box that a tensor map in
+    memory tells, or in a part of a tensor: no box with an offset that its operands tell."""
+    elsewhere = getattr(op, "mode", "tile") != "tile" or getattr(op, "at", None) is not None
+    elsewhere |= getattr(getattr(op, "map", None), "dims", None) is not None
+    return hasattr(op, "coords") and elsewhere
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, View) and isinstance(value.tensor, GlobalTensor)
+
+
+def _is_only_data(context: _Context, op: Op, name: str) -> bool:
+    """Whether nothing that the machine follows depends on the contents of an operand."""
+    if op.mnemonic.startswith("tile."):
+        return not context.numbers
+    stored = [tensor for effect in op.effects() for tensor in tensors_written(effect)]
+    return name in op.data and bool(stored) and not any(map(context.holds, stored))
+
+
+def _place(context: _Context, op: Op) -> Place | None:
+    """What the instruction names in global memory, unless all clusters only read the same there."""
+    named = global_operand(op)
+    if named is None:
+        return None
+    if _scattered(op):
+        at: View | None = getattr(op, "at", None)
+        if at is None or not _is_place(at) or not _only_inputs(context, op):
+            return None  # one at an address is looked at as such
+        named = at
+    tensor = named.tensor
+    assert isinstance(tensor, GlobalTensor)
+    observed, given = context.holds(tensor.name), tensor.name in context.given
+    if isinstance(named, TensorMap):
+        offsets = in_bytes(named, getattr(op, "coords", ()))
+        extents, split = in_global(named, named.box_shape), None
+        given = given or named.fill == "nan"
+    else:
+        offsets, extents, split = named.offsets, named.extents, _split(op, named)
+    tracked, decides = tensor.name in context.written, observed and given
+    matters = decides or isinstance(named, View)
+    if not tracked and not (matters and any(varies(e, context.varying) for e in offsets)):
+        return None
+    scalar = isinstance(op, Load | Store | Atomic)
+    return Place(
+        tensor, tuple(map(context.watched, offsets)), extents,
+        named if isinstance(named, TensorMap) else None, split, tracked,
+        aligned=not scalar and not op.mnemonic.startswith("tile."),
+        decides=decides,
+        masked=any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects()),
+    )  # fmt: skip
+
+
+def _far(context: _Context, op: Op) -> Far | None:
+    """What the instruction accesses at an address, unless all clusters only read the same there."""
+    view = _far_operand(op)
+    if view is None:
+        return None
+    tensor = view.tensor
+    assert isinstance(tensor, AddressedTensor)
+    address, within = tensor.address, tensor.within
+    for offset, stride in zip(view.offsets, tensor.byte_strides, strict=True):
+        if constant(offset) != 0:
+            address = address + offset * stride
+    written = frozenset(context.written)
+    if within:
+        written &= {within}
+    if not written and not varies(address, context.varying):
+        return None
+    given = within in context.given if within else bool(context.given)
+    sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
+    masked = any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects())
+    return Far(
+        context.watched(address), _pieces(sizes, tensor.dtype.bytes),
+        _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
+        decides=given and context.holds(tensor.name),
+        whole=_split(op, view) is None and not tensor.swizzle and not masked,
+        real=next(map(context.watched, _real(op)), None),
+    )  # fmt: skip
+
+
+def _real(op: Op) -> Iterator[Expr]:
+    """How many bytes a copy reads, if that is an operand."""
+    for effect in op.effects():
+        if isinstance(effect, fx.Issues) and effect.real is not None:
+            yield effect.real
+
+
+def _far_operand(op: Op) -> View | None:
+    """The only operand of an instruction at an address that may be into global memory."""
+    views = [v for name in OPERANDS[type(op)] if is_far(v := getattr(op, name))]
+    return views[0] if len(views) == 1 else None
+
+
+def _pieces(sizes: tuple[tuple[int, int], ...], itemsize: int) -> tuple[tuple[int, int], ...]:
+    """The bytes of a box, of which ``sizes`` are the extents and strides of the dimensions."""
+    spans = tuple(range(extent) for extent, _ in sizes)
+    held = ByteSet.box(0, spans, tuple(stride for _, stride in sizes), itemsize)
+    return tuple(held.pairs)
+
+
+def _only_inputs(context: _Context, op: Op) -> bool:
+    """Whether a copy that names no box reads only what nobody writes or looks at."""
+    if not _scattered(op):
+        return False
+    named = [e.map for e in op.effects() if isinstance(e, fx.ReadsMap)]
+    names = {tensor.name for m in named for tensor in m.tensors}
+    filled = {m.fill == "nan" for m in named} != {False}
+    decides = any(context.holds(name) and (filled or name in context.given) for name in names)
+    return bool(named) and not decides and names.isdisjoint(context.written)
+
+
+def _split(op: Op, view: View) -> int | None:
+    """The dimension that the warps of a warpgroup share out, for warpgroup fragments."""
+    tiles = [v for v in vars(op).values() if isinstance(v, Fragment)]
+    shared_out = any(tile.split for tile in tiles)
+    return view.dims[-2] if shared_out else None
+
+
+def refuses_negative(op: Op | None) -> bool:
+    """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
+    return op is not None and any(isinstance(e, fx.WritesMap) for e in op.effects())
+
+
+Integers = NDArray[np.int64]
+
+
+def cluster_count(program: Program) -> int:
+    """Clusters in the grid."""
+    return program.ctas // program.cluster_size
+
+
+def cluster_ctas(program: Program, index: int) -> tuple[int, ...]:
+    """CTA numbers of a cluster in rank order (x fastest), D7."""
+    gx, gy, _ = program.grid
+    return tuple(
+        x + gx * (y + gy * z)
+        for x, y, z in (_coordinates(program, index, r) for r in range(program.cluster_size))
+    )
+
+
+def cta_coordinates(
+    program: Program, clusters: Integers, rank: int
+) -> tuple[Integers, Integers, Integers]:
+    """``cta_x``, ``cta_y`` and ``cta_z`` of the CTAs of this rank, one per cluster."""
+    wide, high, depth = _place_of_cluster(program, clusters)
+    x, y, z = _within(program, rank)
+    cx, cy, cz = program.cluster
+    return wide * cx + x, high * cy + y, depth * cz + z
+
+
+def _coordinates(program: Program, index: int, rank: int) -> tuple[int, int, int]:
+    x, y, z = cta_coordinates(program, np.array([index], dtype=np.int64), rank)
+    return int(x[0]), int(y[0]), int(z[0])
+
+
+def _place_of_cluster(program: Program, clusters: Integers) -> tuple[Integers, Integers, Integers]:
+    (gx, gy, _), (cx, cy, _) = program.grid, program.cluster
+    wide, high = gx // cx, gy // cy
+    return clusters % wide, clusters // wide % high, clusters // (wide * high)
+
+
+def _within(program: Program, rank: int) -> tuple[int, int, int]:
+    cx, cy, _ = program.cluster
+    return rank % cx, rank // cx % cy, rank // (cx * cy)

@@ -1,0 +1,864 @@
+"""One repetition, watched: does every decision come out the same in those that follow?
+
+One repetition, watched: does every decision come out the same in those that follow?
+
+Each instruction that is executed has to be the same in every repetition but for what it moves to
+registers, and for where it reads global memory that nobody writes.
+
+Rows of products that are one step while nothing is compared, and single steps while it is.
+
+Products in a row are executed together, which leaves other records than one after the other. What
+is watched is executed one by one, so the states that are compared have to be made like that.
+
+How often a loop still turns: an estimate, on which nothing but the time it takes depends.
+
+What leads out of a loop is mostly a branch whose condition is one of registers that grow by the
+same from turn to turn. So the condition is evaluated with these moved on, further and further,
+until it says that the loop ends.
+
+What is known of the turns of one loop in which a repetition is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
+from tilesim.ir import effects as fx
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.expr import Base, Expr, Special, Var, walk
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.mir import Branch, Switch, Trap, condition
+from tilesim.ir.op import Op
+from tilesim.ir.text.printer import value_text
+from tilesim.sim.affine.cluster_classes import Follower
+from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, looks, window
+from tilesim.sim.affine.shifts import (
+    UNBOUNDED,
+    Carried,
+    Computed,
+    Later,
+    Lost,
+    NoShift,
+    Shift,
+    Shifted,
+    Shifts,
+    Then,
+    clusters_of,
+    is_moving,
+)
+from tilesim.sim.affine.snapshot import Glance, Snapshot
+from tilesim.sim.affine.state_fields import is_number
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.expression import Evaluate, evaluator, fit_register, plain
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
+from tilesim.sim.machine.machine import Code, Entry, Machine, Step, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.schedule import TimedEnvironment
+from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.warp import Agent
+
+#: a register: the identity of a warp, and the slot
+Register: TypeAlias = "tuple[int, int]"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What is not the same in every repetition, and where; ``period`` as for `NoShift`."""
+
+    what: str
+    loc: Loc = UNKNOWN
+    period: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.loc})"
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """The registers that an instruction needs and sets, by slot.
+
+    ``operands`` are its operands, with the registers in each, and whether they are ``alike``: the
+    same in all warps that have the same in these registers.
+    """
+
+    reads: frozenset[int]
+    sets: tuple[int, ...]
+    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
+    alike: bool
+
+
+class Watched:
+    """Watches a machine from one moment to the next; ``shifts``: by how much the registers of
+    warps have moved up to now since the repetition before.
+
+    ``obstacle`` is what is found to differ between repetitions.
+    """
+
+    def __init__(
+        self, machine: Machine, plain: list[Entry], shifts: Mapping[Register, Shift],
+        computed: Collection[Register], follower: Follower | None,
+    ) -> None:  # fmt: skip
+        """``computed``: registers that are said to move otherwise than by a shift; so are those
+        whose shift is None. ``follower``: of the clusters that the machine stands for."""
+        self.machine = machine
+        self.obstacle: Obstacle | None = None
+        same = None if follower is None else follower.same
+        self.values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
+        self.values.alike = None if follower is None else follower.alike
+        self._moving: dict[int, dict[int, Shift]] = {}
+        self._carried: dict[Register, Carried] = {}
+        self._began = dict(shifts)
+        for (warp, slot), shift in shifts.items():
+            if shift is None or (warp, slot) in computed:
+                shift = self._carried[warp, slot] = Carried(NoShift("a register"))
+            self._moving.setdefault(warp, {})[slot] = shift
+        self._uses: dict[int, _Uses] = {}
+        #: by number of an instruction, which of its operands may move
+        self._free: dict[int, dict[int, Free]] = {}
+        #: what instructions were found to set, and what is found just now
+        self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
+        self._results: list[tuple[int, Shift]] = []
+        #: operands that have been looked at, with what decides what is found about them
+        self._settled: set[tuple[object, ...]] = set()
+        #: keeps alive what is named by its identity there
+        self._arrays: dict[int, Any] = {}
+        self._follower = follower
+        #: accesses to global memory, and places that move by no shift
+        self.touched = Touched()
+        self.later: list[Way] = []
+        #: of the instruction that is executed: how what it accesses moves, and what it stores
+        self._op: object = None
+        self._moves: list[Way] = []
+        self._stores = ""
+        #: what decides how often clusters repeat this, if not equally often
+        self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
+        #: by whom something that moves is stored where
+        self._data_moves: dict[Footprint, Agent] = {}
+        #: what the machine is to execute meanwhile
+        self.steps = self._steps(plain)
+
+    def _steps(self, plain: list[Entry]) -> list[Entry]:
+        steps, plan = list(plain), self.machine.plan
+        for first, (alone, _) in plan.fused.items():
+            if steps[first] is plan.steps[first]:
+                steps[first] = alone
+        for numbers, row in plan.rows.items():  # or a part of one, if others of it are followed
+            if steps[numbers[0]] is row:
+                steps[numbers[0]] = plan.alone[numbers[0]]
+        for pc in range(len(steps) - 1):
+            step, sync, cycles = steps[pc]
+            steps[pc] = self._around(pc, step), sync, cycles
+        return steps
+
+    def _around(self, pc: int, step: Step) -> Step:
+        what = self.machine.plan.mir.code[pc].what
+        is_op = isinstance(what, Op)
+        back = what.target if isinstance(what, Branch) and what.polls else None
+        moving = self._moving
+        uses = self._used(pc)
+        slots = uses.reads.union(uses.sets)
+
+        def watched(w: Warp) -> bool | None:
+            if self.obstacle is None:
+                self._op, self._moves, self._stores = what, [], ""
+                moved = moving.get(id(w.origin))
+                if moved and not slots.isdisjoint(moved):
+                    self._look(pc, w, moved)
+                if back is not None and self._spins(w, back):
+                    self.obstacle = Obstacle("whether a turn of a loop changes something", what.loc)
+            stopped = step(w)
+            if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:
+                self.obstacle = Obstacle("several instructions at once")
+            return stopped
+
+        return watched
+
+    @staticmethod
+    def _spins(w: Warp, head: int) -> bool:
+        """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
+        lap = w.laps.get(head)
+        return lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
+
+    def ends_as_it_began(self, shifts: Mapping[Register, Shift]) -> set[Register] | None:
+        """None if the shifts that were followed are those that are found in the end, as in the
+        beginning; else the registers of which that is not so."""
+        wrong: set[Register] = set()
+        moving = self.moving
+        for key in {*moving, *shifts, *self._began}:
+            followed, found = moving.get(key, 0), shifts.get(key, 0)
+            if key in self._carried:
+                if not self._goes_on(key, followed):
+                    wrong.add(key)
+            elif (
+                isinstance(followed, Lost)
+                or found is None
+                or np.any(followed != found)
+                or np.any(self._began.get(key, 0) != found)
+            ):
+                wrong.add(key)
+        return wrong or None
+
+    def _goes_on(self, key: Register, ends: Shift) -> bool:
+        """Whether it is known what a register holds in the repetitions to come that begins them
+        otherwise than by a shift; ``ends``: what was followed."""
+        carried = self._carried[key]
+        if isinstance(ends, Later) and ends is not carried:
+            carried.source = ends
+        elif not isinstance(ends, Lost):
+            warp = self._seen(next(w for w in self.machine.warps if id(w) == key[0]))
+            value = plain(warp.registers[key[1]])
+            if isinstance(value, int | np.ndarray):
+                carried.source = Shifted(value, ends, clusters_of(warp), carried.why)
+        return carried.source is not None
+
+    @property
+    def moving(self) -> dict[Register, Shift]:
+        """The registers that differ between repetitions, and how."""
+        return {(w, s): shift for w, slots in self._moving.items() for s, shift in slots.items()}
+
+    # ------------------------------------------------------------------ instruction by instruction
+
+    def _used(self, pc: int) -> _Uses:
+        known = self._uses.get(pc)
+        if known is None:
+            instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
+            what, cond = instruction.what, condition(instruction)
+            operands = list(operand_expressions(what)) if isinstance(what, Op) else []
+            exprs = operands if cond is None else [*operands, cond]
+            reads = {id(e): frozenset(slots[n] for n in _registers(e)) for e in exprs}
+            results = registers_set(what) if isinstance(what, Op) else []
+            known = self._uses[pc] = _Uses(
+                frozenset[int]().union(*reads.values()),
+                tuple(slots[var.name] for var in results),
+                tuple((e, reads[id(e)], _is_alike(e)) for e in operands),
+                all(map(_is_alike, exprs)),
+            )
+        return known
+
+    def _look(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
+        """An instruction that needs or sets registers which move."""
+        uses = self._used(pc)
+        if uses.reads.isdisjoint(moving):
+            chosen = chosen_lanes(self.values, pc, w)
+            every = chosen is None or pc in self.machine.plan.idle
+            for slot in uses.sets:
+                self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
+            return
+        key = self._key(pc, w, moving, uses)
+        if key is not None and key in self._known:
+            for slot, shift in self._known[key]:
+                self._set(w, moving, slot, shift, w.mask)
+            return
+        self._results.clear()
+        try:
+            self._moved(pc, w, moving)
+        except NoShift as why:
+            instruction = self.machine.plan.mir.code[pc]
+            what = value_text(self.machine.program, why.expr)
+            self.obstacle = Obstacle(f"`{what}`", instruction.loc, why.period)
+            return
+        alone = pc in self.machine.plan.idle or self.machine.plan.mir.code[pc].guard is not None
+        if key is not None and not alone and not self._moves and not self._stores:
+            self._known[key] = tuple(self._results)
+
+    def _key(
+        self, pc: int, w: Warp, moving: dict[int, Shift], uses: _Uses
+    ) -> tuple[object, ...] | None:
+        """What decides what is found about an instruction; None if that cannot be said briefly."""
+        if not uses.alike or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
+            return None
+        return self._named((pc, w.mask), uses.reads, w, moving)
+
+    def _named(
+        self, what: tuple[object, ...], reads: Collection[int], w: Warp, moving: dict[int, Shift]
+    ) -> tuple[object, ...] | None:
+        """Something that depends on registers only, with what they hold and how they move; None if
+        that cannot be said briefly."""
+        differing: Mapping[int, Any] = {}
+        if self._follower is not None:
+            differing = self._follower.mirrors[w.index].registers.differing
+        key: list[object] = [*what]
+        for slot in reads:
+            value, shift = w.registers[slot], moving.get(slot, 0)
+            if type(value) is not int or not (type(shift) is int or isinstance(shift, Later)):
+                return None
+            if slot in differing:
+                # what is equal in all clusters is one array, which nobody changes
+                value = "array", id(differing[slot])
+                self._arrays[value[1]] = differing[slot]
+            key += [slot, value, shift]
+        return tuple(key)
+
+    def _moved(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
+        """An instruction that uses registers which move."""
+        instruction, mask = self.machine.plan.mir.code[pc], w.mask
+        if pc in self.machine.plan.stays and pc not in self.machine.plan.idle:
+            self.values.require_fixed(self.machine.plan.stays[pc], self._seen(w), mask, moving)
+        match instruction.what:
+            case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
+                limits = self.values.limits
+                self.values.require_fixed(cond, self._seen(w), mask, moving)
+                if self.values.limits is not limits and type(self.values.limits) is not int:
+                    self.decides = str(cond), instruction.loc
+                return
+            case Op() as op:
+                pass
+            case _:
+                return
+        if pc in self.machine.plan.idle:
+            for slot in self._used(pc).sets:
+                moving.pop(slot, None)
+            return
+        if instruction.guard is not None:
+            self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
+            chosen = chosen_lanes(self.values, pc, w)
+            if chosen is None:
+                raise NoShift(instruction.guard)
+            if not chosen:
+                return  # in no lane: nothing is evaluated, and registers keep what they hold
+            mask = chosen
+        match op.effects():
+            case (fx.Defines(var=var, value=Expr() as value),):
+                shift = self._assigned(var, value, w, mask, moving)
+                self._set(w, moving, self._used(pc).sets[0], shift, mask)
+                return
+            case _:
+                pass
+        self._operands(op, w, mask, moving)
+        for slot in self._used(pc).sets:
+            self._set(w, moving, slot, 0, mask)
+
+    def _assigned(
+        self, var: Var, value: Expr, w: Warp, mask: int, moving: dict[int, Shift]
+    ) -> Shift:
+        """The shift of what a register is set to."""
+        seen = self._seen(w)
+        try:
+            shift = self.values.of(value, seen, mask, moving)
+            if is_moving(shift):
+                kind = var.dtype
+                if kind.kind not in ("int", "uint"):
+                    raise NoShift(value)
+                limits = integer_limits(kind)
+                self.values.require_range(value, seen, mask, shift, *limits, wraps=True)
+        except NoShift as why:
+            return self._computed(var, value, w, moving, why)
+        return shift
+
+    def _computed(
+        self, var: Var, value: Expr, w: Warp, moving: dict[int, Shift], why: NoShift
+    ) -> Lost:
+        """A value that has no shift, but can be computed in the repetitions to come, perhaps."""
+        typing = self.values.typing
+        fit = fit_register(var.dtype, value, typing, token=var.name in typing.tokens)
+        evaluate = self.values.evaluate(value)
+        try:
+            return Computed(evaluate, fit, self._seen(w), self._slots(value), moving, why)
+        except NoShift:
+            return Lost(why)
+
+    def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
+        """All operands are the same, but for places in memory that nobody looks at, and data."""
+        free = self._free.get(op.number)
+        if free is None:
+            free = free_operands(
+                self.machine, op, lambda expr: window(self.values, expr, self._seen(w), mask)
+            )
+            if not looks(op):
+                self._free[op.number] = free
+        for expr, slots, alike in self._used(op.number).operands:
+            if slots.isdisjoint(moving):
+                continue
+            found, key = free.get(id(expr)), None
+            if alike and (found is None or (found.is_unseen and op.number in self._free)):
+                where = None if found is None else op.number
+                key = self._named((id(expr), mask, where), slots, w, moving)
+                if key is not None and key in self._settled:
+                    continue
+            if found is None:
+                self.values.require_fixed(expr, self._seen(w), mask, moving)
+            elif found.data:
+                self._data(expr, w, mask, moving)
+            else:
+                self._placed(expr, found, w, mask, moving)
+            if key is not None:
+                self._settled.add(key)
+
+    def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
+        """What is stored differs: by the same in all lanes, or nobody knows how."""
+        try:
+            alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
+        except NoShift:
+            alike = False
+        self._stores = "moved" if alike and self._stores != "anything" else "anything"
+
+    def _placed(self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
+        """A place in memory moves."""
+        seen = self._seen(w)
+        try:
+            shift = self.values.of(expr, seen, mask, moving)
+        except NoShift as why:
+            self._step_later(expr, free, w, mask, moving, why)
+            return
+        if np.any(np.asarray(shift) % free.least):
+            raise NoShift(expr, free.least)
+        self.values.require_range(expr, seen, mask, shift, free.low, free.high)
+        if free.memory is not None:
+            if type(shift) is not int:
+                raise NoShift(expr)
+            self._moves.append(Way(free, shift))
+
+    def _step_later(
+        self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift], why: NoShift
+    ) -> None:
+        """It moves by no shift: where to is found when it is known how often."""
+        seen = self._seen(w)
+        later = Computed(self.values.evaluate(expr), None, seen, self._slots(expr), moving, why)
+        now = np.asarray(self.values.value(expr, seen))
+        if now.dtype.kind not in "iu":
+            raise why
+        now = now if now.ndim == 2 else now.reshape(1, -1)
+        way = Way(free, later=later, now=now, lanes=mask_array(mask))
+        self.later.append(way)
+        if free.memory is not None:
+            self._moves.append(way)
+
+    def _slots(self, expr: Expr) -> list[int]:
+        return [self.machine.plan.slots[name] for name in _registers(expr)]
+
+    def _seen(self, w: Warp) -> Warp:
+        """A warp as expressions see it: in all clusters, if it stands for others."""
+        return w if self._follower is None else cast(Warp, self._follower.mirrors[w.index])
+
+    # ------------------------------------------------------------------ global memory
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """The machine accesses global memory."""
+        if not memory.tracked or self.obstacle is not None:
+            return
+        try:
+            self._touch(memory, footprint, access)
+        except NoShift as why:
+            self.obstacle = Obstacle(str(why), access.op.loc)
+
+    def _touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        if access.op is not self._op:
+            raise NoShift(f"an access of {access.op.mnemonic} at another time")
+        if memory.table.meets_past(footprint):
+            raise NoShift(f"an access to what earlier repetitions accessed in {memory.label}")
+        for other in footprint.overlaps:
+            if self._data_moves.get(other, access.warp) is not access.warp:
+                raise NoShift("what is stored, where another warp accesses it")
+        if self._stores:
+            self._data_moves[footprint] = access.warp
+            if any(r.warp is not access.warp for o in footprint.overlaps for r in o.writes):
+                raise NoShift("what is stored, where another warp has stored")
+            spread = footprint.addresses
+            if self._stores == "anything" and np.unique(spread).size < spread.size:
+                raise NoShift("what is stored by several lanes")
+        ways = tuple(way for way in self._moves if way.free.memory is memory)
+        if not ways:
+            self.touched.still[footprint] = None
+            return
+        noted = None
+        if self._follower is not None:
+            noted = self._follower.noted
+            if noted is None:
+                raise NoShift(f"what clusters access in {memory.label}")
+        self.touched.moved.append(Moved(memory, footprint, access, ways, noted))
+
+    def _set(
+        self, w: Warp, moving: dict[int, Shift], slot: int, shift: Shift, mask: int,
+        *, every: bool = False,
+    ) -> None:  # fmt: skip
+        """A register is set in the lanes of ``mask``, in all if it is one of a loop; in the others
+        it moves as it did before."""
+        if not mask and not every:
+            return
+        alone = slot in self.machine.plan.private and not self.machine.forks
+        self._results.append((slot, shift))
+        if not (every or alone or mask == FULL or w.registers[slot] is None):
+            shift = self._merged(mask, shift, moving.get(slot, 0))
+        if is_moving(shift):
+            moving[slot] = shift
+        else:
+            moving.pop(slot, None)
+
+    @staticmethod
+    def _merged(mask: int, shift: Shift, before: Shift) -> Shift:
+        for one in (shift, before):
+            if isinstance(one, Lost):
+                return Lost(one.why)
+        if type(shift) is int and type(before) is int and shift == before:
+            return shift
+        merged: Any = np.where(mask_array(mask), shift, before)
+        return merged
+
+
+def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
+    """The active lanes that execute an instruction: those in which its guard holds, which has to be
+    the same in all repetitions. In the others, registers that it sets keep what they hold.
+
+    None: it is unknown what the guard is, and the registers, in all lanes, are not known either.
+    """
+    guard = w.machine.plan.mir.code[pc].guard
+    if guard is None:
+        return w.mask
+    holds = values.evaluate(guard)(w)
+    return None if type(holds) is Unknown else condition_lanes(holds) & w.mask
+
+
+def _registers(expr: Expr) -> set[str]:
+    return {v.name for v in walk(expr) if isinstance(v, Var)}
+
+
+def _is_alike(expr: Expr) -> bool:
+    return not any(isinstance(part, Special | Base) for part in walk(expr))
+
+
+#: after how many moves, at most, it is looked whether warps that were ahead still are
+_MOVES = 64
+
+
+class Rows:
+    """Which steps a machine executes: with rows, or without.
+
+    ``plain`` are its steps, and ``with_turns`` makes those of them that go back in a loop tell. The
+    warps of a warpgroup count what they execute together: where some are ahead, there are no rows
+    until the others have come as far.
+    """
+
+    def __init__(
+        self, machine: Machine, plain: list[Entry],
+        with_turns: Callable[[list[Entry]], list[Entry]],
+    ) -> None:  # fmt: skip
+        self._machine = machine
+        self._plain = plain
+        self._with_turns = with_turns
+        #: steps that are to be executed as soon as no warp is ahead
+        self._wanted: list[Entry] | None = None
+        self._is_apart = False
+
+    def execute(self, steps: list[Entry]) -> None:
+        """Goes on with steps that may have rows, as soon as that can be."""
+        self._wanted = None
+        if not self._is_apart or self._are_level():
+            self._machine.code, self._is_apart = steps, False
+            return
+        self._machine.code, self._wanted = self._without(), steps
+
+    def look(self) -> None:
+        """Goes on with what is wanted, if that can be by now."""
+        if self._wanted is not None:
+            self.execute(self._wanted)
+
+    def part(self) -> bool:
+        """Executes products one by one while states are compared, as will be done while one
+        repetition is watched. True if that begins now."""
+        begins = self._has_rows and not self._is_apart and self._are_level()
+        if begins:
+            self._machine.code, self._is_apart = self._without(), True
+        return begins
+
+    def part_soon(self, moves: int = _MOVES) -> None:
+        """Parts rows after one of the next moves, as soon as no warp is ahead."""
+        env = self._machine.env
+        if not self.part() and moves and isinstance(env, TimedEnvironment) and env.due:
+            Glance(env, lambda _: self.part_soon(moves - 1), later=True)
+
+    def may_part(self) -> bool:
+        """Whether steps without rows can be executed from now on."""
+        return not self._has_rows or self._is_apart or self._are_level()
+
+    @property
+    def _has_rows(self) -> bool:
+        return bool(self._machine.plan.fused.keys() - self._machine.plan.assigned)
+
+    def are_apart(self) -> None:
+        """Somebody else's steps are executed, which have no rows."""
+        self._is_apart, self._wanted = True, None
+
+    def _without(self) -> list[Entry]:
+        """The same steps, each product alone; those that go back in a loop tell."""
+        plan, apart = self._machine.plan, list(self._plain)
+        for first, (alone, _) in plan.fused.items():
+            if apart[first] is plan.steps[first] and first not in plan.assigned:
+                apart[first] = alone
+        return self._with_turns(apart)
+
+    def _are_level(self) -> bool:
+        """Whether the warps of each warpgroup have executed the same products."""
+        return not any(warp.warpgroup.ahead for warp in self._machine.warps)
+
+
+#: what registers of a warp hold, by slot
+Registers: TypeAlias = "list[Any]"
+#: by how much registers grow in a repetition, by slot
+Moves: TypeAlias = "dict[int, Any]"
+#: a loop that goes on so often does not end
+_MANY = 1 << 40
+
+
+@dataclass(frozen=True)
+class _Exit:
+    """A branch that leads out of a loop if ``condition`` is ``sense``.
+
+    ``predicates`` are computed before it, by the number of a register. ``reads``: the registers
+    that are needed for all that.
+    """
+
+    condition: Evaluate
+    sense: bool
+    predicates: tuple[tuple[int, Evaluate], ...]
+    reads: frozenset[int]
+
+
+class Remaining:
+    """Estimates for the loops of a program; ``heads``: by number of a branch that goes back, where
+    to."""
+
+    def __init__(self, plan: Code, heads: dict[int, int]) -> None:
+        self._plan = plan
+        self._heads = heads
+        self._exits: dict[int, tuple[_Exit, ...]] = {}
+
+    def repetitions(self, w: Warp, back: int, before: Registers) -> int | None:
+        """How often what has happened since the registers of a warp held ``before`` happens again
+        until a loop ends that goes back at ``back``, or one around it; None if nobody knows."""
+        by = {
+            slot: _difference(now, then)
+            for slot, (then, now) in enumerate(zip(before, w.registers, strict=True))
+            if then is not now
+        }
+        moving = {slot: d for slot, d in by.items() if d is not None and np.any(d)}
+        found = []
+        for other, head in self._heads.items():
+            if head <= self._heads[back] and back <= other:
+                ways = (self._until(e, w, moving) for e in self._of(other, head))
+                found += [often for often in ways if often is not None]
+        return min(found, default=None)
+
+    def _until(self, way_out: _Exit, w: Warp, moving: Moves) -> int | None:
+        """After how many repetitions that way is taken; None if it is not."""
+        fixed = way_out.reads.isdisjoint(moving)
+        if fixed or any(w.registers[slot] is None for slot in way_out.reads):
+            return None
+        most = 1
+        while not _ends(way_out, w, moving, most):
+            most *= 2
+            if most > _MANY:
+                return None
+        least = most // 2
+        while most - least > 1:
+            middle = (least + most) // 2
+            if _ends(way_out, w, moving, middle):
+                most = middle
+            else:
+                least = middle
+        return least
+
+    # ------------------------------------------------------------------ ways out of a loop
+
+    def _of(self, back: int, head: int) -> tuple[_Exit, ...]:
+        known = self._exits.get(back)
+        if known is None:
+            known = self._exits[back] = tuple(self._found(back, head))
+        return known
+
+    def _found(self, back: int, head: int) -> list[_Exit]:
+        code, found = self._plan.mir.code, []
+        for number in range(head, back + 1):
+            match code[number].what:
+                case Branch(cond=Expr() as cond, target=target, sense=sense):
+                    if number == back or not head <= target <= back:
+                        found.append(self._exit(cond, sense != (number == back), head, back))
+                case _:
+                    pass
+        return found
+
+    def _exit(self, cond: Expr, sense: bool, head: int, back: int) -> _Exit:
+        needed, predicates = _names(cond), []
+        for number in range(back, head - 1, -1):
+            for var, value in self._set(number):
+                if var.name in needed and var.dtype.kind == "pred":
+                    needed |= _names(value)
+                    predicates.append((self._plan.slots[var.name], self._compiled(value)))
+        reads = frozenset(self._plan.slots[name] for name in needed)
+        return _Exit(self._compiled(cond), sense, tuple(reversed(predicates)), reads)
+
+    def _set(self, number: int) -> list[tuple[Var, Expr]]:
+        what = self._plan.mir.code[number].what
+        effects = what.effects() if isinstance(what, Op) else ()
+        return [
+            (e.var, e.value)
+            for e in effects
+            if isinstance(e, fx.Defines) and isinstance(e.value, Expr)
+        ]
+
+    def _compiled(self, expr: Expr) -> Evaluate:
+        return evaluator(self._plan, expr)
+
+
+def _names(expr: Expr) -> set[str]:
+    return {part.name for part in walk(expr) if isinstance(part, Var)}
+
+
+def _difference(now: Any, before: Any) -> Any:
+    """By how much an integer register has grown, in all lanes; None if it is none."""
+    now, before = plain(now), plain(before)
+    if type(now) is int and type(before) is int:
+        return now - before
+    if not isinstance(now, np.ndarray) or not isinstance(before, np.ndarray):
+        return None
+    if now.dtype.kind not in "iu" or now.shape != before.shape:
+        return None
+    return now.astype(np.int64) - before.astype(np.int64)
+
+
+def _ends(way_out: _Exit, w: Warp, moving: Moves, often: int) -> bool:
+    """Whether a loop ends there after so many repetitions."""
+    registers = list(w.registers)
+    for slot, by in moving.items():
+        registers[slot] = plain(registers[slot]) + often * by
+    then = cast(Warp, Then(w, w.cta, registers))
+    try:
+        for slot, evaluate in way_out.predicates:
+            registers[slot] = evaluate(then)
+        holds = plain(way_out.condition(then))
+    except ArithmeticError:
+        return False
+    if not isinstance(holds, bool | int | np.bool_ | np.ndarray):
+        return False
+    turning = np.broadcast_to(holds, 32)[mask_array(w.mask)]  # others have left, or never came
+    return bool(turning.any()) is way_out.sense
+
+
+#: a place where a loop goes back: the warp, and the number of the instruction
+Place: TypeAlias = "tuple[int, int]"
+#: turns of a loop before it is looked at
+FIRST = 6
+
+
+@dataclass
+class Counts:
+    """What has been counted up to a moment."""
+
+    steps: int
+    time: float
+    by_parts: int
+    executed: list[int]
+    phases: list[int]
+    rounds: list[int]
+
+    @classmethod
+    def of(
+        cls, machine: Machine, barriers: Iterable[Mbarrier], named: Iterable[NamedBarrier]
+    ) -> Counts:
+        """Those of now."""
+        return cls(
+            machine.steps, machine.env.now, machine.by_parts,
+            [w.executed for w in machine.warps], [b.phase for b in barriers],
+            [b.number for b in named],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of a loop that a description was made of: its number, how many instructions had been
+    executed and skipped, and what the registers of all warps held; by warp, ``arrays`` of that in
+    all clusters, where it differs."""
+
+    number: int
+    executed: int
+    skipped: int
+    registers: list[Registers]
+    arrays: dict[int, dict[int, Any]]
+
+
+def register_shifts(machine: Machine, before: Turn, now: Turn) -> dict[Register, Shift] | None:
+    """As `Snapshot.register_shifts`, if nothing else is known of two turns."""
+    return _held(machine, now).register_shifts(_held(machine, before))
+
+
+def _held(machine: Machine, turn: Turn) -> Snapshot:
+    """The registers of warps at a turn, as a state has them."""
+    found = Snapshot(machine.components.size)
+    for warp, registers in zip(machine.warps, turn.registers, strict=True):
+        for slot, register in enumerate(registers):
+            if is_number(register):
+                found.registers[id(warp), slot] = [register]
+        for slot, array in turn.arrays.get(warp.index, {}).items():
+            found.arrays[id(warp), slot] = plain(array)
+    return found
+
+
+@dataclass(eq=False)
+class Level:
+    """The search for what repeats with the turns of one loop."""
+
+    place: Place | None = None
+    turn: int = 0
+    #: the turn at which to look again
+    next: int = FIRST
+    #: by description, when it was met last
+    seen: dict[Any, Turn] = field(default_factory=dict)
+    attempts: int = 0
+    #: what the search has cost, in instructions
+    cost: float = 0
+    #: while a repetition is looked for: its length in turns, and the states at its multiples
+    length: int = 0
+    states: list[tuple[Turn, Snapshot]] = field(default_factory=list)
+    #: how many more repetitions are executed before one is watched, and what registers move by
+    whole: int = 0
+    shifts: dict[Register, Shift] = field(default_factory=dict)
+    #: what is accessed again and again in global memory, and has been since the last state
+    places: dict[Footprint, None] = field(default_factory=dict)
+    touched: dict[Footprint, None] = field(default_factory=dict)
+    #: registers that were found to move otherwise than by a shift
+    computed: set[Register] = field(default_factory=set)
+    #: whether what is watched begins with shifts that no two states have shown
+    guessed: bool = False
+    #: whether a look is about to be taken
+    due: bool = False
+    #: whether too few turns remain for anything to be worth it
+    rests: bool = False
+    over: bool = False
+
+    def choose(self, place: Place, *, next: int = 1) -> None:
+        """Looks at this loop from now on."""
+        self.place = place
+        self.turn = self.length = 0
+        self.rests = False
+        self.next = next
+        self.seen.clear()
+        self.states.clear()
+
+    def forget(self) -> None:
+        """Looks for what repeats from this turn on only."""
+        self.seen.clear()
+        if self.length or self.rests:
+            self.length, self.rests = 0, False
+            self.next = self.turn + 1
+            self.states.clear()
+
+    def rest(self) -> None:
+        """Looks at nothing until the loop is entered again."""
+        self.seen.clear()
+        self.rests = True
+        self.next = UNBOUNDED
+
+    def give_up(self) -> None:
+        """Nothing more is looked for in this loop."""
+        self.over = True
+        self.length = 0
+        self.next = UNBOUNDED
+        self.seen.clear()
+        self.states.clear()

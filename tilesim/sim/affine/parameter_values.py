@@ -1,0 +1,460 @@
+"""Follows a timed run from its start to its end, and says for which larger values it stands.
+
+Up to a repetition of the state (see `tilesim.sim.affine`) a run for a larger value is the same but
+for registers that depend on it. There it makes more repetitions, and goes on as this run does, but
+for registers that have moved meanwhile. Where that is so in every instruction, the one run stands
+for all. Runs with several loops, one after the other, have more repetitions in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from tilesim.analysis.uses_defs import operand_expressions
+from tilesim.ir.expr import Base, Expr, walk
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.mir import Branch, Instruction, condition
+from tilesim.ir.op import Op
+from tilesim.ir.text.printer import statement_text, value_text
+from tilesim.sim.affine.free_parameter import Forms, Obstacle
+from tilesim.sim.affine.loop_period import Level, Register
+from tilesim.sim.affine.loop_period import Obstacle as Given
+from tilesim.sim.affine.loop_skipping import Skipper
+from tilesim.sim.affine.parameter_overlap import Reach, may_meet
+from tilesim.sim.affine.parameter_shifts import Demand, Follow, Moving, Ray, as_ray
+from tilesim.sim.affine.shifts import UNBOUNDED, Lost, Shift, is_moving
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.expression import plain
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.simulate import Simulation
+
+#: turns of other loops, per warp, after which the one that is looked at has ended: there are few
+_IDLE = 16
+
+
+@dataclass(frozen=True)
+class Limit:
+    """More than ``steps`` are not covered, because of ``obstacle``; ``fits``: what is computed
+    there would leave its type."""
+
+    steps: int
+    obstacle: Obstacle
+    fits: bool = False
+
+
+class Traced:
+    """What is known of the runs of one simulation: of each a limit, if there is one.
+
+    ``step``: by how much the parameter grows. ``ratios``: how many steps of the parameter one
+    repetition of the state is; ``spare``: how many fewer would do as well; ``hopeless``: why
+    nothing can be said, of any value; ``why``: why these runs stand for no others.
+    """
+
+    def __init__(
+        self, simulation: Simulation, forms: Forms, step: int, *, quick: bool = True,
+        answered: bool = False,
+    ) -> None:  # fmt: skip
+        """``quick``: copies take one cycle; what is shown of one schedule holds in all.
+        ``answered``: the runs that cover what launch control may answer are the same for all
+        values."""
+        self.forms = forms
+        self.quick = quick
+        self._answered = answered
+        self.step = step
+        self.limits: list[Limit] = []
+        self.ratios: set[Fraction] = set()
+        self.spare: int | None = None
+        self.hopeless: Obstacle | None = None
+        self.why: Obstacle | None = None
+        #: where the parameter is used first, in a condition if it is in any
+        self.used = _first_use(simulation.code.mir.code, forms)
+        #: warp instructions, but for those that were skipped
+        self.executed = 0
+        #: numbers of repetitions
+        self.numbers = count(1)
+        self._simulation = simulation
+        self._machines: list[Machine] = []
+        self._tracers: dict[int, Tracer] = {}
+        simulation.watches = self._machines.append
+        simulation.skipper = self._follow
+
+    def _follow(self, machine: Machine) -> None:
+        if machine.options.answers is None or self._answered:
+            self._tracers[id(machine)] = Tracer(machine, self)
+
+    def close(self) -> None:
+        """All runs are over; those that were given up were made again."""
+        self._simulation.watches = None
+        reaches: list[Reach] = []
+        for machine in self._machines:
+            self.executed += machine.executed
+            if not all(warp.exited for warp in machine.warps):
+                continue
+            tracer = self._tracers.get(id(machine))
+            if tracer is None:
+                self.limits.append(Limit(0, Obstacle("a run that cannot be followed", UNKNOWN)))
+                continue
+            tracer.close()
+            if machine.outcome.unfilled or self._simulation.code.named:
+                self.limits.append(Limit(0, Obstacle("what tiles hold decides", UNKNOWN)))
+            self.limits += tracer.limits
+            reaches += tracer.reaches
+            self.ratios |= tracer.ratios
+            spare = [s for s in (self.spare, tracer.spare) if s is not None]
+            self.spare = min(spare, default=None)
+            self.hopeless = self.hopeless or tracer.hopeless
+            self.why = self.why or tracer.why
+        if (name := may_meet(reaches)) is not None:
+            what = f"accesses to {name} of different turns, which may meet"
+            self.limits.append(Limit(0, Obstacle(what, UNKNOWN)))
+            self.why = self.why or self.limits[-1].obstacle
+        self._machines.clear()
+        self._tracers.clear()
+
+    def least(self) -> Limit | None:
+        """The limit that is met first."""
+        return min(self.limits, key=lambda limit: limit.steps, default=None)
+
+
+class Tracer(Skipper):
+    """Follows a machine; see `Traced`."""
+
+    thrifty = False
+    parts = False
+
+    def __init__(self, machine: Machine, traced: Traced) -> None:
+        self._forms = traced.forms
+        self._used = traced.used
+        self._step = traced.step
+        self.limits: list[Limit] = []
+        self.ratios: set[Fraction] = set()
+        self.spare: int | None = None
+        self.hopeless: Obstacle | None = None
+        self.why: Obstacle | None = None
+        #: accesses to what the kernel writes; of those while a repetition is watched, how they
+        #: move from one to the next
+        self.reaches: list[Reach] = []
+        self._repeated: list[tuple[int, tuple[Ray, ...]]] = []
+        self._numbers = traced.numbers
+        self._dims = {t.name: len(t.shape) for t in machine.program.tensors}
+        self._main = Follow(machine, traced.forms, traced.step, {})
+        self._period: Follow | None = None
+        self._shifts: Mapping[tuple[int, int], Any] = {}
+        self._start: Moving = {}
+        self._registers: dict[tuple[int, int], Any] = {}
+        self._spoilt: Obstacle | None = None
+        #: whether the parameter decides how often the inner one of two loops turns
+        self._inner_grows = False
+        self._refuse_what_is_not_followed(machine)
+        machine.code = self._followed(machine)
+        if traced.quick:
+            machine.copy_cycles = _at_once
+        super().__init__(machine)
+        self._idle = _IDLE * len(machine.warps)
+
+    def _refuse_what_is_not_followed(self, machine: Machine) -> None:
+        """What has no expressions: the memory of tensors whose size depends on the parameter."""
+        for name, tensor in self._forms.tensors.items():
+            memory = machine.globals.memories[name]
+            elements = not memory.tracked or memory.table.by_element
+            if not memory.is_uniform or memory.dependent or not elements:
+                what = f"the size of {name}, which the kernel looks at"
+                self._spoil(Obstacle(what, tensor.loc))
+        for number in sorted(machine.plan.losing):
+            loc = machine.plan.mir.code[number].loc
+            self._spoil(Obstacle("whether what is discarded is read", loc))
+        if self._forms.tensors:
+            self._refuse_addresses(machine)
+        self.hopeless = self._spoilt
+
+    def _refuse_addresses(self, machine: Machine) -> None:
+        if not machine.plan.global_by_name:
+            self._spoil(Obstacle("addresses in global memory", UNKNOWN))
+        for instruction in machine.plan.mir.code:
+            if _takes_an_address(instruction):
+                self._spoil(Obstacle("an address in global memory", instruction.loc))
+
+    def _spoil(self, why: Obstacle) -> None:
+        if self._spoilt is None:
+            self._spoilt = why
+            self.limits.append(Limit(0, why))
+            self.why = self.why or why
+
+    # ------------------------------------------------------------------ steps
+
+    def _followed(self, machine: Machine) -> list[Entry]:
+        steps, plan = list(machine.code), machine.plan
+        for first, (alone, _) in plan.fused.items():
+            if steps[first] is plan.steps[first]:
+                steps[first] = alone
+        for pc in range(len(steps) - 1):
+            step, sync, cycles = steps[pc]
+            steps[pc] = self._looking(machine, pc, step), sync, cycles
+        return steps
+
+    def _looking(self, machine: Machine, pc: int, step: Step) -> Step:
+        what = machine.plan.mir.code[pc].what
+        loc = what.loc
+        is_op = isinstance(what, Op)
+        back = what.target if isinstance(what, Branch) and what.polls else None
+
+        def followed(w: Warp) -> bool | None:
+            if self._spoilt is None:
+                self._notice(pc, w)
+                if back is not None and self._main.spins(w, back):
+                    self._spoil(Obstacle("whether a turn of a loop changes something", loc))
+            stopped = step(w)
+            if machine.plan.async_accesses:
+                self._spoil(Obstacle("asynchronous accesses to global memory", loc))
+            if machine.irregular:
+                self._spoil(Obstacle("what data decides about", loc))
+            if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:
+                self._spoil(Obstacle("several instructions at once", loc))
+            return stopped
+
+        return followed
+
+    def _notice(self, pc: int, w: Warp) -> None:
+        self._main.look(pc, w)
+        if self._main.obstacle is not None:
+            self._spoil(self._main.obstacle)
+        if self._period is not None:
+            self._period.look(pc, w)
+
+    # ------------------------------------------------------------------ global memory
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        super().touch(memory, footprint, access)
+        if not memory.tracked or self._spoilt is not None:
+            return
+        dims = self._dims[memory.label] if memory.table.by_element else 0
+        sized = memory.label in self._forms.tensors
+        if not dims or access.op is not self._main.op or self.follower is not None:
+            if sized or self._main.moved:
+                self._spoil(Obstacle(f"an access to {memory.label}", access.op.loc))
+            return
+        ways = _ways(self._main, memory, dims)
+        lows, highs = memory.table.corners(footprint)
+        for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+            if self._period is not None:
+                own = _ways(self._period, memory, dims)
+                self._repeated.append((len(self.reaches), own))
+            reach = Reach(memory.label, tuple(low), tuple(high), ways, access.write)
+            self.reaches.append(reach)
+
+    def _in_repetitions(self, often: int, times: int) -> None:
+        """What has been accessed since `began` is accessed in more repetitions."""
+        number = next(self._numbers)
+        for place, ways in self._repeated:
+            reach = self.reaches[place]
+            self.reaches[place] = replace(
+                reach, ways=ways, repetition=number, often=often, times=times
+            )
+
+    # ------------------------------------------------------------------ repetitions
+
+    def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
+        self._period = None
+        self._repeated.clear()
+        if any(shift is None for shift in shifts.values()):
+            return  # registers that move otherwise: the repetition stands for no other
+        self._shifts = shifts
+        self._start = self._combined(lambda a, b: Ray(as_ray(a).a, int(b)))
+        self._registers = self._held()
+        moving = {warp: dict(slots) for warp, slots in self._start.items()}
+        self._period = Follow(self.machine, self._forms, self._step, moving)
+
+    def _give_up(self, level: Level, why: Given) -> None:
+        super()._give_up(level, why)
+        self.machine.races.observer = self
+
+    def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
+        if level is self._outer and self._inner_grows:
+            # while turns of a loop around it are watched, none of the inner one are left out: its
+            # end would be another for each value
+            self._fail(level, None)
+            return
+        super()._watch(level, shifts, left_out)
+
+    def _end_period(self, level: Level) -> None:
+        period, known = self._period, len(self.ratios)
+        super()._end_period(level)
+        self._inner_grows |= level is self._inner and len(self.ratios) > known
+        if self._period is period:
+            self._period = None
+
+    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> bool:
+        period = self._period
+        if self._spoilt is not None or not times:
+            return True
+        if period is None or times == UNBOUNDED or period.obstacle is not None:
+            if period is not None:
+                self.why = self.why or period.obstacle
+            return False  # each of them is executed, and followed
+        ratios = {ratio for d in period.demands if (ratio := _ratio(d)) is not None}
+        self.ratios |= {ratio * self._step for ratio in ratios}
+        if not _same(period.moving, self._start) or not self._is_explained():
+            return False
+        often = min((int(1 / ratio) for ratio in ratios), default=0)
+        limits = list(self._limits(period, often, times))
+        if often and any(limit.steps == 0 for limit in limits):
+            often, limits = 0, list(self._limits(period, 0, times))
+        if ratios:
+            spare = min(int((times - 1) * ratio * self._step) for ratio in ratios)
+            self.spare = spare if self.spare is None else min(spare, self.spare)
+        self.limits += _least(limits)
+        self._in_repetitions(often, times)
+        self._main.moving = self._combined(lambda a, b: Ray(as_ray(a).a + often * int(b)))
+        return True
+
+    def _held(self) -> dict[tuple[int, int], Any]:
+        """What registers hold."""
+        return {
+            (id(w), slot): value.copy() if isinstance(value, np.ndarray) else value
+            for w in self.machine.warps
+            for slot, value in enumerate(w.registers)
+        }
+
+    def _is_explained(self) -> bool:
+        """Whether the registers have changed by what they were followed to move by, and otherwise
+        not at all."""
+        moving = _flat(self._start)
+        for key, now in self._held().items():
+            ray, before = moving.get(key, 0), self._registers[key]
+            if type(ray) is Lost or not _moved_by(before, now, ray):
+                return False
+        return True
+
+    def _limits(self, follow: Follow, often: int, skipped: int) -> list[Limit]:
+        found = []
+        for demand, pc in follow.demands.items():
+            steps = demand.lasts(often, skipped)
+            if steps is not None:
+                instruction = self.machine.plan.mir.code[pc]
+                what = Obstacle(self._text(instruction), instruction.loc)
+                found.append(Limit(steps, what, demand.fits))
+        return _least(found)
+
+    def _text(self, instruction: Instruction) -> str:
+        """An instruction, or the condition of a branch, as a reader of the program knows it."""
+        kernel, cond = self.machine.program, condition(instruction)
+        if isinstance(instruction.what, Op):
+            return f"`{statement_text(kernel, instruction.what)}`"
+        return f"`{value_text(kernel, cond)}`"
+
+    def _combined(self, how: Any) -> Moving:
+        """What registers move by, with what they move by in a repetition."""
+        found: Moving = {warp: dict(slots) for warp, slots in self._main.moving.items()}
+        keys = {(w, s) for w, slots in found.items() for s in slots} | self._shifts.keys()
+        for warp, slot in keys:
+            a, b = found.setdefault(warp, {}).get(slot, 0), self._shifts.get((warp, slot), 0)
+            if type(a) is Lost:
+                continue
+            if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+                lanes = zip(_lanes(a), _lanes(b), strict=True)
+                ray: Any = np.array([None] * 32, dtype=object)
+                for lane, (x, y) in enumerate(lanes):
+                    ray[lane] = how(x, y)
+            else:
+                ray = how(a, b)
+            if is_moving(ray):
+                found[warp][slot] = ray
+            else:
+                found[warp].pop(slot, None)
+        return found
+
+    def close(self) -> None:
+        """The run is over."""
+        self.limits += self._limits(self._main, 0, 0)
+        if self.obstacle is not None and self.why is None:
+            known = self.obstacle.loc is not UNKNOWN
+            self.why = Obstacle(self.obstacle.what, self.obstacle.loc if known else self._used)
+
+
+def _first_use(code: Sequence[Instruction], forms: Forms) -> Loc:
+    """The line where a parameter is used first, in a condition if it is in any."""
+
+    def uses(expr: Expr | None) -> bool:
+        return expr is not None and any(id(part) in forms.literals for part in walk(expr))
+
+    decides = (i.loc for i in code if uses(condition(i)))
+    others = (
+        i.loc
+        for i in code
+        if isinstance(i.what, Op) and any(map(uses, operand_expressions(i.what)))
+    )
+    return next(decides, next(others, UNKNOWN))
+
+
+def _at_once(nbytes: int) -> int:
+    """A latency of copies with which most runs are soon in a steady state, of a short period."""
+    return 1
+
+
+def _moved_by(before: Any, now: Any, ray: Any) -> bool:
+    if not is_moving(ray):
+        now, before = plain(now), plain(before)
+        if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
+            return np.array_equal(before, now)
+        return now is before or (type(now) in (int, float, bool) and bool(now == before))
+    pairs = zip(_lanes(before), _lanes(now), _lanes(ray), strict=True)
+    return all(int(b) == int(a) + as_ray(by).b for a, b, by in pairs)
+
+
+def _takes_an_address(instruction: Instruction) -> bool:
+    what, cond = instruction.what, condition(instruction)
+    exprs = list(operand_expressions(what)) if isinstance(what, Op) else []
+    parts = (part for e in [*exprs, *([] if cond is None else [cond])] for part in walk(e))
+    return any(isinstance(part, Base) and part.space == "global" for part in parts)
+
+
+def _ratio(demand: Demand) -> Fraction | None:
+    """How many repetitions more a step of the parameter makes, if it takes some to keep a
+    demand (as the test of a loop does), as a fraction of one."""
+    a, b = demand.ray.a, demand.ray.b
+    if demand.fits or a * b >= 0:
+        return None
+    closes = b < 0 if demand.low is not None else b > 0
+    return Fraction(-b, a) if closes else None
+
+
+def _least(limits: list[Limit]) -> list[Limit]:
+    return [min(limits, key=lambda limit: limit.steps)] if limits else []
+
+
+def _same(one: Moving, other: Moving) -> bool:
+    """Whether registers move by the same."""
+    a, b = _flat(one), _flat(other)
+    return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+
+
+def _flat(moving: Moving) -> dict[tuple[int, int], Any]:
+    return {(w, s): ray for w, slots in moving.items() for s, ray in slots.items()}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is Lost or type(other) is Lost:
+        return type(one) is type(other)
+    pairs = zip(_lanes(one), _lanes(other), strict=True)
+    return all(as_ray(a) == as_ray(b) for a, b in pairs)
+
+
+def _lanes(ray: Any) -> list[Any]:
+    return list(ray) if isinstance(ray, np.ndarray) else [ray] * 32
+
+
+def _ways(follow: Follow, memory: Memory, dims: int) -> tuple[Ray, ...]:
+    """How the access of the instruction at hand moves, in each dimension."""
+    ways = [Ray(0)] * dims
+    for where, dim, ray in follow.moved:
+        if where is memory:
+            ways[dim] = ways[dim] + ray
+    return tuple(ways)

@@ -1,0 +1,691 @@
+"""How the effects of an instruction become one function, for all lanes or group by group.
+
+Instructions whose lanes name objects of their own: once for all lanes, or lane by lane.
+
+How the effects of an instruction become one function when the program is loaded.
+
+Instructions that lanes execute which have not met: part by part, or together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.analysis.taint import Dataflow
+from tilesim.arith.types import DType, numpy_dtype
+from tilesim.ir import effects as fx
+from tilesim.ir.addresses import GLOBAL_WINDOW
+from tilesim.ir.declarations import Fragment, GlobalTensor, Mbar, Tensor, View
+from tilesim.ir.effects import Defines, Effect
+from tilesim.ir.expr import Expr, Var, constant
+from tilesim.ir.fragments import Layout
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Computation, Op, UnknownResult, operand_names
+from tilesim.ir.tensor_memory import TmemLayout, TmemView
+from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.divergence import assemble
+from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.expression import Evaluate, Fit, Quotients, plain
+from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.machine import Code, Step, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.view_access import ViewAccess, agreed, uniform
+from tilesim.sim.machine.warpgroup import WARPS
+from tilesim.sim.observers.lane_races import is_weak_store
+from tilesim.transforms.word_waits import WordWait
+
+#: what tells lanes apart
+Key = TypeVar("Key", int, tuple[int, tuple[int, ...]])
+
+
+def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> None:
+    """``act`` once for each of the ``keys`` of the active lanes, in those lanes that have it.
+
+    What they learn they know for themselves, up to where they meet.
+    """
+    different = sorted(set(keys))
+    if len(different) <= 1:
+        for key in different:
+            act(key)
+        return
+    # a warp whose lanes may name different ones has parts (`tilesim.analysis.divergence`)
+    assert w.parts is not None
+    active = w.mask
+    lanes = np.flatnonzero(mask_array(active)).tolist()
+    w.machine.outcome.explorable = False
+    try:
+        for key in different:
+            mask = sum(1 << lane for lane, own in zip(lanes, keys, strict=True) if own == key)
+            for part in w.parts.divide(mask):
+                w.mask = part.mask
+                w.act_as(part)
+                act(key)
+    finally:
+        w.mask = active
+    w.regroup()
+
+
+def lane_by_lane(w: Warp, step: Step) -> None:
+    """``step`` in each lane, which then has a clock of its own until the lanes meet."""
+    assert w.parts is not None
+    active = w.mask
+    try:
+        for part in w.parts.shatter(active):
+            w.mask = part.mask
+            w.act_as(part)
+            step(w)
+    finally:
+        w.mask = active
+    w.regroup()
+
+
+def each_lane(step: Step, *, signals: bool = False) -> Step:
+    """``step`` once for all lanes, or lane by lane where each names a barrier of its own.
+
+    ``step`` evaluates its operands before it does anything else. No lane comes after another one:
+    all publish what the warp knew before, and what they do is known when the instruction is over.
+    ``signals``: other agents can see what is between the lanes, and no move of the machine shows.
+    """
+
+    def lanes(w: Warp) -> None:
+        try:
+            step(w)
+        except NotUniform:
+            active = w.mask
+            w.machine.look_at_clock()
+            if signals:
+                w.machine.outcome.explorable = False
+            if signals and w.parts is not None:
+                lane_by_lane(w, step)
+                return
+            w.apart = 1
+            try:
+                for lane in np.flatnonzero(mask_array(active)).tolist():
+                    w.mask = 1 << lane
+                    before = w.tick
+                    step(w)
+                    w.retreat(before)
+            finally:
+                w.mask, w.apart = active, 0
+            w.advance()
+
+    return lanes
+
+
+#: cycles that a warp may not have come to move in: longer than what programs call too long; and
+#: how many of them a run has at most
+_LONG, _MOST = 1 << 40, 1 << 50
+
+
+class Operands(Protocol):
+    """Resolves operands of the program that is loaded."""
+
+    @property
+    def flow(self) -> Dataflow:
+        """Which data steers the program."""
+        ...
+
+    def expr(self, expr: Expr) -> Evaluate:
+        """``expr`` as a function of a warp."""
+        ...
+
+    def slot(self, var: Var) -> int:
+        """The register index of a variable."""
+        ...
+
+    def fit(self, var: Var, value: Expr) -> Fit | None:
+        """What brings ``value`` into the type of a register."""
+        ...
+
+    def private(self, var: Var) -> bool:
+        """Whether lanes that do not set a register when others do never use it."""
+        ...
+
+    def view(self, view: View, *, split: bool = False) -> ViewAccess:
+        """``view`` as a resolver of memory and footprint."""
+        ...
+
+    def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
+        """``mbar`` as a function of a warp."""
+        ...
+
+    def real(self, tensor: Tensor) -> bool:
+        """Whether the tensor's bytes are computed."""
+        ...
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the contents of tiles are computed."""
+        ...
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """How fragments are spread over threads, by name."""
+        ...
+
+    @property
+    def mir(self) -> Mir:
+        """The program."""
+        ...
+
+    @property
+    def code(self) -> Code:
+        """What the machine will execute."""
+        ...
+
+    @property
+    def quotients(self) -> Quotients:
+        """Where it may divide by zero."""
+        ...
+
+    @property
+    def word_waits(self) -> Mapping[int, WordWait]:
+        """By number: polls that only wait for a word of memory."""
+        ...
+
+    def told(self, op: Op, expr: Expr) -> bool:
+        """Whether the registers in an operand hold what the program computes, and not what stands
+        for data that decides nothing."""
+        ...
+
+    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
+        """What brings an element of ``dtype`` into the type of a register."""
+        ...
+
+
+@dataclass(frozen=True)
+class Act:
+    """An effect that neither gives nor takes data; one that ``blocks`` is executed again.
+
+    ``at``: finds what each lane may name another of (an mbarrier); then the instruction is executed
+    lane by lane. ``signals``: other agents can see what is between the lanes.
+    """
+
+    step: Step
+    blocks: bool = False
+    at: Callable[[Warp], object] | None = None
+    signals: bool = False
+
+
+@dataclass(frozen=True)
+class Give:
+    """An effect that gives data: what was read through the view ``source`` (32 rows, of use in
+    active lanes), or what the effect ``source`` answers. One that ``blocks`` gives None where the
+    warp has to wait, and is executed again. ``at`` and ``signals`` as for `Act`."""
+
+    source: object
+    read: Callable[[Warp], Any]
+    blocks: bool = False
+    at: Callable[[Warp], object] | None = None
+    signals: bool = False
+
+
+@dataclass(frozen=True)
+class Take:
+    """An effect that takes a register value: of an expression, as another effect has given, or
+    (None) the next one that the instruction computes, one or a row per lane."""
+
+    write: Callable[[Warp, Any], None]
+    value: Evaluate | View | TmemView | Fragment | Effect | None = None
+
+
+Part: TypeAlias = Act | Give | Take
+Effects: TypeAlias = tuple[Effect, ...]
+Executor: TypeAlias = Callable[[Operands, Op, Any], Part]
+#: how each kind of effect is carried out; filled by the modules of this package
+EXECUTORS: dict[type[Effect], Executor] = {}
+
+
+#: how effects are carried out that are one operation of the instruction, and which those are
+OPERATIONS: list[tuple[Callable[[Effects], bool], Callable[[Operands, Op, Effects], Step]]] = []
+
+
+def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
+    """Decorator: the function is the executor of this kind of effect."""
+
+    def register(function: Executor) -> Executor:
+        if kind in EXECUTORS:
+            raise TypeError(f"two executors for {kind.__name__}")
+        EXECUTORS[kind] = function
+        return function
+
+    return register
+
+
+class Execution:
+    """One execution of an instruction: its `Inputs`, and what it computes of them."""
+
+    __slots__ = ("_evaluate", "_given", "_op", "_values", "warp")
+
+    def __init__(self, warp: Warp, op: Op, evaluate: dict[int, Evaluate]) -> None:
+        self.warp = warp
+        self._op = op
+        self._evaluate = evaluate
+        self._given: dict[int, Any] = {}
+        self._values: Iterator[Any] | None = None
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Per lane: whether it executes the instruction."""
+        return mask_array(self.warp.mask)
+
+    def lanes(self, operand: Expr) -> NDArray[Any]:
+        """An operand's value in each lane."""
+        value = plain(self._evaluate[id(operand)](self.warp))
+        if type(value) is Unknown:
+            raise UnknownSteers(value)
+        return np.broadcast_to(value, 32) if isinstance(value, np.ndarray) else np.full(32, value)
+
+    def scalar(self, operand: Expr) -> int | float:
+        """An operand's value in all active lanes."""
+        return agreed(self._evaluate[id(operand)](self.warp), self.warp)
+
+    def number(self, operand: Expr) -> int | None:
+        """The integer that an operand is in all lanes; None if lanes may have numbers each."""
+        value = self._evaluate[id(operand)](self.warp)
+        return value if type(value) is int else None
+
+    def address(self, place: View | GlobalTensor) -> NDArray[Any]:
+        """The address of the first byte of a view operand or tensor in global memory, per lane."""
+        tensor = place.tensor if isinstance(place, View) else place
+        tensors = [t.name for t in self.warp.machine.program.tensors]
+        address = (tensors.index(tensor.name) + 1) * GLOBAL_WINDOW
+        if isinstance(place, View):
+            offsets = self._evaluate[id(place)](self.warp)
+            address += sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True))
+        return np.full(32, address, dtype=np.int64)
+
+    def memory(self, view: View) -> NDArray[Any]:
+        """What each lane read through a view."""
+        rows: NDArray[Any] | Unknown = self.given(view)
+        if isinstance(rows, Unknown):
+            raise UnknownSteers(rows)
+        return rows
+
+    def tile(self, fragment: Fragment) -> NDArray[Any]:
+        """The warp's part of a register tile; zeros if nothing was assigned to it."""
+        part: NDArray[Any] | None = self.warp.fragments.get(fragment.name)
+        return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype)) if part is None else part
+
+    @property
+    def quarter(self) -> int:
+        """Which quarter of its warpgroup's tiles the warp has."""
+        return self.warp.number % WARPS
+
+    def part(
+        self, place: View | TmemView, cta: int, layout: TmemLayout | None = None
+    ) -> NDArray[Any]:
+        """What a CTA that takes part has of an operand."""
+        part: NDArray[Any] = self.given(place)
+        return part
+
+    def given(self, source: object) -> Any:
+        """What an effect has given."""
+        return self._given[id(source)]
+
+    def gives(self, source: object, value: Any) -> None:
+        """What was read through a view, or what an effect answers."""
+        self._given[id(source)] = value
+
+    @property
+    def time(self) -> int:
+        """Cycles since the launch, as the latency model has them; never twice the same. Others may
+        have taken as long as one likes in between: a schedule decides whether they have."""
+        machine = self.warp.machine
+        if machine.lost < _MOST and machine.gives_up():
+            machine.lost += _LONG
+        return int(machine.env.now) + self.warp.executed + machine.lost
+
+    def computed(self) -> Any:
+        """The next value that the instruction computes, one per lane; not known if it computes them
+        of what nobody knows."""
+        if self._values is None:
+            try:
+                self._values = iter(tuple(self._op.evaluate(self)))
+            except UnknownSteers as steers:
+                self._values = repeat(steers.value)
+            except UnknownResult as unknown:
+                what, loc = unknown.args
+                self._values = repeat(Unknown(what, loc=loc))
+        return next(self._values)
+
+
+def execute(c: Operands, op: Op) -> Step:
+    """The step of an instruction, from its effects.
+
+    Raises:
+        TypeError: an effect has no executor, or what one waits for is not taken by the next one.
+    """
+    effects = op.effects()
+    only_sets = all(type(effect) is Defines for effect in effects)
+    for applies, whole in () if only_sets else OPERATIONS:
+        if applies(effects):
+            return whole(c, op, effects)
+    strange = [type(e).__name__ for e in effects if type(e) not in EXECUTORS]
+    if strange:
+        raise TypeError(f"{op.mnemonic}: no executor for the effect {strange[0]}")
+    parts = _paired([EXECUTORS[type(e)](c, op, e) for e in effects])
+    stages = [_apart(stage, _step(c, op, stage)) for stage in _stages(parts)]
+    return stages[0] if len(stages) == 1 else _resumed(stages)
+
+
+def _stages(parts: list[Part]) -> list[list[Part]]:
+    """``parts``, each that may block as the first and only one of a stage."""
+    stages: list[list[Part]] = [[]]
+    for part in parts:
+        if isinstance(part, Act) and part.blocks:
+            stages += [part], []
+        else:
+            stages[-1].append(part)
+    return [stage for stage in stages if stage] or [[]]
+
+
+def _resumed(stages: list[Step]) -> Step:
+    """Stages one after the other; a warp that was blocked in one goes on there."""
+
+    places = [*enumerate(stages)]
+
+    def run(w: Warp) -> bool | None:
+        first = w.stage
+        for number, stage in places[first:] if first else places:
+            if stage(w):
+                w.stage = number
+                return True
+        if first:
+            w.stage = 0
+        return None
+
+    return run
+
+
+def _apart(parts: list[Part], step: Step) -> Step:
+    """``step``, lane by lane where lanes name objects of their own."""
+    apart = [p for p in parts if not isinstance(p, Take) and p.at is not None]
+    if not apart:
+        return step
+    if len(parts) > 1:
+        step = _sequence([_look([part.at for part in apart if part.at is not None]), step])
+    return each_lane(step, signals=any(part.signals for part in apart))
+
+
+def _look(finders: list[Callable[[Warp], object]]) -> Step:
+    """Finds all objects, so that no effect finds that lanes differ after another one has acted."""
+
+    def step(w: Warp) -> None:
+        for find in finders:
+            find(w)
+
+    return step
+
+
+def _step(c: Operands, op: Op, parts: list[Part]) -> Step:
+    steps = [part.step for part in parts if isinstance(part, Act)]
+    if len(steps) < len(parts):
+        return _with_values(c, op, parts)
+    match steps:
+        case []:
+            return _nothing
+        case [step]:
+            return step
+        case [first, second]:
+            return _both(first, second)
+        case _:
+            return _sequence(steps)
+
+
+def _nothing(w: Warp) -> None:
+    """An instruction without effects."""
+
+
+def _paired(parts: list[Part]) -> list[Part]:
+    """``parts``, where one that takes what the one before it gives, or what an expression says, is
+    one step; not if the instruction computes values of what it has read."""
+    takes = [part for part in parts if isinstance(part, Take)]
+    computes = any(take.value is None for take in takes)
+    result: list[Part] = []
+    for part in parts:
+        before = result[-1] if result else None
+        match part, before:
+            case Take(write, value), _ if callable(value) and not computes:
+                result.append(Act(_set(write, value)))
+            case Take(write, value), Give(source) if (
+                source == value
+                and sum(take.value == source for take in takes) == 1
+                and not (computes and isinstance(source, View))
+            ):
+                result[-1] = Act(_handed(before, write), before.blocks, before.at, before.signals)
+            case _:
+                result.append(part)
+    return result
+
+
+def _set(write: Callable[[Warp, Any], None], value: Evaluate) -> Step:
+    return lambda w: write(w, value(w))
+
+
+def _handed(give: Give, write: Callable[[Warp, Any], None]) -> Step:
+    read = give.read
+    if not give.blocks:
+        return lambda w: write(w, read(w))
+
+    def step(w: Warp) -> bool | None:
+        found = read(w)
+        if found is None:
+            return True
+        write(w, found)
+        return None
+
+    return step
+
+
+def _both(first: Step, second: Step) -> Step:
+    def run(w: Warp) -> None:
+        first(w)
+        second(w)
+
+    return run
+
+
+def _sequence(steps: list[Step]) -> Step:
+    def run(w: Warp) -> None:
+        for step in steps:
+            step(w)
+
+    return run
+
+
+def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
+    """Parts that hand values on, with those that the instruction computes.
+
+    Raises:
+        TypeError: one waits for what it gives, and that is not taken at once.
+    """
+    if any(isinstance(part, Give) and part.blocks for part in parts):
+        raise TypeError(f"{op.mnemonic}: what is waited for is taken by the next effect")
+    evaluate = operands_of(c, op)
+    runs = [_run(part) for part in parts]
+
+    def step(w: Warp) -> None:
+        execution = Execution(w, op, evaluate)
+        for run in runs:
+            run(execution)
+
+    return step
+
+
+def operands_of(c: Operands, op: Op) -> dict[int, Evaluate]:
+    """The scalar operands of an instruction, and where those in global memory lie, for its
+    `Execution`."""
+    evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
+    for view in _global_views(op):
+        evaluate[id(view)] = c.view(view).offsets
+    return evaluate
+
+
+def _run(part: Part) -> Callable[[Execution], object]:
+    match part:
+        case Act(step):
+            return lambda x: step(x.warp)
+        case Give(source, read):
+            return lambda x: x.gives(source, read(x.warp))
+        case Take(write, None):
+            return lambda x: write(x.warp, x.computed())
+        case Take(write, value) if callable(value):
+            return lambda x: write(x.warp, value(x.warp))
+        case Take(write, source):
+            return lambda x: write(x.warp, x.given(source))
+
+
+def _global_views(op: Op) -> Iterator[View]:
+    """The operands in global memory, of which the instruction may want the address."""
+    for name in operand_names(type(op)):
+        value = getattr(op, name)
+        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
+            yield value
+
+
+def _expressions(op: Op) -> Iterator[Expr]:
+    """The operands that are expressions; registers that are only set are among them."""
+    for name in operand_names(type(op)):
+        value = getattr(op, name)
+        items = value if isinstance(value, tuple) else (value,)
+        yield from (item for item in items if isinstance(item, Expr))
+
+
+#: what lanes execute together, besides what says so; none of it orders their accesses
+_TOGETHER = ("activemask",)
+
+
+def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
+    """``step`` of an instruction for a warp of several parts; ``value``: what an operand says."""
+    mask = _lanes_of(op, value)
+    taken = _taken(step, op)
+    if mask is None:
+        return taken
+
+    joins = any(isinstance(e, fx.JoinsBarrier | fx.JoinsCluster) for e in op.effects())
+
+    def together(w: Warp) -> bool | None:
+        # barriers count lanes that go apart for themselves
+        if w.mask == FULL or (joins and w.machine.plan.places):
+            return taken(w)
+        try:
+            lanes = mask(w)
+        except NotUniform:
+            return taken(w)
+        return assemble(w, op, lanes, taken)
+
+    return together
+
+
+def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int] | None:
+    """The lanes that an instruction waits for; None if each goes on by itself."""
+    for effect in op.effects():
+        match effect:
+            case fx.Gathers(mask=Expr() as mask):
+                known = constant(mask)
+                if known is not None:
+                    return lambda w: known & FULL
+                named = value(mask)
+                return lambda w: uniform(named(w), w) & FULL
+            case fx.JoinsBarrier(aligned=True) | fx.JoinsCluster(aligned=True) | fx.Registers():
+                return lambda w: FULL
+            case fx.Gathers(mask=None) | fx.GathersWarps() | fx.UsesFragment(partly=False):
+                return lambda w: FULL
+            case _:
+                pass
+    return None
+
+
+def _taken(step: Step, op: Op) -> Step:
+    """What lanes do that execute an instruction, of several parts or one."""
+    effects = op.effects()
+    if op.mnemonic == "mov" or isinstance(op, Computation) or any(map(_sees_to_parts, effects)):
+        return step
+    if any(map(_is_together, effects)) or op.mnemonic.startswith(_TOGETHER):
+        return _together(step)
+    return _in_turn(step, stores=is_weak_store(op))
+
+
+def _sees_to_parts(effect: fx.Effect) -> bool:
+    """Whether the executor of an effect sees to the parts itself, or does not depend on them."""
+    match effect:
+        case fx.JoinsBarrier() | fx.JoinsCluster() | fx.Registers() | fx.Elects() | fx.Exits():
+            return True
+        case fx.Gathers(orders=orders):
+            return orders
+        case _:
+            return False
+
+
+def _is_together(effect: fx.Effect) -> bool:
+    """Whether lanes that have not met execute an effect together all the same."""
+    match effect:
+        case fx.Gathers() | fx.GathersWarps() | fx.Shuffles():
+            return True
+        case fx.UsesFragment(partly=partly):
+            return not partly
+        case _:
+            return False
+
+
+def _in_turn(step: Step, *, stores: bool) -> Step:
+    """Each part by itself: with its clock, publishing what it knows, learning what it learns.
+
+    ``stores``: all it does is a weak store, which lanes that only predicates have divided make as
+    one (H23).
+    """
+
+    def turns(w: Warp) -> bool | None:
+        if w.spread is None:
+            return step(w)
+        # no move of the machine shows what is between the parts
+        w.machine.outcome.explorable = False
+        active, parts, left = w.mask, w.spread, w.left or w.mask
+        if stores and not w.diverged:
+            w.turns += 1
+            w.turn = w.turns
+        try:
+            for part in parts:
+                if part.mask & left:
+                    w.mask, w.spread = part.mask & left, None
+                    w.act_as(part)
+                    w.machine.by_parts += 1
+                    if step(w):
+                        w.left = left
+                        return True
+                    left &= ~part.mask
+        finally:
+            w.mask, w.spread, w.turn = active, parts, 0
+        w.left = 0
+        w.regroup()
+        return None
+
+    return turns
+
+
+def _together(step: Step) -> Step:
+    """All parts at once: they come after what each of them knows, and learn the same."""
+
+    def at_once(w: Warp) -> bool | None:
+        if w.spread is None or w.parts is None:
+            return step(w)
+        w.clock = learned = w.parts.common(w.mask)
+        w.turns += 1
+        w.turn = w.turns
+        try:
+            return step(w)
+        finally:
+            for part in w.spread:
+                join(part.clock, learned)
+            w.turn = 0
+            w.act_as(w.spread[0])
+
+    return at_once

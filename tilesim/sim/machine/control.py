@@ -1,0 +1,557 @@
+"""Steps of control flow: branches that split the lanes of a warp, and where they go on together.
+
+Lanes that come to where a branch meets without having done anything on the way.
+
+    if (threadIdx.x == 0) { produce } else if (threadIdx.x == 32) { consume }
+
+Both ways synchronise, so lanes that the branch splits are agents of their own. But those of warp 0
+that are not the first only compute registers up to the end. They go ahead, and the others stay what
+they are. What they decide on their way is executed after that as always; here it is only looked at.
+
+Steps of control flow: branches that split the lanes of a warp, and where they go on together.
+
+A branch that splits the active lanes pushes a frame: where they will have met at the latest
+(`tilesim.analysis.cfg`), and the groups of them that wait for their turn. A group that comes to a
+`Join` lets those go first that are before it in the graph, and takes along those that wait there.
+When all have come to where they meet, or have ended, the frame is popped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from copy import copy
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tilesim.analysis.uses_defs import sets_only
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN
+from tilesim.ir.effects import Defines
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Join, Switch, Trap
+from tilesim.ir.op import Op
+from tilesim.sim.machine import divergence
+from tilesim.sim.machine.errors import FAULTS, Fault
+from tilesim.sim.machine.expression import Evaluate, evaluator, plain
+from tilesim.sim.machine.havoc import Leaving, Region, Spared, both_ways, may_be_made_inside, may_go
+from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.warp import Blocked, Frame, Lap
+
+#: instructions that are looked at
+_FAR = 64
+#: what cannot be told: an operand holds something that nobody knows, or makes no sense
+_LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
+
+
+def do_nothing(w: Warp, lanes: int, pc: int, meet: int) -> bool:
+    """Whether ``lanes`` of a warp only compute registers from ``pc`` to ``meet``, as one."""
+    ahead = copy(w)
+    ahead.registers, ahead.mask = list(w.registers), lanes
+    ahead.frames, ahead.parts, ahead.spread = [], None, None
+    for _ in range(_FAR):
+        if pc == meet:
+            return True
+        try:
+            after = _next(ahead, pc)
+        except _LOST:
+            return False
+        if after is None:
+            return False
+        pc = after
+    return False
+
+
+def _next(w: Warp, number: int) -> int | None:
+    """Executes an instruction on a copy of a warp: where all of its lanes go on; None if they part,
+    do something, or nobody knows."""
+    plan = w.machine.plan
+    match plan.mir.code[number].what:
+        case Branch(target=target, cond=cond, sense=sense):
+            value = True if cond is None else evaluator(plan, cond)(w)
+            if type(value) is Unknown:
+                return None
+            lanes = condition_lanes(value) & w.mask
+            if lanes not in (0, w.mask):
+                return None
+            return target if cond is None or bool(lanes) is sense else number + 1
+        case Join(syncs=False):
+            return number + 1
+        case Op() as op if sets_only(op):
+            if any(isinstance(e, Defines) and e.chance for e in plan.mir.effects[number]):
+                return None
+            alone = plan.fused[number][0][0] if number in plan.fused else plan.steps[number][0]
+            w.pc = number + 1
+            alone(w)
+            return number + 1
+        case _:
+            return None
+
+
+#: cycles between two turns of a loop that polls
+_POLL_CYCLES = 20
+#: what may be executed before lanes meet that a value which nobody knows splits (`Region`)
+Within: TypeAlias = Callable[[], Region | None]
+#: the registers that are set by what nothing else is done by; None: more is done
+Skipped: TypeAlias = Collection[int] | None
+
+
+def nowhere() -> None:
+    """Whatever lanes may execute, it has to be known whether they do."""
+
+
+class Trapped(Fault):
+    """The kernel does what makes no sense; the message says what."""
+
+
+def finish(w: Warp) -> bool | None:
+    """The end of the program: the active lanes end, and others of the warp go on."""
+    if not w.frames:
+        w.exited_lanes = FULL
+        w.machine.exit(w)
+        return True
+    if w.mask:
+        left, w.mask = w.mask, 0
+        if divergence.lanes_exit(w, left):
+            return True
+    frame = w.frames[-1]
+    if frame.pending:
+        resume(w)
+        return None
+    if frame.running:
+        return _await_others(w, frame)
+    if frame.parent is not None:
+        divergence.end(w)
+        return True
+    w.frames.pop()
+    if w.live_mask:
+        resume(w)
+        return None
+    w.machine.exit(w.origin)
+    return True
+
+
+def resume(w: Warp) -> None:
+    """No lane is active: others of the innermost frame go on, or its lanes meet."""
+    if not w.frames:
+        w.pc = len(w.machine.plan.steps) - 1
+        return
+    frame, ranks = w.frames[-1], w.machine.plan.ranks
+    while frame.pending:
+        group = min(frame.pending, key=lambda waits: ranks[waits[0]])
+        frame.pending.remove(group)
+        mask = group[1] & ~w.exited_lanes
+        if mask:
+            w.pc, w.mask = group[0], mask
+            w.regroup()
+            if frame.arms:
+                what = "which arm of a lane-divergent branch acts first"
+                w.machine.nondeterministic(what, frame.loc, explorable=False)
+            return
+    w.pc = frame.meet
+
+
+def join(number: int, *, syncs: bool, ends: bool = False) -> Step:
+    """Lanes that come to instruction ``number`` go on with those that wait there, after those that
+    may still come; all of them, if it is where they meet. ``syncs``: see `Join`; ``ends``: all that
+    they do there is to end."""
+
+    def step(w: Warp) -> bool | None:
+        if not w.frames:
+            if syncs and w.parts is not None:
+                w.meet()
+            return None
+        frame = w.frames[-1]
+        if frame.meet == number:
+            if ends and frame.pending:
+                divergence.lanes_exit(w, w.mask)
+            return _meet(w, frame, syncs=syncs)
+        if frame.pending:
+            _gather(w, frame, number)
+        return None
+
+    return step
+
+
+def _gather(w: Warp, frame: Frame, number: int) -> None:
+    ranks = w.machine.plan.ranks
+    here = [group for group in frame.pending if group[0] == number]
+    for group in here:
+        frame.pending.remove(group)
+        w.mask |= group[1] & ~w.exited_lanes
+    if any(ranks[pc] < ranks[number] for pc, _ in frame.pending):
+        frame.pending.append((number, w.mask))
+        w.mask = 0
+        resume(w)
+    elif here:
+        w.regroup()
+
+
+def _meet(w: Warp, frame: Frame, *, syncs: bool) -> bool | None:
+    """Lanes of the frame that came here wait for those that are kept; in the end all go on."""
+    if frame.running:
+        return _await_others(w, frame)
+    if frame.pending:
+        resume(w)
+        if w.pc != frame.meet:
+            return None
+        w.pc += 1
+    if frame.parent is not None:
+        _note_meeting(w, frame.parent, "join")
+        divergence.end(w)
+        return True
+    if frame.forked:
+        _note_meeting(w, frame, "leave")
+    w.frames.pop()
+    some, w.mask = w.mask, frame.mask & ~w.exited_lanes
+    if not w.mask:
+        resume(w)
+    elif w.parts is not None:
+        w.regroup()
+        if syncs:
+            w.meet()
+    elif syncs and some != w.mask and w.exchanges:
+        w.meet()
+    return None
+
+
+def _await_others(w: Warp, frame: Frame) -> bool:
+    """Blocks until lanes of the frame that are agents of their own have come."""
+    frame.waiter = w
+    w.pc -= 1
+    text = "waits for its other lanes at the end of a branch"
+    w.blocked = Blocked(frame, text, None, frame.loc)
+    return True
+
+
+def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
+    """For exploration: who goes on at the end of a branch comes after its other lanes."""
+    if w.machine.trace is not None and frame.forked:
+        text = "comes to the end of a branch"
+        w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
+
+
+def later(compiled: Callable[[], Step]) -> Step:
+    """A step that is compiled when it is executed for the first time."""
+    known: list[Step] = []
+
+    def step(w: Warp) -> bool | None:
+        if not known:
+            known.append(compiled())
+        return known[0](w)
+
+    return step
+
+
+def jump(target: int) -> Step:
+    """All active lanes go on at ``target``."""
+
+    def step(w: Warp) -> None:
+        w.pc = target
+
+    return step
+
+
+def branch(
+    op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
+    skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
+    spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
+    divides: bool = True,
+) -> Step:  # fmt: skip
+    """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
+    met at ``meet``. ``end`` is the end of the program.
+
+    ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
+    which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
+    do nothing but set these registers; ``perhaps``: and access memory, one after the other;
+    ``within``: or any way. ``spared``: one side does nothing but trap; ``leaving``: or all
+    threads of a CTA end there. ``divides``: it is more than a predicate.
+    """
+    target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
+
+    def step(w: Warp) -> None:
+        value = cond(w)
+        mask = w.mask
+        if spared is not None and type(value) is Unknown:
+            w.machine.outcome.data_traps[spared.trap] = None
+            w.pc = spared.others
+            return
+        if w.ways is not None:
+            w.ways.branch(w.pc, target, _taken(value, mask, sense=sense))
+            return
+        if type(value) is int:
+            taken = mask if bool(value) is sense else 0
+        elif skip is not None and type(value) is Unknown:
+            forget(w, skip, value)
+            w.pc = meet
+            return
+        elif perhaps is not None and type(value) is Unknown:
+            both_ways(w, value, (w.pc, target), meet)
+            forget(w, perhaps, value)
+            return
+        elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
+            return
+        elif type(value) is Unknown and (region := within()) is not None:
+            may_go(w, value, region, (w.pc, target))
+            return
+        else:
+            lanes = value.bits if type(value) is Lanes else condition_lanes(value)
+            taken = mask & (lanes if sense else ~lanes)
+        if not taken:
+            return
+        if taken == mask:
+            w.pc = target
+            return
+        ahead = parts and w.parts is not None and meet not in (w.pc, target)
+        first = ahead and do_nothing(w, taken, target, meet)
+        second = ahead and not first and do_nothing(w, mask & ~taken, w.pc, meet)
+        frame = _split(w, meet, arms=arms and not (first or second))
+        w.diverged |= divides
+        w.mask = mask & ~taken
+        if first:
+            frame.pending.append((w.pc, w.mask))
+            w.mask, w.pc = taken, target
+        elif second:
+            frame.pending.append((target, taken))
+        elif target == meet:
+            if meet == end:
+                divergence.lanes_exit(w, taken)
+        elif w.pc == meet:
+            _arrive(w, w.mask, meet, end)
+            w.mask, w.pc = taken, target
+        elif parts and w.parts is not None:
+            frame.forked = True
+            divergence.fork(w, taken, target)
+        else:
+            frame.pending.append((target, taken))
+            frame.loc = loc
+        if w.parts is not None:
+            acts_alone = alone is not None and mask == FULL and w.met == alone + 1
+            if acts_alone and not w.fences_by_lane:
+                w.alone = w.mask
+            w.regroup()
+
+    return step
+
+
+def _taken(value: Any, mask: int, *, sense: bool) -> int | Unknown:
+    """The active lanes whose condition is as ``sense`` says, if that is known."""
+    if type(value) is Unknown:
+        return value
+    return mask & (condition_lanes(value) if sense else ~condition_lanes(value))
+
+
+def ending(
+    step: Step, cond: Evaluate, within: Within, leaving: Callable[[], Leaving | None] = nowhere
+) -> Step:
+    """``step``, with which lanes end of which the condition holds; ``within``: what the others
+    execute from there on, if whether lanes end may be unknown; ``leaving``: as for `branch`."""
+
+    def run(w: Warp) -> bool | None:
+        if w.ways is not None:
+            w.ways.branch(w.pc, w.ways.end, _taken(cond(w), w.mask, sense=True))
+            return None
+        value = cond(w)
+        if type(value) is Unknown and (way := leaving()) and way.decide(w, value):
+            return None
+        region = within() if type(value) is Unknown else None
+        if region is None:
+            stopped = step(w)
+            if not stopped and not w.mask:
+                resume(w)  # others of the warp go on
+            return stopped
+        may_go(w, value, region, (w.pc, region.meet))
+        return None
+
+    return run
+
+
+def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
+    """Nobody knows whether these registers are set."""
+    for slot in slots:
+        w.registers[slot] = value
+
+
+def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> Step:
+    """Active lanes go on at the target that their index says; see `branch`.
+
+    ``arms``: lanes synchronise behind several of the targets.
+    """
+    targets, loc = op.targets, op.loc
+
+    def step(w: Warp) -> None:
+        value = plain(index(w))
+        chosen = np.broadcast_to(value, 32)[mask_array(w.mask)]
+        if ((chosen < 0) | (chosen >= len(targets))).any():
+            raise Trapped(f"a table of {len(targets)} targets of which lanes want another one")
+        groups: dict[int, int] = {}
+        for number in {*chosen.tolist()}:
+            lanes = w.mask & mask_bits(np.broadcast_to(value == number, 32))
+            groups[targets[number]] = groups.get(targets[number], 0) | lanes
+        if len(groups) > 1:
+            frame = _split(w, meet, arms=arms)
+            w.diverged = True
+            _arrive(w, groups.pop(meet, 0), meet, end)
+            frame.pending += groups.items()
+            frame.loc = loc
+            resume(w)
+        else:
+            (w.pc,) = groups
+
+    return step
+
+
+def _split(w: Warp, meet: int, *, arms: bool) -> Frame:
+    """The frame of the active lanes, which are about to go different ways."""
+    if not w.frames or w.frames[-1].meet != meet:
+        w.frames.append(Frame(w.mask, meet, arms=arms))
+    frame = w.frames[-1]
+    frame.arms |= arms
+    return frame
+
+
+def _arrive(w: Warp, lanes: int, meet: int, end: int) -> None:
+    """``lanes`` have come to where those of the innermost frame meet."""
+    if meet == end and lanes:
+        divergence.lanes_exit(w, lanes)
+
+
+def remember(step: Step, head: int, *, tests: bool) -> Step:
+    """The head of a loop that polls: notes how things were when the turn began.
+
+    ``tests``: it is a branch, behind which the turn goes on.
+    """
+
+    def begin(w: Warp) -> None:
+        before = w.laps.get(head)
+        past = before.past if before is not None and before.again else None
+        w.laps[head] = Lap(w.effects, w.machine.version, _frozen(w), past)
+
+    def first(w: Warp) -> bool | None:
+        begin(w)
+        return step(w)
+
+    def test(w: Warp) -> bool | None:
+        stopped = step(w)
+        if w.pc == head + 1:
+            begin(w)
+        else:
+            w.laps.pop(head, None)
+        return stopped
+
+    return test if tests else first
+
+
+def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
+    """The way back of a loop that polls, if ``step`` takes it; a turn that changed nothing waits
+    until others change something, which may be a word of global ``memory``."""
+
+    def back(w: Warp) -> bool | None:
+        here = w.pc
+        step(w)
+        if w.pc != target or w.pc == here:
+            return None
+        machine, lap = w.machine, w.laps.get(target)
+        if lap is not None:
+            lap.again = True
+            if (
+                lap.effects == w.effects
+                and lap.version == machine.version
+                and lap.registers == _frozen(w)
+            ):
+                machine.outcome.waited |= memory
+                w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
+                machine.pollers.append(w)
+                return True
+        machine.pause(w, _POLL_CYCLES)
+        return True
+
+    return back
+
+
+def next_turn(
+    advance: Step, slot: int, by: int, stop_of: Evaluate, head: int, end: int, *, rising: bool
+) -> Step:
+    """Advances a counter and tests it: what the instruction, the way back and the test do.
+
+    ``advance`` is the instruction alone, for a counter that differs between lanes.
+    """
+
+    def step(w: Warp) -> bool | None:
+        value, stop = w.registers[slot], stop_of(w)
+        if type(value) is not int or type(stop) is not int or not INT_MIN <= value + by <= INT_MAX:
+            return advance(w)
+        if w.machine.forks:  # other lanes may be in another turn
+            return advance(w)
+        value += by
+        w.registers[slot] = value
+        w.pc = head + 1 if (value < stop if rising else value > stop) else end
+        return None
+
+    return step
+
+
+def trap(cond: Evaluate, op: Trap) -> Step:
+    """Ends the run where the condition holds; not where data decides that the launch ends there."""
+    what, misplaced, aborts, loc = op.what, op.misplaced, op.aborts, op.loc
+
+    def step(w: Warp) -> None:
+        value = cond(w)
+        if aborts and type(value) is Unknown:
+            w.machine.outcome.data_traps[loc] = None
+            return
+        lanes = condition_lanes(value) & w.mask
+        if lanes and aborts and w.ways is not None:
+            w.machine.outcome.data_traps[loc] = None
+            w.ways.trap(lanes)
+        elif lanes:
+            if misplaced:
+                raise BarrierError("out-of-bounds", what, "align the tensor and the index")
+            raise Trapped(what)
+
+    return step
+
+
+def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped = None) -> Step:
+    """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
+    set these registers; ``perhaps``: and to access global memory."""
+
+    def run(w: Warp) -> bool | None:
+        mask = w.mask
+        value = cond(w)
+        if skip is not None and type(value) is Unknown:
+            forget(w, skip, value)
+            return None
+        if perhaps is not None and type(value) is Unknown:
+            may_be_made_inside(w, value, step)
+            forget(w, perhaps, value)
+            return None
+        chosen = condition_lanes(value) & mask
+        if not chosen:
+            return None
+        w.mask = chosen
+        w.regroup()
+        try:
+            stopped = step(w)
+            w.diverged |= bool(stopped)
+            return stopped
+        finally:
+            w.mask = mask & ~w.exited_lanes
+            w.regroup()
+
+    return run
+
+
+def _frozen(w: Warp) -> list[Any]:
+    """A warp's registers in a form that compares by content."""
+    return [r if type(r) is int else _freeze(r) for r in w.registers]
+
+
+def _freeze(value: Any) -> Any:
+    """A register's value in a form that compares by content."""
+    value = plain(value)
+    if type(value) is Unknown:
+        return id(value)
+    return value.tobytes() if isinstance(value, np.ndarray) else value

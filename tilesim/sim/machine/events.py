@@ -1,0 +1,150 @@
+"""What a run did to its synchronisation objects, in order: for exploration and for stories.
+
+A move of the schedule is one agent acting until its next synchronising instruction; the events of
+a move say which objects it touched, which is all that the order of moves can matter for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from tilesim.findings.finding import Finding
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.labels import Who
+
+#: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
+#: ``poll`` a test that answered no, ``join`` and ``leave`` a named barrier, ``life`` init or inval,
+#: ``read`` and ``write`` of anything else
+Kind = Literal[
+    "credit", "pass", "block", "poll", "join", "leave", "life", "read", "write", "reduce"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One touch of ``object`` (its phase or round, where it has one) and a clause for readers.
+
+    ``loose`` credits do not commute even within their phase (bare expect_tx).
+    """
+
+    kind: Kind
+    object: Hashable
+    phase: int
+    warp: Who
+    op: Op | None
+    text: str
+    loose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Strong:
+    """A strong access to ``place``, or a look at an mbarrier.
+
+    ``unseen``: moves with writes there that it need not come after in memory. ``loose``: moves with
+    reads there by others that it need not come after if it writes: they might find what it leaves.
+    """
+
+    place: Hashable
+    reads: bool
+    writes: bool
+    unseen: tuple[int, ...]
+    loose: tuple[int, ...]
+
+
+#: an agent, stable over schedules: (warp, 0), or (warp, n) for the n-th asynchronous operation
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Step:
+    """One move of the schedule: who moved, which others could have, and what it touched."""
+
+    agent: Key
+    enabled: tuple[Key, ...]
+    events: list[Event] = field(default_factory=list)
+    spawned: list[Key] = field(default_factory=list)
+    #: its strong accesses, with what of other moves they need not come after
+    accesses: list[Strong] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """An asynchronous operation that has been issued and has not landed: the n-th of its warp."""
+
+    index: int
+    op: Op
+    warp: Who
+    key: Key
+    component: None = None
+
+
+class ByLanes(Protocol):
+    """Keeps account of which lanes of a warp have made events."""
+
+    def acts(self, warp: Any) -> None:
+        """The active lanes of ``warp`` do what others can see."""
+        ...
+
+
+#: what waits for all lanes of a warp, or for others: only what comes after it can be seen
+_NO_EFFECT = frozenset({"join", "leave", "block"})
+
+
+class Trace:
+    """The steps of one run. ``lanes`` is told which lanes act, where schedules are explored."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.lanes: ByLanes | None = None
+        #: what happens is the effect of an asynchronous operation, and not of lanes
+        self._effect_lands = False
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """The next move."""
+        self.steps.append(Step(agent, enabled))
+
+    def note(
+        self,
+        kind: Kind,
+        obj: Hashable,
+        phase: int,
+        warp: Who,
+        op: Op | None,
+        text: str,
+        *,
+        loose: bool = False,
+        alike: tuple[bool, int] | None = None,
+    ) -> None:
+        """Adds an event to the current move; ``alike``: what ``text`` says, but for numbers that
+        depend on others."""
+        if self.lanes is not None and not self._effect_lands and kind not in _NO_EFFECT:
+            self.lanes.acts(warp)
+        self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
+
+    def strong(self, access: Strong) -> None:
+        """Adds a strong access to the current move."""
+        if self.steps:
+            self.steps[-1].accesses.append(access)
+
+    def spawn(self, operation: InFlight) -> None:
+        """The current move started an asynchronous operation."""
+        if self.lanes is not None and not self._effect_lands:
+            self.lanes.acts(operation.warp)
+        self.steps[-1].spawned.append(operation.key)
+
+    def lands(self, operation: InFlight) -> None:
+        """An asynchronous operation is about to take effect."""
+        self._effect_lands = True
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""
+        self._effect_lands = False
+
+    def again(self, finding: Finding) -> None:
+        """What has been found has been found before, of other warps or bytes, at the same lines."""
+
+    def over(self) -> None:
+        """The run is over; the machine still is as it was at its end."""

@@ -1,0 +1,157 @@
+"""The register pool of a CTA, and what the warps of a warpgroup do alike with it (E13-E18)."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.sim.machine.compose import Act, Operands, executor
+from tilesim.sim.machine.execute.lanes import require_whole_warp
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
+
+
+@executor(fx.Registers)
+def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
+    count, increase = effect.count, effect.increase
+    change = Change(op, count, increase)
+
+    def step(w: Warp) -> bool | None:
+        require_whole_warp(w, op)
+        w.gather()
+        pool = w.cta.pool
+        held = w.registers_held or pool.launch
+        if count != held or w.machine.options.ptx:
+            # in practice one that changes nothing is harmless (NVIDIA/Fuser#5076 repeats its own)
+            _check_synchronised(w, change)
+        else:
+            w.machine.lean("E15", op)
+        _check_warpgroup(w, change)
+        _check_direction(w, change, held)
+        if w.machine.trace is not None:
+            key = ("registers", w.cta.index)
+            w.machine.trace.note("write", key, 0, w, op, f"executes {change}")
+        if not increase:
+            pool.give(w, 32 * (held - count))
+            waiters, pool.waiters = pool.waiters, []
+            for waiter in waiters:
+                w.machine.wake(waiter)
+        elif not pool.take(w, op, 32 * (count - held)):
+            pool.waiters.append(w)
+            text = f"waits for {32 * (count - held)} registers ({change.name})"
+            return w.machine.block(w, pool, text, op)
+        w.registers_held = count
+        w.last_collective = op
+        w.effects += 1
+        _note_adjustment(w, change)
+        # whoever follows one of its lanes from here on follows the change
+        w.gather()
+        return None
+
+    return Act(step, blocks=True)
+
+
+def _check_direction(w: Warp, change: Change, held: int) -> None:
+    """A count may stay as it is, but not change the other way (E13)."""
+    if change.count >= held if change.increase else change.count <= held:
+        return
+    raise BarrierError(
+        "register-pool",
+        f"{change.name} to {change.count} by {w}, which holds {held} registers per thread (E13)",
+        f"{change.name} needs a count {'at least' if change.increase else 'at most'} the current "
+        "one",
+    )
+
+
+def _check_warpgroup(w: Warp, change: Change) -> None:
+    """The n-th setmaxnreg is the same in all warps of a warpgroup (E15).
+
+    In practice each warp gives back what it names, as roles of single warps do: CUTLASS's attention
+    (example 77) and CuTe DSL's product of mixed inputs leave 24 registers to the warp that has no
+    role, and more to those that load, multiply and store.
+    """
+    group, number = w.warpgroup, w.setmaxnreg_count
+    first = group.adjustments.get(number, [None])[0]
+    if first is None:
+        if len(group.warps) < WARPS and not w.machine.options.ptx:
+            w.machine.lean("E15", change.op)
+        elif len(group.warps) < WARPS:
+            w.machine.report(
+                "participation",
+                f"{change.name} of {w}: its warpgroup has {len(group.warps)} warps in "
+                f"this CTA, and all {WARPS} execute it (E15)",
+                (w.machine.participant(w, f"executes {change.name}", change.op),),
+                fix="launch a multiple of four warps",
+            )
+        return
+    before = first.change
+    if (before.count, before.increase) != (change.count, change.increase):
+        if not (before.increase or change.increase or w.machine.options.ptx):
+            w.machine.lean("E15", change.op, before.op)
+            return
+        w.machine.report(
+            "participation",
+            f"the warps of warpgroup {w.number // WARPS} execute different {change.op.mnemonic}: "
+            f"{change.short} and {before.short} (E15)",
+            (
+                w.machine.participant(w, f"executes {change}", change.op),
+                w.machine.participant(first.warp, f"executes {before}", before.op),
+            ),
+            fix="execute one setmaxnreg in all four warps of the warpgroup",
+        )
+
+
+def _check_synchronised(w: Warp, change: Change) -> None:
+    """Since its previous setmaxnreg the warps of the warpgroup have synchronised (E15)."""
+    group, number = w.warpgroup, w.setmaxnreg_count - 1
+    if number < 0:
+        return
+    done = {a.warp: a for a in group.adjustments[number]}
+    for other in group.warps:
+        before = done.get(other)
+        if before is not None and w.clock[before.component] >= before.tick:
+            continue
+        where = (done[w] if before is None else before).change
+        w.machine.report(
+            "participation",
+            f"{w} executes {change} without knowing that {other} has "
+            f"executed the one before, {where} at {where.op.loc}: the warps of a warpgroup "
+            "synchronise in between (E15)",
+            (
+                w.machine.participant(w, f"executes {change}", change.op),
+                w.machine.participant(other, f"executes {where}", where.op),
+            ),
+            fix="put a barrier of the warpgroup (bar.sync id, 128) between two setmaxnreg",
+        )
+        return
+
+
+def _note_adjustment(w: Warp, change: Change) -> None:
+    group, number = w.warpgroup, w.setmaxnreg_count
+    w.setmaxnreg_count += 1
+    made = group.adjustments.setdefault(number, [])
+    made.append(Adjustment(w, change, w.component, w.moment))
+    if len(made) < len(group.warps):
+        return
+    group.adjustments.pop(number - 1, None)
+    _require_one_site(w, made)
+
+
+def _require_one_site(w: Warp, made: list[Adjustment]) -> None:
+    """Strict reading of .aligned (U16): the four warps execute one static instruction."""
+    sites = {a.change.op.number: a for a in reversed(made)}
+    if len(sites) == 1:
+        return
+    if not w.machine.options.ptx:
+        w.machine.lean("U16", *(a.change.op for a in sites.values()))
+        return
+    w.machine.report(
+        "participation",
+        f"the warps of warpgroup {w.number // WARPS} execute one setmaxnreg.sync.aligned at "
+        f"{len(sites)} places in the code (E15)",
+        tuple(
+            w.machine.participant(a.warp, f"executes {a.change}", a.change.op)
+            for a in sites.values()
+        ),
+        fix="execute one setmaxnreg in all four warps of the warpgroup, before their roles part",
+    )

@@ -1,0 +1,618 @@
+"""Accesses of lanes to one word each, and what they hand over (SEMANTICS H).
+
+What strong accesses of lanes to words hand over to each other, and learn (SEMANTICS H3, H4).
+
+Accesses of lanes to one word each: loads, stores, atomics (SEMANTICS H).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.arith.types import numpy_dtype
+from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.sim.machine import word_order
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.compose import OPERATIONS, Effects, Operands, in_groups
+from tilesim.sim.machine.events import Kind
+from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
+from tilesim.sim.machine.execute.memory import at_one_place, issue, last_wins
+from tilesim.sim.machine.expression import Evaluate
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
+from tilesim.sim.machine.release import Released, add
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.view_access import ViewAccess, unknown_at
+from tilesim.sim.machine.word_order import observe
+from tilesim.sim.observers.monotone_accesses import (
+    added,
+    already,
+    counts,
+    drawn,
+    drawn_in_turns,
+    draws_in_turns,
+    look,
+    lose,
+    replaced,
+    stored,
+)
+
+
+def observe_value(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool,
+    element: word_order.Element | None = None,
+) -> None:  # fmt: skip
+    """Joins what the releases to these addresses published to this warp (H3, H4); of a vector that
+    acquires, after its last ``element`` (H15)."""
+
+    def learn(address: int) -> None:
+        released = w.machine.released.get((id(memory), address))
+        if element is not None:
+            word_order.gather(released or {}, w, scope)
+            if word_order.ends(element):
+                word_order.acquire(w)
+        elif released is not None:
+            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
+
+    in_groups(w, addresses.tolist(), learn)
+
+
+def _release(
+    w: Warp, memory: Memory, released: Released, scope: FenceScope, clock: Clock, *, releases: bool
+) -> None:
+    """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
+    size = w.machine.components.size
+    add(released, (scope, w.cta), clock, slice(None if releases else size))
+    if not releases:
+        near = memory.mbarriers is not None
+        w.fences.publish(released, scope, w.cta, size, near=near)
+
+
+def released_by(
+    w: Warp, memory: Memory, scope: FenceScope, *, releases: bool, clock: Clock | None = None
+) -> Released:
+    """What a strong write by ``w`` releases of its own: of its ``clock``, if not another one."""
+    own: Released = {}
+    _release(w, memory, own, scope, w.clock if clock is None else clock, releases=releases)
+    return own
+
+
+def released_at(
+    w: Warp, memory: Memory, addresses: Sequence[int], scope: FenceScope,
+    *, releases: bool, clock: Clock,
+) -> dict[int, Released]:  # fmt: skip
+    """The same of a store, by address: where its thread has released before, that as well."""
+    found = {a: released_by(w, memory, scope, releases=releases, clock=clock) for a in addresses}
+    patterns = w.machine.release_patterns
+    if patterns is not None:
+        for address, lane in _sole_writers(w, addresses).items():
+            patterns.carry((id(memory), address, w.index, lane), found[address], scope)
+    return found
+
+
+def publish_value(
+    w: Warp, memory: Memory, addresses: Sequence[int], scope: FenceScope,
+    *, releases: bool, chain: bool, clock: Clock | None = None,
+) -> None:  # fmt: skip
+    """What an acquire of these addresses will learn, of the warp's ``clock`` if not another one; an
+    RMW continues the release sequence."""
+    different = set(addresses)
+    if clock is None:
+        clock = w.clock
+    # of lanes at several words each tells what all of them know
+    if len(different) > 1 and w.lanes > 1:
+        clock = w.shared_by_lanes(clock)
+    for address in different:
+        released = w.machine.released.setdefault((id(memory), address), {})
+        if not chain:
+            released.clear()
+        _release(w, memory, released, scope, clock, releases=releases)
+    patterns = w.machine.release_patterns
+    if patterns is None:
+        return
+    for address, lane in _sole_writers(w, addresses).items():
+        thread = (id(memory), address, w.index, lane)
+        patterns.carry(thread, w.machine.released[id(memory), address], scope)
+        if releases:
+            patterns.note(thread, scope, w.cta, clock)
+
+
+def _sole_writers(w: Warp, addresses: Sequence[int]) -> dict[int, int]:
+    """By address, which lane writes there, if it is one of those that are active and no other."""
+    if len(addresses) != w.lanes:
+        return {}
+    lanes = np.flatnonzero(mask_array(w.mask)).tolist()
+    once = {address for address in addresses if addresses.count(address) == 1}
+    return {a: lane for a, lane in zip(addresses, lanes, strict=True) if a in once}
+
+
+def _note(
+    w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], kind: Kind, form: int = 0
+) -> None:
+    """Strong accesses: their order decides what is read; reductions of one ``form`` commute."""
+    trace = w.machine.trace
+    if trace is None:
+        return
+    for address in sorted(set(addresses.tolist())):
+        text = (
+            f"{'reads' if kind == 'read' else 'writes'} {memory.label}+{address} by {op.mnemonic}"
+        )
+        trace.note(kind, (memory.label, address), form, w, op, text)
+
+
+def _strong(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, reads: bool, writes: bool
+) -> None:
+    """Strong accesses: what they need not have seen is noted, before they learn of it."""
+    views = w.machine.views
+    if views is None:
+        return
+    for address in sorted(set(addresses.tolist())):
+        views.access(w, (memory.label, address), reads=reads, writes=writes)
+
+
+def _take_turns(
+    w: Warp, footprint: Footprint, addresses: NDArray[np.int64],
+    element: word_order.Element | None = None,
+) -> bool:  # fmt: skip
+    """Whether each lane has an address of its own.
+
+    The lanes of a strong access take their turns one by one, and no move of the machine shows the
+    states in between, nor those that other orders of a vector's elements have: exploration must
+    not claim to have seen what they or others read there.
+    """
+    if w.lanes > 1 or element is not None:
+        w.machine.races.words.crowded.add(footprint.tensor)
+    return len(set(addresses.tolist())) == len(addresses)
+
+
+def _contended(w: Warp, footprint: Footprint) -> bool:
+    """Whether an atomic may come before an access to its words that was made."""
+    size, known = w.machine.components.size, w.clock.item
+    return any(
+        known(size + record.component) < record.tick
+        for other in footprint.overlaps
+        for record in (*other.writes, *other.reads.values())
+    )
+
+
+def _several(w: Warp, addresses: NDArray[np.int64]) -> bool:
+    """Whether the active lanes access different words."""
+    return w.lanes > 1 and bool((addresses != addresses[0]).any())
+
+
+def _by_lanes(w: Warp, addresses: NDArray[np.int64], *, tells: bool, step: Step) -> bool:
+    """Whether ``step`` was made in the lanes of each word, for lanes that access different ones.
+
+    So it has to be where they tell others what they know, or learn from what they find.
+    """
+    if not tells or w.parts is None or not _several(w, addresses):
+        return False
+    in_groups(w, addresses.tolist(), lambda _: step(w))
+    return True
+
+
+def _each_peer(view: ViewAccess, step: Step) -> Step:
+    """``step`` once for all lanes, or CTA by CTA where lanes access the memory of several."""
+    if not view.several:
+        return step
+
+    def peers(w: Warp) -> bool | None:
+        lanes = view.peers(w)
+        if lanes is None:
+            return step(w)
+        active = w.mask
+        try:
+            for w.mask in lanes.values():
+                step(w)
+        finally:
+            w.mask = active
+        return None
+
+    return peers
+
+
+def _applies(effects: Effects) -> bool:
+    return word_access(effects) is not None
+
+
+def _access(c: Operands, op: Op, effects: Effects) -> Step:
+    access = word_access(effects)
+    assert access is not None
+    if access.loads:
+        return _load(c, op, access)
+    step = _store(c, op, access) if access.stores else _update(c, op, access)
+    return _issued(op, c.view(access.view), step) if access.asynchronous else step
+
+
+OPERATIONS.append((_applies, _access))
+
+
+def _issued(op: Op, view: ViewAccess, step: Step) -> Step:
+    """``step``, which each active lane only issues: it is made at any later time (D14)."""
+    far = view.view.space == "global"
+
+    def run(w: Warp) -> None:
+        if not far and view.memory(w).mbarriers is not None:
+            raise BarrierError(
+                "out-of-bounds", f"{op.mnemonic} of {w} at an address in shared memory (D14)",
+                "give it an address in global memory",
+            )  # fmt: skip
+        issue(w, op, step)
+
+    return run
+
+
+def _load(c: Operands, op: Op, word: WordAccess) -> Step:
+    assert word.result is not None
+    view, slot = c.view(word.view), c.slot(word.result)
+    strong, dtype = word.sem != "weak", word.view.dtype
+    scope = word.scope if strong else None
+    poll, fit = look(c, op, word), c.fit_loaded(word.result, dtype)
+    name = word.view.tensor.name
+    allocates = name in c.code.alloc_slots
+
+    def value(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Any:
+        lost = unknown_at(memory, addresses, dtype.bytes, op)
+        return spread(w, memory.typed(dtype)[addresses // dtype.bytes]) if lost is None else lost
+
+    def step(w: Warp) -> None:
+        memory, footprint, addresses = view.lane_footprint(w)
+        access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
+        if strong and poll is None:
+            _take_turns(w, footprint, addresses, word.element)
+        # before the acquire: whether the write it reads comes first is up to the schedule
+        w.machine.races.read(memory, footprint, access, w.clock)
+        if allocates and memory.overlaid is not None:
+            _require_address(w, op, name, memory.overlaid.others(footprint))
+        if strong:
+            _strong(w, memory, addresses, reads=True, writes=False)
+            _note(w, op, memory, addresses, "read")
+        loaded, waits, ends = value(w, memory, addresses), False, True
+        if poll is not None and w.machine.timed:
+            if type(loaded) is Unknown:
+                raise UnknownSteers(loaded)
+            waits = True
+            ends, least = poll(w, memory, addresses)
+            loaded = loaded if least is None else least
+        elif strong:
+            observe_value(
+                w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
+            )
+        if strong and ends and not _several(w, addresses):
+            w.machine.races.observations.saw(access, footprint, waits=waits)
+        assign(w, slot, loaded if fit is None else fit(loaded))
+
+    return _each_peer(view, step)
+
+
+def _is_everywhere(w: Warp, value: Evaluate) -> bool:
+    """Whether a number is the same in all clusters that take the same steps."""
+    return w.elsewhere is None or not w.elsewhere.differs(value)
+
+
+def _require_address(w: Warp, op: Op, slot: str, writers: list[str]) -> None:
+    """Where tcgen05.alloc has put an address, nothing else was written since."""
+    if writers:
+        raise BarrierError(
+            "tmem-lifetime",
+            f"{w} loads an address of tensor memory from {slot}, where {writers[0]} has been "
+            "written since tcgen05.alloc put it there (G4)",
+            f"load the address before {writers[0]} is written, or give {slot} bytes of its own",
+        )
+
+
+def _store(c: Operands, op: Op, word: WordAccess) -> Step:
+    assert word.value is not None
+    view, value = c.view(word.view), c.expr(word.value)
+    strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
+    scope, releases = word.scope if strong else None, word.releases
+    counting, told = counts(c, op, word.view), not strong and c.told(op, word.value)
+    element = word.element
+    # beside words that count, a weak store to one that has not begun to is one of data
+    beside = counting and word.view.tensor.name not in c.code.counters
+
+    def counted(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """The active lanes that store to a word which counts; None if all do."""
+        if not beside or strong:
+            return None
+        return np.array(already(w, memory, addresses), dtype=bool)
+
+    def step(w: Warp) -> None:
+        memory, footprint, addresses = view.lane_footprint(w)
+        if strong and _by_lanes(w, addresses, tells=releases or bool(w.fences), step=step):
+            return
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        clock = w.clock
+        if element is not None:
+            alone = not _several(w, addresses)
+            clock = word_order.published(w, element, own=alone)
+            access.also = word_order.position(w, element) if alone else None
+        new = value(w) if real or told else None
+        if strong:
+            _take_turns(w, footprint, addresses, element)
+        elif (
+            told and type(new) is int and memory.mbarriers is not None and _is_everywhere(w, value)
+        ):
+            access.stored = new
+        if footprint.common and not strong:
+            at_one_place(access, footprint, addresses, _of_lanes(w, new))
+        w.machine.races.write(memory, footprint, access, w.clock)
+        if type(new) is Unknown:
+            if beside:
+                some = counted(w, memory, addresses)
+                lose(w, op, memory, addresses if some is None else addresses[some], new, dtype)
+            elif counting:
+                raise UnknownSteers(new)
+            if real:
+                memory.forget_at(addresses, dtype.bytes, new)
+        elif real:
+            values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
+            last_wins(w, op, footprint.tensor, addresses, values)
+            if counting and w.machine.timed:
+                where = addresses.tolist()
+                own = (
+                    released_at(w, memory, where, word.scope, releases=releases, clock=clock)
+                    if strong
+                    else None
+                )
+                some = counted(w, memory, addresses)
+                words, left = addresses, values
+                if some is not None:
+                    words, left = addresses[some], values[some]
+                if w.perhaps is not None and beside:
+                    lose(w, op, memory, words, w.perhaps, dtype)
+                stored(
+                    w, op, memory, words, left, own, dtype, element=element is not None,
+                    releases=releases,
+                )  # fmt: skip
+            memory.typed(dtype)[addresses // dtype.bytes] = values
+            if memory.marks is not None:
+                memory.marks.set_at(addresses, dtype.bytes, None)
+        if strong:
+            _strong(w, memory, addresses, reads=False, writes=True)
+            _note(w, op, memory, addresses, "write")
+            where = addresses.tolist()
+            publish_value(w, memory, where, word.scope, releases=releases, chain=False, clock=clock)
+            if element is None:
+                w.advance()
+        elif w.machine.released:
+            for address in set(addresses.tolist()):
+                w.machine.released.pop((id(memory), address), None)
+        w.effects += 1
+        w.machine.changed()
+
+    each = _each_peer(view, step)
+    return each if element is None else _in_one_interval(each, element)
+
+
+def _in_one_interval(step: Step, element: word_order.Element) -> Step:
+    """The stores of a vector come in an interval that nothing else of their thread is in."""
+
+    def run(w: Warp) -> None:
+        if word_order.begins(element):
+            w.advance()
+        step(w)
+        if word_order.ends(element):
+            w.advance()
+
+    return run
+
+
+def _of_lanes(w: Warp, value: Any) -> NDArray[Any] | None:
+    """A number in each active lane, if they are known."""
+    return None if value is None or type(value) is Unknown else np.asarray(per_lane(w, value))
+
+
+def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Register values as elements of a memory: integers wrap."""
+    if dtype.kind in "iu" and values.dtype.kind == "O":
+        values = np.array([int(v) & 0xFFFF_FFFF_FFFF_FFFF for v in values], dtype=np.uint64)
+    return values.astype(dtype)
+
+
+_RMW: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "inc": lambda a, b: 0 if a >= b else a + 1,
+    "dec": lambda a, b: b if a == 0 or a > b else a - 1,
+    "min": min,
+    "max": max,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "exch": lambda a, b: b,
+}
+
+
+def _update(c: Operands, op: Op, word: WordAccess) -> Step:
+    """Reads and writes in one step (RMW)."""
+    assert word.value is not None
+    assert word.combine is not None
+    view, value, dtype = c.view(word.view), c.expr(word.value), word.view.dtype
+    name, how, scope = word.view.tensor.name, word.combine, word.scope
+    compare = None if word.compare is None else c.expr(word.compare)
+    slot = None if word.result is None else c.slot(word.result)
+    fit = None if word.result is None else c.fit_loaded(word.result, dtype)
+    acquires, releases = word.acquires, word.releases
+    real = c.real(word.view.tensor)
+    form = reduction_form(op) if exact(op) else None
+    touch: Kind = "write" if form is None else "reduce"
+    ordered = how not in COMMUTATIVE or (how == "add" and dtype.kind == "float")
+    operands = [value] if compare is None else [value, compare]
+
+    def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
+        """What is not known of the operands, or of what was there."""
+        if not c.code.forgets:
+            return None
+        found = next((x for x in (f(w) for f in operands) if type(x) is Unknown), None)
+        return unknown_at(memory, addresses, dtype.bytes, op) if found is None else found
+
+    def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
+        """What nobody knows is left there, and so is what was there before."""
+        if beside and poll is None:
+            lose(w, op, memory, addresses, new, dtype)
+        elif counting or poll is not None:
+            raise UnknownSteers(new)
+        memory.forget_at(addresses, dtype.bytes, new)
+        _note(w, op, memory, addresses, touch, form or 0)
+        publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
+        w.advance()
+        w.effects += 1
+        w.machine.changed()
+        if slot is not None:
+            assign(w, slot, new)
+
+    counting, poll = counts(c, op, word.view), look(c, op, word)
+    beside = counting and word.view.tensor.name not in c.code.counters
+    only_reads = word.keeps or poll is not None
+    goes_on = how != "exch" or slot is not None
+    draws = counting and slot is not None and poll is None and not word.view.remote
+    alike = draws_in_turns(c, word.view) if draws else None
+
+    def update(
+        w: Warp, memory: Memory, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], list[int]]:
+        """The values before, and the addresses that were written."""
+        cells = memory.typed(dtype)
+        operands = _cells(per_lane(w, value(w)), cells.dtype)
+        expected = None if compare is None else _cells(per_lane(w, compare(w)), cells.dtype)
+        old = np.zeros(len(addresses), dtype=cells.dtype)
+        written: list[int] = []
+        with np.errstate(over="ignore"):
+            for lane, address in enumerate(addresses.tolist()):
+                cell = address // dtype.bytes
+                old[lane] = cells[cell]
+                if expected is None:
+                    new = _RMW[how](cells[cell].item(), operands[lane].item())
+                    cells[cell] = _cells(np.array([new]), cells.dtype)[0]
+                elif cells[cell] == expected[lane]:
+                    cells[cell] = operands[lane]
+                else:
+                    continue
+                written.append(address)
+        return old, written
+
+    def changes(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> bool:
+        """Whether the word is written: where lanes compare it, by some of them."""
+        if only_reads or compare is None or not real or lost(w, memory, addresses) is not None:
+            return not only_reads
+        cells = memory.typed(dtype)
+        expected = _cells(per_lane(w, compare(w)), cells.dtype)
+        return bool((cells[addresses // dtype.bytes] == expected).any())
+
+    def draw(w: Warp) -> bool | None:
+        """One lane adds to a counter and uses what it finds; open is only who comes first."""
+        memory, footprint, addresses = view.lane_footprint(w)
+        tickets = w.machine.tickets
+        unknown = lost(w, memory, addresses)
+        if unknown is not None:
+            raise UnknownSteers(unknown)
+        (address,) = addresses.tolist()
+        place = memory.label, address
+        if alike is None and tickets.holds_up(w, place):
+            return w.machine.block(w, tickets, "waits for its turn to draw", op)
+        before = w.clock.copy()
+        amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
+        if alike is None:
+            if tickets.led_to(w, place):
+                what = f"whether a relaxed draw from {memory.label} finds a later one"
+                w.machine.nondeterministic(what, op)
+            observe_value(w, memory, addresses, scope, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        w.machine.races.unwritten.note(memory, footprint, access)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        w.machine.races.observations.saw(access, footprint)
+        own = released_by(w, memory, scope, releases=releases)
+        if alike is None:
+            drawn(w, op, memory, address, before, how, amount, own, dtype)
+        else:
+            drawn_in_turns(
+                w, op, memory, address, alike, amount, own, dtype, scope, acquires=acquires
+            )
+        old, written = update(w, memory, addresses)
+        _note(w, op, memory, addresses, touch, form or 0)
+        publish_value(w, memory, written, scope, releases=releases, chain=True)
+        w.advance()
+        w.effects += 1
+        w.machine.changed()
+        assert slot is not None
+        number = int(old[0])
+        if alike is None:
+            number = tickets.number(w, name, place, number)
+        assign(w, slot, number if fit is None else fit(number))
+        return None
+
+    def step(w: Warp) -> bool | None:
+        if draws and w.machine.timed and w.lanes == 1:
+            return draw(w)
+        change(w)
+        return None
+
+    def change(w: Warp) -> None:
+        timed = w.machine.timed
+        memory, footprint, addresses = view.lane_footprint(w)
+        waits = poll is not None and timed
+        tells = releases or bool(w.fences) or (slot is not None and not waits)
+        # one lane of several cannot wait for its turn to draw, which a run may be told
+        if _by_lanes(w, addresses, tells=tells, step=change if alike is None else step):
+            return
+        alone = _take_turns(w, footprint, addresses)
+        if w.machine.views is not None:
+            _strong(w, memory, addresses, reads=True, writes=changes(w, memory, addresses))
+        if w.machine.lane_order is not None:
+            # before the acquire: that it comes after what it finds is up to the schedule
+            w.machine.lane_order.acts(w)
+        if slot is not None and not waits:
+            what = f"the result of atom.{how} on {footprint.tensor}"
+            contended = w.machine.lane_order is not None and _contended(w, footprint)
+            w.machine.nondeterministic(what, op, explorable=alone, contended=contended)
+            observe_value(w, memory, addresses, scope, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        if goes_on:
+            w.machine.races.unwritten.note(memory, footprint, access)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        unknown = lost(w, memory, addresses) if real else None
+        ends = True
+        if poll is not None and timed and unknown is None:
+            ends, _ = poll(w, memory, addresses)
+        if slot is not None and w.lanes == 1 and ends:
+            w.machine.races.observations.saw(access, footprint, waits=waits)
+        if unknown is not None:
+            leave(w, memory, addresses, unknown)
+            return
+        if counting and timed and not waits:
+            if w.perhaps is not None and beside:
+                lose(w, op, memory, addresses, w.perhaps, dtype)
+            own = released_by(w, memory, scope, releases=releases)
+            new = per_lane(w, value(w))
+            if how == "exch":
+                replaced(w, op, memory, addresses, new, own, dtype)
+            else:
+                added(w, op, memory, addresses, how, new, own, dtype, releases=releases)
+        if real and not alone and ordered:
+            last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
+        old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
+        if only_reads:
+            written = []
+        _note(w, op, memory, addresses, touch if written else "read", form or 0)
+        if written:
+            publish_value(w, memory, written, scope, releases=releases, chain=True)
+            w.advance()
+            w.effects += 1
+            w.machine.changed()
+        if slot is not None and old is not None:
+            before = spread(w, old)
+            assign(w, slot, before if fit is None else fit(before))
+
+    return _each_peer(view, step)

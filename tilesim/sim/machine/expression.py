@@ -1,0 +1,669 @@
+"""Compiles expressions to functions of a warp: one value, or an array with one value per lane.
+
+Compiles expressions to functions of a warp: one value, or an array with one value per lane.
+
+An array holds 64-bit numbers with a sign, or integers of Python where a u64 is beyond 2^63.
+Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
+emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
+
+Quotients of a division by zero, numbers that PTX leaves open.
+
+A register may hold one in some lanes as long as nothing depends on it: ``select`` throws away what
+it does not choose, a branch leaves lanes out. In which lanes registers do is kept beside them
+(`Agent.undefined`); whoever uses an expression that may be such a number looks there.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import expressions_in, mentioned, operand_expressions
+from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
+from tilesim.arith.operators import BINARY, COMPARE, UNARY, integer
+from tilesim.arith.sums import Sums, combined
+from tilesim.arith.types import DType
+from tilesim.ir.addresses import RANK_SHIFT
+from tilesim.ir.arithmetic import (
+    LIMITS,
+    CType,
+    Typing,
+    integer_limits,
+    join_types,
+    round_f32,
+    variable_type,
+)
+from tilesim.ir.effects import Defines
+from tilesim.ir.expr import (
+    Base,
+    Binary,
+    Const,
+    Expr,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    Var,
+    walk,
+)
+from tilesim.ir.mir import Mir, condition
+from tilesim.ir.op import Op
+from tilesim.sim.machine.errors import Fault, UnassignedVariable
+from tilesim.sim.machine.lanes import Lanes, condition_lanes, mask_array
+from tilesim.sim.machine.machine import Code, Step, Warp
+from tilesim.sim.machine.unknown import Unknown
+
+Evaluate: TypeAlias = Callable[[Warp], Any]
+#: what brings a value into a type; None if every value it is given has it already
+Fit: TypeAlias = Callable[[Any], Any]
+
+_INT64 = LIMITS["s64"]
+_LANE_IDS = np.arange(32, dtype=np.int64)
+#: the integer types that floats are converted to, the narrowest first
+_CONVERTED = (LIMITS["s32"], LIMITS["u32"], LIMITS["s64"], LIMITS["u64"])
+#: a shift by more gives what this one gives
+_MOST_BITS = 64
+
+_SPECIAL: dict[str, Evaluate] = {
+    "warp_id": lambda w: w.number,
+    "lane_id": lambda w: _LANE_IDS,
+    "thread_id": lambda w: w.number * 32 + _LANE_IDS,
+    "cta_x": lambda w: w.cta.coords[0],
+    "cta_y": lambda w: w.cta.coords[1],
+    "cta_z": lambda w: w.cta.coords[2],
+    "grid_x": lambda w: w.machine.program.grid[0],
+    "grid_y": lambda w: w.machine.program.grid[1],
+    "grid_z": lambda w: w.machine.program.grid[2],
+    "cluster_rank": lambda w: w.cta.rank,
+    "cluster_size": lambda w: w.machine.program.cluster_size,
+    "cluster_id": lambda w: w.cta.cluster.number,
+}
+
+
+#: C implementations of the operators that give a plain int for ints
+_FAST: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+    "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """A value as a number or array (a lane mask becomes an array of 0 and 1)."""
+    kind = type(value)
+    if kind is Lanes:
+        return mask_array(value.bits).astype(np.int64)
+    return value.dense if kind is Sums else value
+
+
+def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
+    """``value`` in the chosen lanes, ``other`` in the rest; not known if one of them is not."""
+    a, b = plain(value), plain(other)
+    if type(a) is Unknown or type(b) is Unknown:
+        return a if type(a) is Unknown else b
+    if _is_wide(a) or _is_wide(b):  # NumPy takes it for the negative number with its bits
+        return np.where(chosen, *(np.asarray(v, dtype=object) for v in (a, b)))
+    return np.where(chosen, a, b)
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether a number is no integer of 64 bits with a sign."""
+    return type(value) is int and not _INT64[0] <= value <= _INT64[1]
+
+
+def evaluator(code: Code, expr: Expr) -> Evaluate:
+    """The function that evaluates ``expr``, an expression of a loaded program, which is compiled
+    once for all who ask."""
+    known = code.evaluators.get(id(expr))
+    if known is None:
+        known = expr, compile_expr(expr, code.slots, code.mir.typing)
+        code.evaluators[id(expr)] = known
+    return known[1]
+
+
+def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+    """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers."""
+    match expr:
+        case Const(value):
+            number = integer(value) if isinstance(value, bool) else value
+            return lambda w: number
+        case ScalarParam(_, value):
+            return lambda w: value
+        case Special(name):
+            return _SPECIAL[name]
+        case Base(name, "shared"):
+            return lambda w: w.machine.plan.bases[name] + (w.cta.rank << RANK_SHIFT)
+        case Base(name):
+            return lambda w: w.machine.plan.bases[name]
+        case Var(name):
+            return _variable(name, slots[name])
+        case Unary(op, operand):
+            evaluate = _unary(op, compile_expr(operand, slots, typing))
+        case Binary():
+            evaluate = _binary_of(expr, slots, typing)
+        case Select(cond, then, other):
+            evaluate = _select(*(compile_expr(e, slots, typing) for e in (cond, then, other)))
+        case _:
+            raise TypeError(f"not an expression: {expr!r}")
+    fit = _result(expr, typing)
+    return evaluate if fit is None else lambda w: fit(evaluate(w))
+
+
+def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+    op, rhs = expr.op, expr.rhs
+    if op in ("<<", ">>"):
+        count = typing.interval(rhs)
+        if count is None or count[0] < 0 or count[1] >= _MOST_BITS:
+            return _shift(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
+    elif op not in ("and", "or"):
+        kind = join_types(typing.type_of(expr.lhs), typing.type_of(rhs))
+        combine = _quotient if may_divide_by_zero(expr, typing) else _binary
+        if kind in ("u64", "f32"):
+            return combine(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
+        if combine is _quotient:
+            return _quotient(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
+    lhs_of = compile_expr(expr.lhs, slots, typing)
+    if isinstance(rhs, Const) and not isinstance(rhs.value, float):
+        general = _binary_const(op, lhs_of, integer(rhs.value))
+        if isinstance(expr.lhs, Var) and op in _FAST:
+            return _of_register(slots[expr.lhs.name], _FAST[op], integer(rhs.value), general)
+        return general
+    return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
+
+
+def may_divide_by_zero(expr: Expr, typing: Typing) -> bool:
+    """Whether an expression is a quotient or remainder of integers of which the divisor may be 0:
+    PTX leaves the number open then."""
+    match expr:
+        case Binary("//" | "%", _, rhs) if typing.type_of(expr) in LIMITS:
+            known = typing.interval(rhs)
+            return known is None or known[0] <= 0 <= known[1]
+        case _:
+            return False
+
+
+def _quotient(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
+    """Raises ZeroDivisionError where 0 divides in an active lane; in others the result is 0."""
+    scalar = BINARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a, b = lhs(w), rhs(w)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            return scalar(a, b) if b or w.mask else 0
+        if type(b) is not Unknown and np.any(np.equal(plain(b), 0) & mask_array(w.mask)):
+            raise ZeroDivisionError(f"0 divides in {op}")
+        return _apply(op, a, b)
+
+    return evaluate
+
+
+def _converted(expr: Expr, kind: CType, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+    """An operand in the type in which an operation is made."""
+    evaluate = compile_expr(expr, slots, typing)
+    fit = _into(kind, typing.interval(expr))
+    return evaluate if fit is None else lambda w: fit(evaluate(w))
+
+
+def _result(expr: Expr, typing: Typing) -> Fit | None:
+    """What the result of an operation needs to be of its type."""
+    kind = typing.type_of(expr)
+    if kind == "f64" or (isinstance(expr, Binary) and expr.op in COMPARE):
+        return None
+    if kind == "f32":
+        return _round
+    known = typing.interval(expr)
+    # numbers of lanes are computed in 64 bits with a sign
+    beyond = known is None or known[1] > LIMITS["s64"][1]
+    return _into(kind, None) if beyond or typing.wraps(expr) else None
+
+
+def _into(kind: CType, known: tuple[int, int] | None) -> Fit | None:
+    """Conversion of a value (within ``known``, if it is an integer) to a type."""
+    if kind == "f64":
+        return None
+    if kind == "f32":
+        return _round
+    low, high = LIMITS[kind]
+    if known is not None and low <= known[0] and known[1] <= high:
+        return None
+    return lambda value: _wrap(value, low, high)
+
+
+def _wrap(value: Any, low: int, high: int) -> Any:
+    if type(value) is int:
+        return value if low <= value <= high else (value - low) % (high - low + 1) + low
+    if type(value) is Sums:
+        same = value.wrapped(low, high)
+        if same is not None:
+            return same
+    value = plain(value)
+    if type(value) is Unknown:
+        return value
+    if not isinstance(value, np.ndarray):
+        return _wrap(_truncated(float(value), high), low, high)
+    if value.dtype.kind == "f":
+        value = np.array([_truncated(v, high) for v in value.tolist()], dtype=object)
+    if value.dtype == object:
+        return _narrowed((value - low & high - low) + low)
+    if high - low < (1 << 64) - 1:
+        return (value - low & high - low) + low
+    if low < 0 or not value.size or np.minimum.reduce(value, axis=None) >= 0:
+        return value  # two's complement has wrapped it
+    return value.astype(object) & high
+
+
+def _narrowed(value: NDArray[Any]) -> NDArray[Any]:
+    """Integers of Python as numbers of 64 bits with a sign, if all of them fit."""
+    try:
+        return value.astype(np.int64)
+    except OverflowError:
+        return value
+
+
+def _truncated(value: float, high: int) -> int:
+    """A float as an integer, as cvt.rzi does: NaN is 0, and what does not fit the nearest bound.
+
+    ``high``: the greatest value of the type it is meant for; narrow ones are converted from s32.
+    """
+    if value != value:
+        return 0
+    low, top = next((a, b) for a, b in _CONVERTED if high <= b)
+    return low if value <= low else top if value >= top else int(value)
+
+
+def _round(value: Any) -> Any:
+    value = plain(value)
+    if type(value) is Unknown:
+        return value
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float32).astype(np.float64)
+    return round_f32(float(value))
+
+
+def fit_register(dtype: DType, value: Expr, typing: Typing, *, token: bool = False) -> Fit | None:
+    """What brings the value of an expression into a register of type ``dtype``."""
+    if token:
+        return None
+    if dtype.kind == "pred":
+        return None if typing.interval(value) in ((0, 0), (0, 1), (1, 1)) else _truth
+    return fit_value(dtype, typing.interval(value))
+
+
+def fit_value(dtype: DType, known: tuple[int, int] | None) -> Fit | None:
+    """What brings a number (an integer within ``known``, or a float) into ``dtype``."""
+    if dtype.kind == "float":
+        return _into(variable_type(dtype), None)
+    low, high = integer_limits(dtype)
+    if known is not None and low <= known[0] and known[1] <= high:
+        return None
+    return lambda value: _wrap(value, low, high)
+
+
+def _truth(value: Any) -> Any:
+    value = plain(value)
+    if type(value) is Unknown:
+        return value
+    return (value != 0).astype(np.int64) if isinstance(value, np.ndarray) else int(value != 0)
+
+
+def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
+    """A shift: PTX takes the count as unsigned, and one beyond the width shifts everything out."""
+    scalar = BINARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a, n = plain(lhs(w)), plain(count(w))
+        if type(a) is Unknown or type(n) is Unknown:
+            return a if type(a) is Unknown else n
+        if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
+            return scalar(a, n if 0 <= n < _MOST_BITS else _MOST_BITS)
+        near = (np.asarray(n) >= 0) & (np.asarray(n) < _MOST_BITS)
+        gone = 0 if op == "<<" else np.where(np.asarray(a) < 0, -1, 0)
+        return np.where(near, _apply(op, a, np.where(near, n, 0)), gone)
+
+    return evaluate
+
+
+def _variable(name: str, slot: int) -> Evaluate:
+    def read(w: Warp) -> Any:
+        value = w.registers[slot]
+        if value is None:
+            raise UnassignedVariable(name)
+        return value
+
+    return read
+
+
+def _unary(op: str, operand: Evaluate) -> Evaluate:
+    scalar, array = UNARY[op], ARRAY_UNARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a = plain(operand(w))
+        if type(a) is Unknown:
+            return a
+        return array(a) if isinstance(a, np.ndarray) else scalar(a)
+
+    return evaluate
+
+
+def _apply(op: str, a: Any, b: Any) -> Any:
+    """``a op b`` where at least one is an array, or not known; comparisons give 0 and 1."""
+    if type(a) is Sums or type(b) is Sums:
+        found = combined(op, ARRAY_BINARY[op], a, b)
+        if found is not None:
+            return found
+    a, b = plain(a), plain(b)
+    if type(a) is Unknown or type(b) is Unknown:
+        return _of_unknown(op, a, b)
+    try:
+        result = ARRAY_BINARY[op](a, b)
+    except OverflowError:  # an integer beyond 2^63
+        result = None
+    if result is None or result.dtype == object:
+        return _exactly(op, a, b)
+    return result.astype(np.int64) if result.dtype == bool else result
+
+
+def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
+    """``a op b`` with integers of Python, lane by lane; a mask of 64 bits at once, as conversions
+    of a grid's addresses have it in every lane of all CTAs."""
+    mask, array = (a, b) if type(a) is int else (b, a)
+    if op == "&" and type(mask) is int and 0 <= mask < 1 << 64 and array.dtype == np.int64:
+        kept = np.ascontiguousarray(array).view(np.uint64) & np.uint64(mask)
+        return kept.view(np.int64) if (kept >> np.uint64(63) == 0).all() else kept.astype(object)
+    left, right = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
+    scalar = BINARY[op]
+    pairs = zip(left.ravel().tolist(), right.ravel().tolist(), strict=True)
+    result = np.array([scalar(x, y) for x, y in pairs], dtype=object)
+    return _narrowed(result.reshape(left.shape))
+
+
+def _of_unknown(op: str, a: Any, b: Any) -> Any:
+    """``a op b`` where one is not known: neither is the result, if the other does not decide it."""
+    lost, told = (a, b) if type(a) is Unknown else (b, a)
+    if type(told) is int and (op, bool(told)) in (("and", False), ("or", True)):
+        return int(bool(told))
+    return 0 if op == "&" and type(told) is int and told == 0 else lost
+
+
+def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
+    scalar = BINARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a, b = lhs(w), rhs(w)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            return scalar(a, b)
+        return _apply(op, a, b)
+
+    return evaluate
+
+
+def _binary_const(op: str, lhs: Evaluate, constant: int) -> Evaluate:
+    scalar = _FAST.get(op) or BINARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a = lhs(w)
+        return scalar(a, constant) if type(a) is int else _apply(op, a, constant)
+
+    return evaluate
+
+
+def _of_register(
+    slot: int, operation: Callable[[Any, Any], Any], constant: int, general: Evaluate
+) -> Evaluate:
+    """A register and a constant, in one step while the register holds one integer."""
+
+    def evaluate(w: Warp) -> Any:
+        value = w.registers[slot]
+        return operation(value, constant) if type(value) is int else general(w)
+
+    return evaluate
+
+
+def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
+    def evaluate(w: Warp) -> Any:
+        c, a, b = plain(cond(w)), then(w), other(w)
+        if type(c) is Unknown:
+            return c
+        if isinstance(c, np.ndarray):
+            return merged(c != 0, a, b)
+        return a if c else b
+
+    return evaluate
+
+
+LanesOf: TypeAlias = Callable[[Warp], int]
+
+
+class UsesUndefined(Fault):
+    """An active lane uses the quotient of a division by zero."""
+
+    def __init__(self, lanes: int) -> None:
+        lane = (lanes & -lanes).bit_length() - 1
+        super().__init__(
+            f"lane {lane} uses the quotient or remainder of a division by zero, which is any number"
+        )
+
+
+class Quotients:
+    """Where a program may divide by zero, and what becomes of the result.
+
+    Of a divisor that is data nobody looks at, nothing is said: ``deciding`` are the registers that
+    are computed anyhow, all of them if it is None.
+    """
+
+    def __init__(self, mir: Mir, code: Code, deciding: frozenset[str] | None) -> None:
+        self._mir, self._slots = mir, code.slots
+        self._deciding = deciding
+        #: registers that may hold such a number in some lane
+        self.registers: frozenset[str] = frozenset()
+        self._any = any(map(self._divides, _parts(mir)))
+        if self._any:
+            divided = [v.name for v, value in self._values if self.doubts(value)]
+            self.registers = frozenset(closure(divided, self._made_of))
+
+    def doubts(self, expr: Expr) -> bool:
+        """Whether an expression may be such a number."""
+        return self._any and any(
+            self._divides(part) or (isinstance(part, Var) and part.name in self.registers)
+            for part in walk(expr)
+        )
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Registers that have to be computed for it."""
+        if not self._any:
+            return frozenset()
+        found = self.registers.union(
+            *(mentioned(part) & self._computed for part in _parts(self._mir) if self.doubts(part))
+        )
+        held = self._computed | self.registers
+        sources: dict[str, frozenset[str]] = {}
+        for var, value in self._values:
+            sources[var.name] = sources.get(var.name, frozenset()) | mentioned(value) & held
+        return frozenset(closure(found, lambda name: sources.get(name, ())))
+
+    def used(self, expr: Expr, evaluate: Evaluate) -> Evaluate:
+        """``evaluate`` for those to whom the number matters in all active lanes."""
+        lanes_of = self.lanes(expr)
+
+        def use(w: Warp) -> Any:
+            if not w.undefined:
+                try:
+                    return evaluate(w)
+                except ZeroDivisionError:
+                    pass
+            settled = cast(Warp, _Settled(w))
+            lanes = lanes_of(settled) & w.mask
+            if lanes:
+                raise UsesUndefined(lanes)
+            return evaluate(settled)
+
+        return use
+
+    def kept(
+        self, var: Var, value: Expr, evaluate: Evaluate, write: Callable[[Warp, Any], None]
+    ) -> tuple[Callable[[Warp, Any], None], Evaluate]:
+        """How a register takes a value that may be such a number: ``write`` and ``evaluate``, with
+        the lanes in which it is."""
+        lanes_of, slot = self.lanes(value), self._slots[var.name]
+
+        def found(w: Warp) -> tuple[int, Any]:
+            if not w.undefined:
+                try:
+                    return 0, evaluate(w)
+                except ZeroDivisionError:
+                    pass
+            settled = cast(Warp, _Settled(w))
+            return lanes_of(settled), evaluate(settled)
+
+        def keep(w: Warp, value: tuple[int, Any]) -> None:
+            _note(w, slot, value[0])
+            write(w, value[1])
+
+        return keep, found
+
+    def around(self, op: Op, step: Step) -> Step:
+        """``step``, with a look at the data it takes, which it may not compute; registers hold
+        what it has read or been answered behind it."""
+        taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
+        sets = [e for e in op.effects() if isinstance(e, Defines)]
+        kept = any(isinstance(e.value, Expr) for e in sets)
+        uses = [self._use(e) for e in taken if not kept and self.doubts(e)]
+        slots = [self._slots[e.var.name] for e in sets if e.var.name in self.registers]
+        if kept or not (uses or slots):
+            return step
+
+        def run(w: Warp) -> bool | None:
+            for use in uses:
+                use(w)
+            if step(w):
+                return True
+            for slot in slots:
+                _note(w, slot, 0)
+            return None
+
+        return run
+
+    def _use(self, expr: Expr) -> Evaluate:
+        return self.used(expr, compile_expr(expr, self._slots, self._mir.typing))
+
+    def lanes(self, expr: Expr) -> LanesOf:
+        """In which lanes an expression is such a number."""
+        match expr:
+            case Var(name) if name in self.registers:
+                slot = self._slots[name]
+                return lambda w: w.undefined.get(slot, 0)
+            case Unary(_, operand):
+                return self.lanes(operand)
+            case Binary("and" | "or" as op, lhs, rhs):
+                first, second, holds = self.lanes(lhs), self.lanes(rhs), self._holding(lhs)
+                decided = 0 if op == "and" else -1
+                return lambda w: first(w) | second(w) & (holds(w) ^ decided)
+            case Binary(_, lhs, rhs):
+                parts = [self.lanes(lhs), self.lanes(rhs)]
+                if self._divides(expr) and mentioned(rhs) <= self._computed | _other(rhs):
+                    parts.append(self._holding(rhs.eq(0)))
+                return _either(parts)
+            case Select(cond, then, other):
+                first, second, third = map(self.lanes, (cond, then, other))
+                holds = self._holding(cond)
+                return lambda w: first(w) | second(w) & holds(w) | third(w) & ~holds(w)
+            case _:
+                return _none
+
+    def _holding(self, cond: Expr) -> LanesOf:
+        evaluate = compile_expr(cond, self._slots, self._mir.typing)
+        return lambda w: condition_lanes(evaluate(w))
+
+    def _divides(self, part: Expr) -> bool:
+        return may_divide_by_zero(part, self._mir.typing)
+
+    @cached_property
+    def _values(self) -> list[tuple[Var, Expr]]:
+        """The values that registers take of expressions."""
+        found = (effect for _, effect in self._mir.all_of(Defines))
+        return [(e.var, e.value) for e in found if isinstance(e.value, Expr)]
+
+    @cached_property
+    def _computed(self) -> frozenset[str]:
+        """Registers that hold what the program computes, and not what stands for data."""
+        names, deciding = frozenset(self._mir.setters), self._deciding
+        if deciding is None:
+            return names
+        found = [effect for _, effect in self._mir.all_of(Defines)]
+        data = {e.var.name for e in found if not isinstance(e.value, Expr)} - deciding
+        held = closure(data, lambda name: self._made_of(name) - deciding)
+        return names - held
+
+    def _made_of(self, name: str) -> frozenset[str]:
+        """The registers that expressions which mention this one set."""
+        return self._makes.get(name, frozenset())
+
+    @cached_property
+    def _makes(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for var, value in self._values:
+            for name in mentioned(value):
+                found.setdefault(name, set()).add(var.name)
+        return {name: frozenset(names) for name, names in found.items()}
+
+
+class _Settled:
+    """A warp as expressions see it of which no lane is active: they have a value in any case."""
+
+    mask = 0
+
+    def __init__(self, warp: Warp) -> None:
+        self.machine, self.number, self.cta = warp.machine, warp.number, warp.cta
+        self.registers, self.undefined = warp.registers, warp.undefined
+
+
+def _note(w: Warp, slot: int, lanes: int) -> None:
+    """In which of the active lanes a register holds such a number from now on."""
+    found = w.undefined.pop(slot, 0) & ~w.mask | lanes & w.mask
+    if found:
+        w.undefined[slot] = found
+
+
+def _parts(mir: Mir) -> Iterator[Expr]:
+    """All expressions of a program, and what they consist of."""
+    for instruction in mir.code:
+        cond, what = condition(instruction), instruction.what
+        if cond is not None:
+            yield from walk(cond)
+        if isinstance(what, Op):
+            for expr in operand_expressions(what):
+                yield from walk(expr)
+
+
+def _other(expr: Expr) -> frozenset[str]:
+    """What is mentioned and no register."""
+    return frozenset(name for name in mentioned(expr) if name[0] in "%&")
+
+
+def _either(parts: list[LanesOf]) -> LanesOf:
+    parts = [part for part in parts if part is not _none]
+    match parts:
+        case []:
+            return _none
+        case [one]:
+            return one
+        case _:
+
+            def lanes_of(w: Warp) -> int:
+                found = 0
+                for part in parts:
+                    found |= part(w)
+                return found
+
+            return lanes_of
+
+
+def _none(w: Warp) -> int:
+    return 0

@@ -1,0 +1,770 @@
+"""Unknown values that decide: all ways through a branch, accesses that may be made, or anywhere.
+
+Accesses to memory of which nobody knows whether they are made, or where: data decides it.
+
+They are made, for the sake of what they may race with, and nobody knows what they leave. What such
+an access does wrong is no finding, as it may not happen: then the value that decides has to be
+known (docs/soundness.md, "Accesses that data decides").
+
+All ways through a part of the program that a value which nobody knows leads through.
+
+Lanes go one way or the other, and each its own: so each instruction there may be made or not
+(`tilesim.sim.machine.havoc`). It is made in all lanes that may come to it, with what their
+registers hold on each way there, or, where that is not the same on all of them, with what nobody
+knows. A loop is gone through turn by turn, until one may be its last: from then on with what
+registers hold in any.
+
+What need not be executed to go on if nobody knows whether it is: arithmetic, and nothing else.
+
+Compilers put slow ways of logarithms and the like behind branches on data. What such a branch may
+set is not known behind it; whatever touches memory or synchronises has to be known to be executed.
+
+Branches by which data makes all threads of a CTA end: ``if (blockIdx.x >= *n) return;``.
+
+All of them go one way (`tilesim.analysis.uniformity`), and nobody in another CTA learns of it. In
+the run they stay; that they end is a run of its own for each time that they come to such a branch
+(docs/soundness.md, "Branches on which a CTA agrees").
+
+Accesses that are made for the sake of what they may race with (`tilesim.sim.machine.havoc`).
+
+Nobody knows where they are made, or, of a reduction, whether: then nobody may learn from it either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilesim.analysis.cfg import FlowGraph, Loop, arms_that_compute
+from tilesim.analysis.solver import closure
+from tilesim.analysis.uniformity import agreed
+from tilesim.analysis.uses_defs import computed, operand_expressions, registers_set, sets
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import View
+from tilesim.ir.expr import Expr, Var, constant, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Join, Mir, Trap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.scalars import communicates, word_access
+from tilesim.sim.machine.access import EVERY, Access
+from tilesim.sim.machine.addressing import AddressedAccess
+from tilesim.sim.machine.compose import Operands
+from tilesim.sim.machine.errors import Fault, OutOfBounds
+from tilesim.sim.machine.expression import plain
+from tilesim.sim.machine.interface import Stop
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, require_known
+from tilesim.sim.machine.view_access import ViewAccess
+
+
+def somebody_looks(mir: Mir) -> bool:
+    """Whether a strong load, or a result of an atomic, says what threads leave in memory for each
+    other: where nobody looks, reductions order nothing."""
+    words = filter(None, map(word_access, mir.effects))
+    return any(word.result is not None and word.sem != "weak" for word in words)
+
+
+def accessing(effects: tuple[fx.Effect, ...]) -> frozenset[str] | None:
+    """The registers that an instruction sets which accesses memory, each lane for itself and
+    weakly, or in one relaxed step that reads and writes, and does nothing else; None if it does."""
+    word = word_access(effects)
+    if word is not None and word.combine is not None:
+        if word.sem not in ("weak", "relaxed") or not _own(word.view):
+            return None
+        return frozenset() if word.result is None else frozenset({word.result.name})
+    found: set[str] = set()
+    for effect in effects:
+        match effect:
+            case fx.Defines(chance=""):
+                found.add(effect.var.name)
+            case fx.Reads() | fx.Writes() if _plain(effect):
+                pass
+            case _:
+                return None
+    return None if len(found) == len(effects) else frozenset(found)
+
+
+def _plain(effect: fx.Reads | fx.Writes) -> bool:
+    by_lanes = effect.lanes and effect.proxy == "generic" and not effect.asynchronous
+    weak = effect.sem == "weak" and not effect.elsewhere
+    combines = isinstance(effect, fx.Writes) and effect.combine is not None
+    return bool(by_lanes and weak and not combines and _own(effect.view))
+
+
+def _own(view: View) -> bool:
+    """Whether a view is into no other CTA's shared memory, as far as the text says."""
+    space = view.tensor.space if isinstance(view.tensor, AddressedTensor) else ""
+    return view.cta is None and space != "shared::cluster"
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """One way from a branch to where its lanes meet: registers that it sets, and that it needs from
+    before."""
+
+    sets: frozenset[str]
+    needs: frozenset[str]
+
+
+def arms(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[str] | None:
+    """The registers that lanes which a branch splits may set before they meet; None if its arms are
+    not straight, do anything but compute and access memory, or see what the other one sets."""
+    if meet == len(graph.mir.code):
+        return None
+    first, second = (_arm(graph, start, meet) for start in (number + 1, target))
+    if first is None or second is None or first.sets & second.needs:
+        return None
+    return first.sets | second.sets
+
+
+def _arm(graph: FlowGraph, start: int, meet: int) -> _Arm | None:
+    sets: set[str] = set()
+    known: set[str] = set()
+    needs: set[str] = set()
+    number, passed = start, set[int]()
+    while number != meet:
+        if number in passed or number >= len(graph.mir.code):
+            return None
+        passed.add(number)
+        instruction = graph.mir.code[number]
+        number += 1
+        match instruction.what:
+            case Op() as op:
+                effects = graph.mir.effects[op.number]
+                more = computed(effects)
+                more = accessing(effects) if more is None else more
+                if more is None:
+                    return None
+                guard = () if instruction.guard is None else (instruction.guard,)
+                needs |= _names((*operand_expressions(op), *guard)) - known
+                sets |= more
+                known |= more if instruction.guard is None else set()
+            case Branch(cond=None, target=on):
+                number = on
+            case _:
+                return None  # at a join, others may wait
+    return _Arm(frozenset(sets), frozenset(needs))
+
+
+def _names(expressions: tuple[Expr, ...]) -> set[str]:
+    return {part.name for e in expressions for part in walk(e) if isinstance(part, Var)}
+
+
+def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
+    """``act``, of which ``value`` says whether it is done.
+
+    Raises:
+        UnknownSteers: that has to be known.
+    """
+    before, w.perhaps = w.perhaps, value
+    released, parts = len(w.machine.released), 0 if w.parts is None else len(w.parts.leaves)
+    findings = w.machine.outcome.findings
+    found = len(findings)
+    try:
+        act()
+    except (Fault, Stop) as fault:
+        steers = UnknownSteers(value, next(iter(findings[found:]), None))
+        del findings[found:]
+        raise steers from fault
+    finally:
+        w.perhaps = before
+    if len(findings) != found:
+        finding = findings[found]
+        del findings[found:]
+        raise UnknownSteers(value, finding)
+    if w.machine.plan.somebody_looks and len(w.machine.released) != released:
+        raise UnknownSteers(value)  # it would end what others learn from there
+    if w.parts is not None and len(w.parts.leaves) != parts:
+        raise UnknownSteers(value)  # its lanes would know less of each other
+    forget_written(w, value)
+
+
+def forget_written(w: Warp, value: Unknown) -> None:
+    """Nobody knows whether what has been stored is there."""
+    for footprint, forget in w.perhaps_written:
+        forget(value)
+        if w.ways is not None:
+            w.ways.stored.add(footprint)
+    w.perhaps_written.clear()
+
+
+def may_be_made_inside(w: Warp, value: Unknown, step: Step) -> None:
+    """The same of one instruction: lanes that would leave their buffer do not execute it, which
+    ``value`` is taken to see to (`covers` says so)."""
+    active = w.mask
+
+    def act() -> None:
+        try:
+            step(w)
+        except OutOfBounds as fault:
+            if not fault.lanes:
+                raise
+            w.machine.outcome.in_bounds[value.source] = None
+            w.mask &= ~fault.lanes
+            if w.mask:
+                step(w)
+
+    try:
+        may_be_made(w, value, act)
+    finally:
+        w.mask = active
+
+
+def both_ways(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> None:
+    """All lanes go both ways of a branch, one after the other, up to where they meet."""
+
+    def go() -> None:
+        code = w.machine.code
+        for start in starts:
+            w.pc = start
+            while w.pc != meet:
+                step: Step = code[w.pc][0]
+                w.pc += 1
+                step(w)
+            forget_written(w, value)  # lanes that go the other way have not stored it
+
+    may_be_made(w, value, go)
+
+
+#: instructions after which a loop has to be one that data ends
+_MOST = 1 << 15
+#: what registers hold in other clusters, where that differs
+Held: TypeAlias = "dict[int, Any]"
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """What lanes may execute from an instruction on up to where all of them have come to ``meet``.
+
+    ``points`` are where several ways come together; ``loops`` those in it, by their heads.
+    """
+
+    graph: FlowGraph
+    number: int
+    meet: int
+    points: frozenset[int]
+    loops: dict[int, tuple[Loop, ...]]
+    ends: frozenset[int]
+
+    def turns(self, head: int, number: int) -> bool:
+        """Whether an instruction is in a loop that has this head."""
+        block = self.graph.block_of[number]
+        return any(block in loop.blocks for loop in self.loops.get(head, ()))
+
+    def exchanges(self, head: int) -> bool:
+        """Whether something in a loop tells what threads leave in memory for each other."""
+        blocks = {block for loop in self.loops[head] for block in loop.blocks}
+        effects = (self.graph.mir.effects[n] for b in blocks for n in self.graph.blocks[b])
+        words = filter(None, map(word_access, effects))
+        return any(word.combine is not None and word.result is not None for word in words)
+
+    def left(self, number: int, targets: Collection[int]) -> list[int]:
+        """The heads of the loops that a branch may leave."""
+        of = self.graph.block_of
+        return [
+            head
+            for head, loops in self.loops.items()
+            if (blocks := frozenset[int]().union(*(loop.blocks for loop in loops)))
+            and of[number] in blocks
+            and any(of[target] not in blocks for target in targets)
+        ]
+
+
+def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -> Region | None:
+    """What may be executed from ``targets`` on, where instruction ``number`` leads, before lanes
+    meet; None if something there is neither made or not nor control flow.
+
+    Where lanes end there, they meet at the end of the program.
+    """
+    end = len(graph.mir.code)
+    inside = _between(graph, targets, meet)
+    ends = frozenset(n for n in inside if _ends(graph, n))
+    if ends:
+        meet = end
+        inside = _between(graph, targets, end)
+        ends = frozenset(n for n in inside if _ends(graph, n))
+    if not all(n in ends or _may_be_passed(graph, n) for n in inside):
+        return None
+    blocks = {graph.block_of[n] for n in inside}
+    found: dict[int, tuple[Loop, ...]] = {}
+    for loop in graph.loops:
+        if loop.blocks <= blocks:
+            head = graph.blocks[loop.head].start
+            found[head] = (*found.get(head, ()), loop)
+    back = {(loop.tail, loop.head) for loops in found.values() for loop in loops}
+    if any(a in blocks and b in blocks for a, b in graph.ways_back - back):
+        return None  # a loop with several entries, or that is entered in the middle
+    starts = {b: graph.blocks[b].start for b in blocks}
+    points = frozenset(n for b, n in starts.items() if len(graph.predecessors[b]) > 1)
+    return Region(graph, number, meet, points, found, ends)
+
+
+def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
+    """What may be executed from ``targets`` on before ``meet``, nothing of which comes behind a
+    trap."""
+    end = graph.block_of[meet]
+
+    def made(block: int) -> range:
+        numbers = graph.blocks[block]
+        trap = next((n for n in numbers if _traps(graph, n)), numbers.stop)
+        return range(numbers.start, min(trap + 1, numbers.stop))
+
+    def after(block: int) -> tuple[int, ...]:
+        ends = block == end or any(_traps(graph, n) for n in graph.blocks[block])
+        return () if ends else graph.successors[block]
+
+    blocks = closure((graph.block_of[target] for target in targets), after) - {end}
+    return {number for block in blocks for number in made(block)}
+
+
+def _traps(graph: FlowGraph, number: int) -> bool:
+    """Whether all lanes that come to an instruction end the launch there."""
+    match graph.mir.code[number].what:
+        case Trap(aborts=True, cond=cond):
+            return bool(constant(cond))
+        case _:
+            return False
+
+
+def _ends(graph: FlowGraph, number: int) -> bool:
+    what = graph.mir.code[number].what
+    return isinstance(what, Op) and any(isinstance(e, fx.Exits) for e in what.effects())
+
+
+def _may_be_passed(graph: FlowGraph, number: int) -> bool:
+    match graph.mir.code[number].what:
+        case Op() as op:
+            effects = graph.mir.effects[op.number]
+            return computed(effects) is not None or accessing(effects) is not None
+        case Branch(polls=polls):
+            return not polls
+        case Trap(aborts=aborts):
+            return aborts
+        case what:
+            return isinstance(what, Join)
+
+
+def may_go(w: Warp, value: Unknown, within: Region, starts: Collection[int]) -> None:
+    """All lanes go all ways through a region: which one each goes says ``value``.
+
+    Raises:
+        UnknownSteers: that has to be known.
+    """
+    may_be_made(w, value, lambda: Ways(w, value, within).go(starts))
+
+
+@dataclass
+class _State:
+    """What lanes have that come to an instruction; ``undefined``: by register, lanes in which it is
+    open."""
+
+    mask: int
+    registers: list[Any]
+    undefined: dict[int, int]
+    elsewhere: Held
+
+
+class Ways:
+    """A warp that goes through a region, since nobody knows ``value``."""
+
+    def __init__(self, w: Warp, value: Unknown, within: Region) -> None:
+        self._w = w
+        self._value = value
+        self._region = within
+        self._mask = w.mask
+        #: by instruction, lanes that have yet to go on there
+        self._waiting: dict[int, _State] = {}
+        #: by head of a loop: what it was entered with last, and how much had been stored
+        self._turns: dict[int, tuple[_State, int]] = {}
+        #: by head of a loop that data may end in any turn, the lanes for which it may
+        self._open: dict[int, int] = {}
+        self.end = len(within.graph.mir.code)
+        self.stored: set[object] = set()
+        self._executed = 0
+
+    def go(self, starts: Collection[int]) -> None:
+        """From ``starts`` on to where all lanes meet.
+
+        Raises:
+            UnknownSteers: the value has to be known.
+        """
+        w = self._w
+        w.machine.irregular += 1
+        outer, w.ways = w.ways, self
+        try:
+            for start in starts:
+                self._wait(start)
+            while (place := self._next()) is not None:
+                self._follow(place)
+        finally:
+            w.ways = outer
+        last = self._waiting.pop(self._region.meet, None)
+        # no lane is in a loop for ever (`_wait`), but some may trap on each way
+        if last is None or last.mask != self._mask:
+            raise UnknownSteers(self._value)
+        self._become(last)
+        w.pc = self._region.meet
+
+    def branch(self, number: int, target: int, taken: int | Unknown) -> None:
+        """Lanes come to a branch: ``taken`` are those that go on at its target, if that is known.
+
+        ``number`` is the instruction behind it.
+        """
+        w = self._w
+        if type(taken) is Unknown:
+            self._may_leave(number - 1, (number, target))
+            self._wait(number, number - 1)
+            self._wait(target, number - 1)
+            w.mask = 0
+            return
+        mask = w.mask
+        if w.spread is not None and taken not in (0, mask):
+            raise UnknownSteers(self._value)
+        for place, lanes in ((number, mask & ~taken), (target, mask & taken)):
+            if lanes and lanes != mask:
+                w.mask = lanes
+                self._wait(place, number - 1)
+            elif lanes:
+                w.pc = place
+                return
+        w.mask = 0
+
+    def trap(self, lanes: int) -> None:
+        """``lanes`` end the launch: nothing has to be said of what they do on this way."""
+        if self._w.spread is not None and lanes != self._w.mask:
+            raise UnknownSteers(self._value)
+        self._w.mask &= ~lanes
+
+    def _may_leave(self, number: int, targets: Collection[int]) -> None:
+        """Nobody knows whether a branch leaves a loop: it is taken to be data that ends it.
+
+        Raises:
+            UnknownSteers: it could be what others leave in memory.
+        """
+        heads = self._region.left(number, targets)
+        if any(self._region.exchanges(head) for head in heads):
+            raise UnknownSteers(self._value)
+        for head in heads:
+            self._open[head] = self._open.get(head, 0) | self._w.mask
+        if heads:
+            loc = self._region.graph.mir.code[number].loc
+            self._w.machine.outcome.data_loops[loc] = None
+
+    def _next(self) -> int | None:
+        """Where lanes go on that have waited: first where others may still come after them; a
+        loop turns when all in it have come to the end of their turn."""
+        region, waiting = self._region, self._waiting
+        places = [n for n in waiting if n != region.meet]
+        places = [n for n in places if not any(region.turns(n, p) for p in places if p != n)]
+        return min(places, key=region.graph.ranks.__getitem__, default=None)
+
+    def _follow(self, place: int) -> None:
+        """Goes on from an instruction to the next one where ways come together or part."""
+        w, region = self._w, self._region
+        state = self._waiting.pop(place)
+        if place in region.loops:
+            self._turns[place] = state, len(self.stored)
+        self._become(state)
+        w.pc = place
+        code, mir = w.machine.code, region.graph.mir.code
+        while w.mask:
+            number = w.pc
+            w.pc += 1
+            self._count()
+            match mir[number].what:
+                case Op() if number not in region.ends:
+                    may_be_made_inside(w, self._value, code[number][0])
+                case Op() | Branch() | Trap():
+                    code[number][0](w)
+                case _:
+                    pass
+            if w.mask and (w.pc == region.meet or w.pc in region.points):
+                self._wait(w.pc, number)
+                return
+
+    def _count(self) -> None:
+        self._executed += 1
+        if self._executed > _MOST:
+            raise UnknownSteers(self._value)
+        if self._executed % 64 == 0:
+            self._w.machine.look_at_clock()
+
+    def _wait(self, place: int, before: int | None = None) -> None:
+        """The active lanes wait at an instruction for others that may come there.
+
+        Raises:
+            UnknownSteers: some of them turn for ever in a loop that data ends for others only.
+        """
+        w, region = self._w, self._region
+        mirror = w.elsewhere
+        held = {} if mirror is None else mirror.saved()
+        state = _State(w.mask, list(w.registers), dict(w.undefined), held)
+        turns = before is not None and region.turns(place, before)
+        if turns and place in self._open and place in self._turns:
+            earlier, stored = self._turns[place]
+            state = self._either(earlier, state)
+            if stored == len(self.stored) and _covers(earlier, state):
+                if w.mask & ~self._open[place]:
+                    raise UnknownSteers(self._value)
+                return
+        other = self._waiting.get(place)
+        self._waiting[place] = state if other is None else self._either(other, state)
+
+    def _become(self, state: _State) -> None:
+        w = self._w
+        w.registers[:] = state.registers
+        w.undefined.clear()
+        w.undefined.update(state.undefined)
+        if w.elsewhere is not None:
+            w.elsewhere.restore(state.elsewhere)
+        w.mask = state.mask
+
+    def _either(self, one: _State, other: _State) -> _State:
+        """What lanes hold that have come one way or the other."""
+        registers = []
+        elsewhere: Held = {}
+        undefined: dict[int, int] = {}
+        for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
+            far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
+            lanes = one.undefined.get(slot, 0)
+            if far is not away or lanes != other.undefined.get(slot, 0) or not _alike(a, b):
+                registers.append(self._value)
+                continue
+            registers.append(a)
+            if far is not None:
+                elsewhere[slot] = far
+            if lanes:
+                undefined[slot] = lanes
+        return _State(one.mask | other.mask, registers, undefined, elsewhere)
+
+
+def _covers(earlier: _State, state: _State) -> bool:
+    """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
+    gone on from: what is another number in some cluster, or open in other lanes, is not known by
+    then."""
+    return all(map(_alike, earlier.registers, state.registers))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether registers hold the same, bit by bit; what nobody knows is like anything else that
+    nobody does."""
+    if Unknown in (type(one), type(other)):
+        return type(one) is type(other)
+    if one is other:
+        return True
+    a, b = np.asarray(plain(one)), np.asarray(plain(other))
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
+    """The registers that lanes which a branch splits may set before they meet; None if they may do
+    anything else, or anything again and again."""
+    inside = arms_that_compute(graph, number)
+    if inside is None or graph.meetings[number] == len(graph.mir.code):
+        return None
+    return frozenset(name for n in inside for name in sets(graph.mir, n))
+
+
+@dataclass(frozen=True)
+class Spared:
+    """A branch one side of which does nothing but ``trap``: who does not has gone to ``others``."""
+
+    trap: Loc
+    others: int
+
+
+def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
+    """Where those lanes go on that a branch does not lead to a trap, if it leads the others to
+    nothing else.
+
+    With the trap the launch ends: nothing comes behind it, and what comes before or beside it comes
+    in an execution without it as well (docs/soundness.md, "Accesses that data decides").
+    """
+    ways = ((number + 1, target), (target, number + 1))
+    found = [Spared(trap, others) for side, others in ways if (trap := _trap(graph, side))]
+    return found[0] if len(found) == 1 else None
+
+
+def _trap(graph: FlowGraph, start: int) -> Loc | None:
+    """The trap to which an instruction leads by arithmetic alone."""
+    number = led_to(graph, start)
+    match None if number == len(graph.mir.code) else graph.mir.code[number].what:
+        case Trap(aborts=True, cond=cond, loc=loc) if constant(cond):
+            return loc
+        case _:
+            return None
+
+
+def led_to(graph: FlowGraph, start: int) -> int:
+    """The first instruction from one on that does more than to compute registers, or asks where to
+    go on; the end of the program, if that is first."""
+    number, passed = start, set[int]()
+    while number < len(graph.mir.code) and number not in passed:
+        passed.add(number)
+        match graph.mir.code[number].what:
+            case Branch(cond=None, target=target):
+                number = target
+            case Op() if computed(graph.mir.effects[number]) is not None:
+                number += 1
+            case Join():
+                number += 1
+            case _:
+                break
+    return number
+
+
+#: how often a CTA may come to such a branch
+_MOST_STAYS = 16
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A branch: who ends goes on at ``end``, where nothing else is done, the others at ``stay``."""
+
+    number: int
+    end: int
+    stay: int
+
+    def decide(self, w: Warp, value: Unknown) -> bool:
+        """The active lanes end or stay, as the run is told; False if that would not be what all
+        threads of the CTA do, as far as one knows."""
+        if w.mask != w.live_mask or w.origin is not w or w.stayed >= _MOST_STAYS:
+            return False
+        machine, turn = w.machine, w.stayed
+        number, _ = machine.outcome.leaves.setdefault(turn, (self.number, value))
+        if number != self.number:
+            return False  # another warp has come to another branch
+        machine.irregular += 1
+        w.stayed += 1
+        w.pc = self.end if turn == machine.options.leaves else self.stay
+        return True
+
+
+def leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
+    """What a branch is by which all threads of a CTA end, or none."""
+    mir = graph.mir
+    if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
+        return None
+    ways = ((number + 1, target), (target, number + 1))
+    found = [
+        Leaving(number, end, stay) for end, stay in ways if _leads_to_end(graph, led_to(graph, end))
+    ]
+    return found[0] if len(found) == 1 and number in agreed(graph) else None
+
+
+def _leads_to_end(graph: FlowGraph, number: int) -> bool:
+    """Whether threads end at an instruction."""
+    if number == len(graph.mir.code):
+        return True
+    instruction = graph.mir.code[number]
+    what = instruction.what
+    exits = isinstance(what, Op) and any(isinstance(e, fx.Exits) for e in what.effects())
+    return exits and instruction.guard is None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One access of an instruction."""
+
+    view: ViewAccess
+    write: bool
+    scope: FenceScope | None
+
+    def address(self, w: Warp) -> Unknown | None:
+        """The address, if nobody knows it."""
+        return self.view.lost(w) if isinstance(self.view, AddressedAccess) else None
+
+
+class Anywhere:
+    """An instruction of which nobody knows where it accesses memory, or whether it does."""
+
+    def __init__(self, c: Operands, op: Op) -> None:
+        self._operands, self._op = c, op
+        word = word_access(op.effects())
+        #: whether it reads and writes in one step
+        self.reduces = word is not None and word.combine is not None
+
+    @cached_property
+    def _places(self) -> tuple[_Place, ...]:
+        kinds = fx.Writes if self.reduces else fx.Reads | fx.Writes
+        return tuple(
+            _Place(
+                self._operands.view(e.view), isinstance(e, fx.Writes),
+                None if e.sem == "weak" else e.scope,
+            )
+            for e in self._op.effects() if isinstance(e, kinds)
+        )  # fmt: skip
+
+    def lost(self, w: Warp) -> Unknown | None:
+        """An address that nobody knows, if it has one."""
+        return next((a for a in (p.address(w) for p in self._places) if a is not None), None)
+
+    def access(self, w: Warp) -> None:
+        """Made where it may be made: what it leaves, in memory and in registers, nobody knows.
+
+        Raises:
+            UnknownSteers: that has to be known.
+        """
+        value = w.perhaps
+        assert value is not None
+        for place in self._places:
+            self._touch(w, place, value)
+        for var in registers_set(self._op):
+            w.registers[self._operands.slot(var)] = value
+
+    def _touch(self, w: Warp, place: _Place, value: Unknown) -> None:
+        address, among = place.address(w), w.mask
+        if address is None:
+            # lanes that name several memories end it, as what is done wrong does (`may_be_made`)
+            memory, footprint, _ = place.view.lane_footprint(w)
+        else:
+            assert isinstance(place.view, AddressedAccess)
+            w.machine.outcome.in_bounds[address.source] = None
+            w.machine.irregular += 1
+            memory, among = place.view.memory_at(w, address), EVERY
+            footprint = place.view.whole(w, memory)
+            if memory.label in w.machine.plan.of_threads:
+                if place.write:
+                    w.perhaps_written.append((footprint, partial(memory.forget, footprint)))
+                return
+            if place.write and place.scope is None and w.lanes > 1:
+                if w.machine.options.ptx:
+                    require_known(value)
+                w.machine.lean("H23", self._op)
+        if place.scope is not None and not w.machine.timed:
+            require_known(value)  # of several orders each has to be seen
+        access = Access(
+            w, self._op, w.component, w.tick, False, place.write, place.scope,
+            lanes=w.mask, among=among,
+        )  # fmt: skip
+        check = w.machine.races.write if place.write else w.machine.races.read
+        check(memory, footprint, access, w.clock)
+        if place.write:
+            w.effects += 1
+            w.machine.changed()
+
+
+def where_nobody_knows(step: Step, anywhere: Anywhere) -> Step:
+    """``step`` of an instruction that accesses memory; ``anywhere``: what it is if nobody knows
+    where, or whether it is made and others could learn from it."""
+
+    def run(w: Warp) -> bool | None:
+        if w.perhaps is not None and anywhere.reduces:
+            anywhere.access(w)
+            return None
+        try:
+            return step(w)
+        except UnknownSteers:
+            address = anywhere.lost(w)
+            if address is None:
+                raise
+            may_be_made(w, address, partial(anywhere.access, w))
+            return None
+
+    return run

@@ -1,0 +1,674 @@
+"""Loads a program into the machine: one function of a warp per instruction of its MIR.
+
+What a program needs of the machine: barriers, components of clocks, kinds of groups.
+
+Loads a program into the machine: one function of a warp per instruction of its MIR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, partial
+from typing import Any
+
+from tilesim.analysis.cfg import FlowGraph, graph_of
+from tilesim.analysis.divergence import issuers_of, meets_at, met_before, parts_of
+from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.relaxed import fencing, stores_relaxed
+from tilesim.analysis.taint import Dataflow, aliases, at_addresses, flow_of, loaded_tensors, reached
+from tilesim.analysis.uniformity import diverging, private_registers
+from tilesim.analysis.uses_defs import (
+    computed,
+    mentions,
+    only_computes,
+    operand_expressions,
+    registers_set,
+    sets_only,
+)
+from tilesim.arith.types import DType, u32, u64
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addresses import bases
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, Tensor, View
+from tilesim.ir.elements import goes_on
+from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
+from tilesim.ir.fragments import Layout, layouts
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program
+from tilesim.ir.scalars import word_access
+from tilesim.sim.machine import control
+from tilesim.sim.machine.addressing import AddressedAccess, checked, mbarrier_at
+from tilesim.sim.machine.assignment_jit import Assignment, Row, assignment, stretches
+from tilesim.sim.machine.async_groups import DRAINED
+from tilesim.sim.machine.compose import by_parts
+from tilesim.sim.machine.divergence import ends_at, ends_lanes
+from tilesim.sim.machine.errors import OutOfBounds
+from tilesim.sim.machine.executable import Allocations
+from tilesim.sim.machine.execute import execute, groups
+from tilesim.sim.machine.execute.lanes import assign, by_masks, exchanged, idle, idle_row
+from tilesim.sim.machine.execute.mbarrier import peek, peeked, wait_unless
+from tilesim.sim.machine.execute.wgmma import in_a_row, products
+from tilesim.sim.machine.expression import (
+    Evaluate,
+    Fit,
+    Quotients,
+    evaluator,
+    fit_register,
+    fit_value,
+)
+from tilesim.sim.machine.havoc import (
+    Anywhere,
+    accessing,
+    arms,
+    leaving,
+    region,
+    skipped,
+    somebody_looks,
+    spared,
+    where_nobody_knows,
+)
+from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Code, Entry, Step, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.view_access import ViewAccess, uniform
+from tilesim.sim.observers.monotone_words import counters, counting_words, polls_memory
+from tilesim.sim.observers.tmem_order import drained
+from tilesim.transforms.await_condition import peek_flags, polled_flag
+from tilesim.transforms.predicated import as_predicates
+from tilesim.transforms.word_waits import word_waits
+
+#: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
+#: more if it is in a loop, or each lane makes its own
+_FEW, _EACH, _REPEATED, _LANES = 4, 2, 16, 32
+
+
+def note_uses(code: Code, mir: Mir) -> None:
+    """What the machine must have for the program: barriers, components of its clocks."""
+    kernel = mir.kernel
+    warps = executing(mir)
+    ops = ((n, i.what) for n, i in enumerate(mir.code) if isinstance(i.what, Op))
+    kinds = [(warps[n], _group_kinds(op)) for n, op in ops]
+    code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
+    code.drained = drained(code.graph)
+    if code.drained.stored or code.drained.given:
+        code.group_kinds += (DRAINED,)
+    code.group_warps = frozenset((w, kind) for some, own in kinds for w in some for kind in own)
+    code.mbarrier_addresses = tuple(
+        sorted(
+            {
+                kernel.placement[s.name] + 8 * i
+                for s in kernel.shared if isinstance(s, Mbarriers)
+                for i in range(s.count)
+            }
+        )
+    )  # fmt: skip
+    code.spare_mbarriers = _spare_mbarriers(code.graph)
+    orders = mir.all_of(fx.Orders)
+    own = (e for _, e in mir.all_of(fx.Crosses) if {"async.own", "half.own"} & {*e.targets})
+    code.fences_own = kernel.cluster_size > 1 and any(own) and _reaches_peers(mir)
+    code.forgets = any(t.contents is not None for t in kernel.tensors) or any(
+        e.unknown for _, e in mir.all_of(fx.Defines)
+    )
+    code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
+    code.fences_near = any(e.near for _, e in orders)
+    code.fencing = fencing(mir)
+    code.stores_relaxed = stores_relaxed(mir)
+    code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
+    named = frozenset(_asynchronous(mir))
+    code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
+    maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
+    code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
+    code.fence_inits = frozenset(w for n, e in orders if e.inits for w in warps[n])
+    code.named_barriers = _named_barriers(mir)
+    code.fences_sc = any(e.sc for _, e in mir.all_of(fx.Orders))
+    code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
+    code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
+    code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
+    code.async_accesses = frozenset(
+        warp
+        for number, effects in enumerate(mir.effects)
+        if (access := word_access(effects)) is not None and access.asynchronous
+        for warp in warps[number]
+    )
+    code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))
+    code.exchanges = any(e.proxy == "generic" for _, e in mir.all_of(fx.Writes))
+    code.losing = frozenset(n for n, e in mir.all_of(fx.Writes) if e.lost)
+    arrivals = mir.all_of(fx.Arrives)
+    code.tracks_copies = any(e.group == "cp.async" for _, e in arrivals)
+    # the order of such credits matters within a phase: bytes or arrivals that are expected apart
+    # from an arrival, arrivals that see how many are pending, and completions of no bytes
+    code.has_loose_credits = (
+        bool(mir.all_of(fx.Expects))
+        or any(e.lent or e.partial for _, e in arrivals)
+        or any(e.bytes is not None and not constant(e.bytes) for _, e in mir.all_of(fx.Completes))
+    )
+
+
+def _named_barriers(mir: Mir) -> tuple[int, ...]:
+    """The numbers of the named barriers that instructions may join."""
+    numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
+    return tuple(n for n in range(16) if None in numbers or n in numbers)
+
+
+def _spare_mbarriers(graph: FlowGraph) -> int:
+    """How many mbarriers ``mbarrier.init`` may make at addresses: an estimate."""
+    mir = graph.mir
+    operands = (value for op in mir.ops() for value in vars(op).values())
+    if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
+        return 0
+    inits = [number for number, _ in mir.all_of(fx.InitsMbarrier)]
+    ways_back = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
+    repeated = sum(any(head <= n <= end for head, end in ways_back) for n in inits)
+    lanes, named = diverging(graph), mentions(mir)
+    own = sum(lanes.any_differs(named[n].used, n) for n in inits)
+    return _FEW + _EACH * len(inits) + _REPEATED * repeated + _LANES * own
+
+
+def _reaches_peers(mir: Mir) -> bool:
+    """True if a CTA accesses the shared memory of another one, through whichever proxy: it may be
+    what a fence is for (a store there) or what comes after one (a copy over what its owner has
+    accessed)."""
+    return (
+        bool(mir.all_of(fx.RemoteStore))
+        or any(e.view.remote for e in _accesses(mir))
+        or any(e.multicast is not None for _, e in mir.all_of(fx.Completes))
+        or any(e.pair for _, e in mir.all_of(fx.Issues))
+    )
+
+
+def _asynchronous(mir: Mir) -> Iterator[str]:
+    """The tensors that are accessed by the async proxy."""
+    for access in _accesses(mir):
+        if access.proxy == "async":
+            yield access.view.tensor.name
+    yield from (t.name for _, effect in mir.all_of(fx.ReadsMap) for t in effect.map.tensors)
+    yield from (t.name for _, effect in mir.all_of(fx.WritesMap) for t in effect.map.tensors)
+
+
+def _accesses(mir: Mir) -> Iterator[fx.Reads | fx.Writes]:
+    yield from (effect for _, effect in mir.all_of(fx.Reads))
+    yield from (effect for _, effect in mir.all_of(fx.Writes))
+
+
+def _group_kinds(op: Op) -> set[str]:
+    """Group kinds that an instruction uses: it completes through one, commits it, waits for it."""
+    kinds: set[str] = set()
+    for effect in op.effects():
+        match effect:
+            case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk") | fx.Issues(group="bulk"):
+                kinds.update(("bulk", "bulk.write"))
+            case fx.WaitsGroup(group=group) | fx.Commits(group=group) | fx.Issues(group=group):
+                kinds.add(group)
+            case fx.Reads(proxy="tensormap"):
+                kinds.update(("bulk", "bulk.write", "bulk.map"))
+            case fx.UsesTmem():
+                kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
+            case _:
+                pass
+    return kinds
+
+
+def overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
+    """Shared allocations that overlap, where the contents of one of them may steer."""
+    pairs = [pair for pair in aliases(program) if pair[1] in flow.steering]
+    return frozenset(name for pair in pairs for name in pair)
+
+
+class Compiler:
+    """Compiles one program; instruction rules use it to resolve their operands.
+
+    ``numbers`` off skips data that no scalar load can observe; ``stays``: `Facts.stays`.
+    """
+
+    def __init__(self, mir: Mir, *, numbers: bool, stays: Mapping[int, Expr]) -> None:
+        self.mir = mir
+        #: the launch and the declarations
+        self.program = mir.kernel
+        graph = graph_of(mir)
+        self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
+        self.code.stays = stays
+        self.code.parts, self.code.issuers = parts_of(graph), issuers_of(graph)
+        self.code.overlaid = overlaid(mir.kernel, self.code.flow)
+        self.code.alloc_slots = frozenset(
+            e.view.tensor.name
+            for op in mir.ops()
+            for e in op.effects()
+            if isinstance(e, fx.Writes) and isinstance(e.value, fx.AllocatesTmem)
+        )
+        self.numbers = numbers or self.code.flow.steers_by_tiles
+        self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
+        kernel = mir.kernel
+        self.code.bases = bases(kernel)
+        self.code.allocations = Allocations.of(kernel)
+        self.code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
+        self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
+        self._observed = loaded_tensors(mir)
+        #: by number, those that may be made together with others
+        self._assignments: dict[int, Assignment] = {}
+        private, slots = private_registers(graph), self.code.slots
+        self.code.private = frozenset(slot for name, slot in slots.items() if name in private)
+        #: variables that only say whether a poll must be repeated as a wait
+        self.peek_flags = peek_flags(mir)
+        #: by number: polls that only wait for a word of memory
+        self.word_waits = word_waits(graph)
+        self.code.counters = counters(mir, self.word_waits)
+        self.code.counting = counting_words(mir, self.word_waits, self.code.counters)
+        self.code.somebody_looks = somebody_looks(mir)
+
+    # ------------------------------------------------------------------ operands, for rules
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """How fragments are spread over threads, by name."""
+        return layouts(self.program.fragments, self.mir.ops())
+
+    @property
+    def flow(self) -> Dataflow:
+        """Which data steers the program."""
+        return self.code.flow
+
+    def expr(self, expr: Expr) -> Evaluate:
+        """``expr`` as a function of a warp."""
+        evaluate = evaluator(self.code, expr)
+        return self.quotients.used(expr, evaluate) if self.quotients.doubts(expr) else evaluate
+
+    @cached_property
+    def quotients(self) -> Quotients:
+        """Where it may divide by zero."""
+        return Quotients(self.mir, self.code, None if self.numbers else self.flow.deciding)
+
+    def slot(self, var: Var) -> int:
+        """The register index of a variable."""
+        return self.code.slots[var.name]
+
+    def view(self, view: View, *, split: bool = False) -> ViewAccess:
+        """``view`` as a resolver of memory and footprint; ``split`` for warpgroup fragments."""
+        base = 0
+        if isinstance(view.tensor, AddressedTensor):
+            address = self._address(view.tensor.address, u32 if view.space == "shared" else u64)
+            return AddressedAccess(view, self.expr, address, split=split)
+        if isinstance(view.tensor, SharedTensor):
+            base = self.program.placement[view.tensor.name]
+        return ViewAccess(view, self.expr, base, split=split)
+
+    def _address(self, address: Expr, dtype: DType) -> Evaluate:
+        """An address, which has as many bits as its state space asks for."""
+        evaluate, fit = self.expr(address), fit_value(dtype, self.mir.typing.interval(address))
+        return evaluate if fit is None else lambda w: fit(evaluate(w))
+
+    def private(self, var: Var) -> bool:
+        """Whether lanes that do not set a register when others do never use it."""
+        return self.code.slots[var.name] in self.code.private
+
+    def real(self, tensor: Tensor) -> bool:
+        """True if the tensor's bytes must be computed."""
+        return self.holds(tensor.name)
+
+    def holds(self, name: str) -> bool:
+        """True if the tensor of this name holds bytes."""
+        return self.numbers or name in self._observed
+
+    def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
+        """``mbar`` as a function of a warp."""
+        if isinstance(mbar.array, AddressedMbarriers):
+            return mbarrier_at(self._address(mbar.array.address, u32), mbar.array.space)
+        base = self.program.placement[mbar.array.name]
+        count, name = mbar.array.count, mbar.array.name
+        if mbar.cta is not None:
+            rank = self.expr(mbar.cta)
+            local = self.mbar(Mbar(mbar.array, mbar.index))
+
+            def remote(w: Warp) -> Mbarrier:
+                address = local(w).address
+                cta = w.machine.peer(w, uniform(rank(w), w))
+                return labelled(cta.mbarriers[address], name, (address - base) // 8, cta.number, w)
+
+            return remote
+        index = self.expr(mbar.index)
+
+        def resolve(w: Warp) -> Mbarrier:
+            i = index(w)
+            if type(i) is not int:
+                i = uniform(i, w)
+            if not 0 <= i < count:
+                raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}", name)
+            barrier = w.cta.mbarriers[base + 8 * i]
+            if barrier.name is not name:
+                labelled(barrier, name, i, w.cta.number, w)
+            return barrier
+
+        return resolve
+
+    def fit(self, var: Var, value: Expr) -> Fit | None:
+        """What brings the value of ``value`` into the type of ``var``; None if it fits."""
+        token = var.name in self.mir.typing.tokens
+        return fit_register(var.dtype, value, self.mir.typing, token=token)
+
+    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
+        """What brings an element of ``dtype`` into the type of ``var``; None if it fits."""
+        if var.name in self.mir.typing.tokens:
+            return None
+        return fit_value(var.dtype, None if dtype.kind == "float" else integer_limits(dtype))
+
+    # ------------------------------------------------------------------ loading
+
+    def compile(self) -> Code:
+        """The whole program; the last step ends the warp."""
+        mir, code = self.mir, self.code
+        note_uses(code, mir)
+        spaces = {tensor.space for tensor in at_addresses(mir)}
+        code.global_by_name = spaces.isdisjoint(("global", "generic"))
+        rows = [*in_a_row(mir)]
+        together = {number for row, _ in rows for number in row}
+        for number, instruction in enumerate(mir.code):
+            code.origins.append(_origin(instruction))
+            code.steps.append(self._entry(number, instruction, later=number in together))
+        heads: set[int] = set()
+        for number, instruction in enumerate(mir.code):
+            match instruction.what:
+                case Branch(target=head, polls=True) if head not in heads:
+                    heads.add(head)
+                    self._remember(head)
+                case Branch(cond=None, target=head) if head < number:
+                    self._close_loop(number - 1, head)
+        for row, ops in rows:
+            step = self._by_parts(products(self, ops), ops[0])
+            cycles = sum(op.cycles + mir.code[op.number].left_out for op in ops)
+            self._fuse((step, False, cycles), *row)
+        self._fuse_idle(heads)
+        self._fuse_assignments(heads)
+        code.origins.append(mir.kernel.loc)
+        code.steps.append((control.finish, False, 0))
+        return code
+
+    def _entry(self, number: int, instruction: Instruction, *, later: bool) -> Entry:
+        """``later``: it is hardly ever executed, so it is compiled when it is."""
+        what, guard = instruction.what, instruction.guard
+        if isinstance(what, Op):
+            op = what
+            step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
+            step = self._with_checked_addresses(step, number, instruction)
+            cycles = 0 if instruction.counts else op.cycles + instruction.left_out
+            return step, op.synchronises and not goes_on(op), cycles
+        control_step = self._control(number, what)
+        return (
+            self._with_checked_addresses(control_step, number, instruction),
+            False,
+            instruction.left_out,
+        )
+
+    def _with_checked_addresses(self, step: Step, number: int, instruction: Instruction) -> Step:
+        """The step of an instruction, behind a check of what has to hold where it is executed."""
+        what, guard = instruction.what, instruction.guard
+        asked = self.code.stays.get(number)
+        if asked is None or (isinstance(what, Op) and self._is_idle(what)):
+            return step
+        executes = None if guard is None else self.expr(guard)
+        return checked(step, self.expr(asked), executes, what)
+
+    def _op(self, op: Op, guard: Expr | None) -> Step:
+        if self._is_idle(op):
+            self.code.idle.add(op.number)
+            step, names = idle(self, op), frozenset(var.name for var in registers_set(op))
+            if guard is None:
+                return step
+            return control.guarded(step, self.expr(guard), self._slots(names))
+        if guard is None:
+            step = groups.storing(self._step(op), op, self.code.drained)
+            if self._is_exchange(op):
+                return exchanged(self, op, step)
+            if ends_lanes(op):
+                return control.ending(step, lambda w: FULL, control.nowhere)
+            return step
+        flag = polled_flag(guard)
+        if flag is not None and flag.name in self.peek_flags:
+            match op.effects():
+                case (fx.Waits(poll=False) as effect,):
+                    return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
+        skip = self._slots(computed(op.effects()))
+        perhaps = self._slots(accessing(op.effects()))
+        step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
+        if ends_lanes(op):
+            end = len(self.mir.code)
+            within = self._within(op.number, (op.number + 1,), end)
+            leave = partial(leaving, self.code.graph, op.number, end)
+            return control.ending(step, self.expr(guard), within, leave)
+        return step
+
+    def _is_idle(self, op: Op) -> bool:
+        """Whether nothing that the machine follows depends on what an instruction computes."""
+        if self.numbers or not sets_only(op):
+            return False
+        if _from_nothing(op):
+            return False  # it costs nothing, and may be stored
+        needed = self.flow.deciding | self.quotients.needed
+        return all(result.name not in needed for result in registers_set(op))
+
+    def _is_exchange(self, op: Op) -> bool:
+        """Whether lanes exchange what decides nothing."""
+        match op.effects():
+            case (fx.Gathers(mask=Expr() as mask, orders=False), *rest) if constant(mask) == FULL:
+                results = [e.var.name for e in rest if isinstance(e, fx.Defines)]
+                whole = len(results) == len(rest) > 0
+                return whole and not self.numbers and self.flow.deciding.isdisjoint(results)
+            case _:
+                return False
+
+    def told(self, op: Op, expr: Expr) -> bool:
+        """Whether the registers in an operand hold what the program computes."""
+        flow, code = self.flow, self.mir.code
+
+        def is_told(name: str) -> bool:
+            setters = flow.setters(op.number, name)
+            computed = (flow.decides(name, n) or _from_nothing(code[n].what) for n in setters)
+            return bool(setters) and all(computed)
+
+        return all(is_told(v.name) for v in walk(expr) if isinstance(v, Var))
+
+    def _step(self, op: Op) -> Step:
+        """What an instruction does: its effects."""
+        poll = peeked(op)
+        if poll is not None and poll[1].name in self.peek_flags:
+            step = peek(self, op, *poll)
+        else:
+            step = by_masks(self.quotients.around(op, execute(self, op)), op, self.expr)
+            if self.code.forgets and accessing(op.effects()) is not None:
+                step = where_nobody_knows(step, Anywhere(self, op))
+        return self._by_parts(step, op)
+
+    def _by_parts(self, step: Step, op: Op) -> Step:
+        return by_parts(step, op, self.expr) if self.code.parts else step
+
+    def _remember(self, head: int) -> None:
+        if head == len(self.mir.code):
+            return
+        step, sync, cycles = self.code.steps[head]
+        what = self.mir.code[head].what
+        tests = isinstance(what, Branch) and not what.polls
+        self.code.steps[head] = control.remember(step, head, tests=tests), sync, cycles
+
+    def _control(self, number: int, what: Control) -> Step:
+        match what:
+            case Join():
+                ends = ends_at(self.mir, number) == number
+                return control.join(number, syncs=what.syncs, ends=ends)
+            case Trap(cond=cond):
+                return control.trap(self.expr(cond), what)
+            case Switch(index=index):
+                meet = self.code.graph.meetings.get(number, len(self.mir.code))
+                arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
+                end = ends_at(self.mir, meet)
+                return control.switch(what, self.expr(index), meet, end, arms=arms)
+            case Branch(polls=True):
+                memory = any(map(polls_memory, self._turn(number, what.target)))
+                self.code.polls_memory |= memory
+                step = self._branch(number, what)
+                return control.poll_again(step, what.target, what.loc, memory=memory)
+            case Branch():
+                return self._branch(number, what)
+
+    def _branch(self, number: int, what: Branch) -> Step:
+        meet = self.code.graph.meetings.get(number)
+        if what.cond is None or meet is None:
+            return control.jump(what.target)
+        alone = self._alone_since(number, what.target, meet)
+        sides = (number + 1, what.target)
+        apart = meet not in sides and self._goes_apart(number, what.target, meet)
+        parts = apart and all(self._synchronises(side, meet) for side in sides)
+        return control.branch(
+            what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
+            skip=self._slots(skipped(self.code.graph, number)),
+            perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
+            within=self._within(number, sides, meet),
+            spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
+            leaving=partial(leaving, self.code.graph, number, what.target),
+            divides=not as_predicates(self.code.graph, number),
+        )  # fmt: skip
+
+    def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
+        """What may be executed from ``targets`` on, where instruction ``number`` leads, before
+        lanes meet: found when somebody asks."""
+        if not self.code.forgets:
+            return control.nowhere
+        return cache(lambda: region(self.code.graph, number, targets, meet))
+
+    def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:
+        """Where these registers are, in programs in which anything is not known."""
+        if names is None or not self.code.forgets:
+            return None
+        return tuple(self.code.slots[name] for name in sorted(names))
+
+    def _turn(self, number: int, head: int) -> Iterable[Instruction]:
+        """What may be executed between the head of a loop and a way back to it."""
+        graph = self.code.graph
+        tail = graph.block_of[number]
+        inside = next(
+            (x.blocks for x in graph.loops if (x.head, x.tail) == (graph.block_of[head], tail)),
+            graph.order,
+        )
+        return (self.mir.code[n] for block in inside for n in graph.blocks[block])
+
+    def _alone_since(self, number: int, target: int, meet: int) -> int | None:
+        """Where all lanes meet before a branch that sends some of them to where they meet again;
+        None if it is not so."""
+        graph, code = self.code.graph, self.mir.code
+        if target != meet or not meets_at(graph, meet):
+            return None
+        inside = graph.between(number + 1, meet)
+        ops = (i.what for n in inside if isinstance((i := code[n]).what, Op))
+        ends = any(op.mnemonic == "exit" for op in ops)
+        return None if ends else met_before(graph, number)
+
+    def _synchronises(self, start: int, meet: int) -> bool:
+        """Whether an instruction from one on up to a meeting point is one that others observe."""
+        inside = (self.mir.code[n].what for n in self.code.graph.between(start, meet))
+        return any(isinstance(op, Op) and op.synchronises for op in inside)
+
+    def _goes_apart(self, number: int, target: int, meet: int) -> bool:
+        """Whether the sides of a branch have no instruction in common."""
+        graph = self.code.graph
+        return graph.between(number + 1, meet).isdisjoint(graph.between(target, meet))
+
+    def _close_loop(self, number: int, head: int) -> None:
+        """The end of a counting loop, its way back and its test, as one step while all lanes agree.
+
+        ``number``: the instruction that advances the counter, followed by the way back.
+        """
+        advance, test = self.mir.effects[number], self.mir.code[head].what
+        match advance, test:
+            case (
+                (fx.Defines(Var(name) as var, Binary("+", Var(counter), Const(int() as by))),),
+                Branch(cond=Binary("<" | ">" as op, Var(tested), stop), sense=False, target=end),
+            ) if name == counter == tested:
+                pass
+            case _:
+                return
+        stop_of, slot = self.expr(stop), self.slot(var)
+        if self.mir.typing.type_of(stop) != "s32":
+            return
+        slow, sync, cycles = self.code.steps[number]
+        step = control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<")
+        self._fuse((step, sync, cycles), number, head)
+
+    def _fuse_idle(self, heads: set[int]) -> None:
+        """Instructions in a row of which nobody needs what they compute, as one step; each of the
+        ``heads`` of polling loops is one of its own."""
+        row: list[int] = []
+        for number, instruction in enumerate((*self.mir.code, None)):
+            what = None if instruction is None else instruction.what
+            alone = number in heads or instruction is None or instruction.guard is not None
+            if isinstance(what, Op) and what.number in self.code.idle and not alone:
+                row.append(number)
+                continue
+            if len(row) > 1:
+                entries = [self.code.steps[n] for n in row]
+                ops = [op for n in row if isinstance(op := self.mir.code[n].what, Op)]
+                step = idle_row(self, ops, [(step, cycles) for step, _, cycles in entries])
+                self._fuse((step, False, sum(cycles for _, _, cycles in entries)), *row)
+            row = []
+
+    def _fuse_assignments(self, heads: set[int]) -> None:
+        """Assignments in a row as one step."""
+        code = self.code
+        fused = {number for _, numbers in code.fused.values() for number in numbers}
+        others = heads | fused | code.idle | code.stays.keys()
+        for number, instruction in enumerate(self.mir.code):
+            what, guard = instruction.what, instruction.guard
+            if isinstance(what, Op) and guard is None and number not in others:
+                found = assignment(what, self.mir.typing)
+                if found is not None and found[0].name not in self.quotients.registers:
+                    self._assignments[number] = found
+        code.row, code.alone = self._row, list(code.steps)
+        for numbers in stretches(self._assignments):
+            self._fuse(self._row(numbers), *numbers)
+            code.assigned.add(numbers[0])
+
+    def _row(self, numbers: tuple[int, ...]) -> Entry:
+        """What these assignments do, as one step, which is the same whoever asks for it."""
+        known = self.code.rows.get(numbers)
+        if known is not None:
+            return known
+        entries = [self.code.alone[number] for number in numbers]
+        alone = [(step, cycles > 0) for step, _, cycles in entries]
+        what = [self._assignments[number] for number in numbers]
+        row = Row(what, alone, self.code.slots, self.mir.typing, self._put)
+        made = row.step, False, sum(cycles for _, _, cycles in entries)
+        self.code.rows[numbers] = made
+        return made
+
+    def _put(self, w: Warp, slot: int, value: Any) -> None:
+        """A register of the active lanes, where not all of them are."""
+        if slot in self.code.private and not w.machine.forks:
+            w.registers[slot] = value
+        else:
+            assign(w, slot, value)
+
+    def _fuse(self, entry: Entry, *numbers: int) -> None:
+        """From now on the first of these instructions does what all of them do."""
+        self.code.fused[numbers[0]] = self.code.steps[numbers[0]], frozenset(numbers)
+        self.code.steps[numbers[0]] = entry
+
+
+def _origin(instruction: Instruction) -> Op | Loc:
+    """What reports and timelines show: nothing but a place for the counter of a loop."""
+    what = instruction.what
+    return what if isinstance(what, Op) and not instruction.counts else what.loc
+
+
+def _from_nothing(op: Op | Control) -> bool:
+    """Whether an instruction computes something that depends on no register."""
+    if not isinstance(op, Op) or not only_computes(op):
+        return False
+    return not any(isinstance(v, Var) for e in operand_expressions(op) for v in walk(e))
+
+
+def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
+    """Gives the barrier the name the program uses for it here (arrays may alias)."""
+    prefix = "" if warp.machine.program.ctas == 1 else f"CTA {cta} "
+    barrier.name = barrier.variable = name
+    barrier.slot = index
+    barrier.label = f"{prefix}{name}[{index}]"
+    return barrier

@@ -1,0 +1,170 @@
+"""The CTA's register pool behind setmaxnreg (SEMANTICS E.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tilesim.analysis.cfg import FlowGraph, representatives
+from tilesim.ir.effects import Registers
+from tilesim.ir.op import Op
+
+if TYPE_CHECKING:
+    from tilesim.ir.mir import Mir
+    from tilesim.sim.machine.warp import Agent
+
+#: registers are allocated per thread in units of 8 (I2)
+_UNIT = 8
+_MAX_PER_THREAD = 255
+#: a warp that hears of no setmaxnreg keeps all of them under observation: so many
+_MAX_GRANTS = 512
+
+
+def launch_registers(mir: Mir) -> int:
+    """Registers per thread at launch: as declared, else the most one CTA per SM can have.
+
+    ptxas decides what was not declared: not more than the first setmaxnreg.inc of a warp asks for,
+    which may not lower the count (E13).
+    """
+    program = mir.kernel
+    if program.registers is not None:
+        return program.registers
+    share = program.target.registers // (32 * program.warps)
+    most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
+    if not any(isinstance(e, Registers) for effects in mir.effects for e in effects):
+        return most
+    first = (change for warp in representatives(mir) for change in _first_counts(mir, warp))
+    return min([most, *(change.count for change in first if change.increase)])
+
+
+def _first_counts(mir: Mir, warp: int) -> Iterator[Registers]:
+    """Every setmaxnreg that may be the first of a warp."""
+    graph = FlowGraph(mir, warp=warp)
+    seen, new = {0}, [0]
+    while new:
+        block = new.pop()
+        for number in graph.blocks[block]:
+            changes = [e for e in mir.effects[number] if isinstance(e, Registers)]
+            yield from changes
+            if changes and mir.code[number].guard is None:
+                break
+        else:
+            new += (after for after in graph.successors[block] if after not in seen)
+            seen.update(graph.successors[block])
+
+
+@dataclass(slots=True)
+class _Others:
+    """What one warp gives and takes beside a grant: the sum so far, and the least one it may have
+    come to where something keeps it from going on."""
+
+    balance: int = 0
+    least: int | None = None
+
+    def may_stop(self) -> None:
+        """The warp may get no further than this."""
+        self.least = self.balance if self.least is None else min(self.least, self.balance)
+
+    @property
+    def worst(self) -> int:
+        """The least sum; the warp may also get to its end."""
+        return self.balance if self.least is None else min(self.least, self.balance)
+
+
+class _Grant:
+    """An .inc that was granted, and what the run did later that need not come after it.
+
+    ``spare``: how many registers the pool had beyond those it took. Suppose that in another
+    schedule some .inc are blocked for ever, and of these the run granted this one first. All that
+    the run gave and took before it has then happened as well. Of ``others`` a warp has got to an
+    .inc, or to something that comes after another's .inc, or to its end. So if the pool cannot
+    have become smaller than ``spare`` allows, the .inc is granted after all.
+    """
+
+    def __init__(self, warp: Agent, op: Op, spare: int) -> None:
+        self.op = op
+        self._component, self._tick = warp.component, warp.moment
+        self._spare = spare
+        self._others: dict[Agent, _Others] = {}
+        #: the position of each .inc of the others
+        self._taken: list[tuple[int, int]] = []
+
+    def known_to(self, warp: Agent) -> bool:
+        """True if what ``warp`` does comes after it in every schedule."""
+        return bool(warp.clock[self._component] >= self._tick)
+
+    def note(self, warp: Agent, registers: int) -> None:
+        """``warp``, to which it is not known, gives registers, or takes a negative number."""
+        others = self._others.setdefault(warp, _Others())
+        own = warp.component
+        if registers < 0:
+            others.may_stop()
+            self._taken.append((own, warp.moment))
+        elif any(warp.clock[c] >= tick for c, tick in self._taken if c != own):
+            others.may_stop()
+        others.balance += registers
+
+    @property
+    def certain(self) -> bool:
+        """True if it is granted in every schedule."""
+        return self._spare + sum(others.worst for others in self._others.values()) >= 0
+
+
+class RegisterPool:
+    """Registers given back by setmaxnreg.dec and not yet taken by .inc (E14: starts empty).
+
+    Who comes first may decide whether an .inc is granted at all (E18). Those for which it does not
+    are told from one run (`_Grant`); if all are, no schedule blocks one for ever.
+    """
+
+    def __init__(self, mir: Mir, warps: Sequence[Agent]) -> None:
+        self._mir = mir
+        self._warps = warps
+        self.free = 0
+        self.waiters: list[Agent] = []
+        self._grants: list[_Grant] = []
+        #: an .inc that may be blocked for ever in another schedule
+        self._doubtful: Op | None = None
+
+    @cached_property
+    def launch(self) -> int:
+        """Registers per thread before the first setmaxnreg."""
+        return launch_registers(self._mir)
+
+    def give(self, warp: Agent, registers: int) -> None:
+        """A .dec by ``warp`` returns ``registers`` (of a whole warp) to the pool."""
+        self.free += registers
+        self._note(warp, registers)
+
+    def take(self, warp: Agent, op: Op, registers: int) -> bool:
+        """An .inc by ``warp`` takes ``registers`` from the pool; False if it has too few."""
+        if registers > self.free:
+            return False
+        self.free -= registers
+        if registers:
+            self._note(warp, -registers)
+            self._grants.append(_Grant(warp, op, self.free))
+        return True
+
+    @property
+    def doubtful(self) -> Op | None:
+        """An .inc that some schedule may not grant, at the end of a run; None if there is none."""
+        if self._doubtful is None:
+            self._doubtful = next((g.op for g in self._grants if not g.certain), None)
+        return self._doubtful
+
+    def _note(self, warp: Agent, registers: int) -> None:
+        kept = []
+        for grant in self._grants:
+            if not grant.known_to(warp):
+                grant.note(warp, registers)
+            elif all(w.exited or grant.known_to(w) for w in self._warps):
+                if self._doubtful is None and not grant.certain:
+                    self._doubtful = grant.op
+                continue
+            kept.append(grant)
+        if len(kept) > _MAX_GRANTS:
+            self._doubtful = self._doubtful or kept.pop(0).op
+        self._grants = kept

@@ -1,0 +1,535 @@
+"""A warp: 32 lanes with one program counter, an active mask, registers and a vector clock.
+
+A warp: 32 lanes with one program counter, an active mask, registers and a vector clock.
+
+Warps as reports call them, several of them together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.findings.finding import Named
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.op import Op
+from tilesim.sim.machine.async_groups import DRAINED, FragmentUse, Groups, Inits
+from tilesim.sim.machine.clock import NEVER, limited
+from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.release import Fences
+from tilesim.wording import ranges
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.async_groups import Issuer, LaneGroups
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.executable import Operand
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.labels import Place
+    from tilesim.sim.machine.lane_groups import Part, Parts
+    from tilesim.sim.machine.unknown import Unknown
+
+
+class Ways(Protocol):
+    """Lanes that may go several ways, which the warp goes one after the other."""
+
+    #: the end of the program
+    end: int
+    #: what has been stored on the way
+    stored: set[object]
+
+    def branch(self, number: int, target: int, taken: int | Unknown) -> None:
+        """The active lanes come to a branch: ``taken`` are those that go on at its target, if
+        that is known, the others at ``number``."""
+        ...
+
+    def trap(self, lanes: int) -> None:
+        """``lanes`` end the launch on this way."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """What the registers of a warp hold in other clusters."""
+
+    def saved(self) -> dict[int, Any]:
+        """What differs there."""
+        ...
+
+    def restore(self, saved: dict[int, Any]) -> None:
+        """Nothing else differs from now on."""
+        ...
+
+    def differs(self, evaluate: Callable[[Any], Any]) -> bool:
+        """Whether an expression may have other values there."""
+        ...
+
+    def told(self, operand: Operand) -> Sequence[Hashable] | None:
+        """For each lane what tells all values of an operand, here and there; None if it has one."""
+        ...
+
+
+#: asynchronous operations of an agent: their numbers begin with a multiple of this
+_ISSUED = 1_000_000
+#: a scalar per warp, or one value per lane
+Value = int | float | NDArray[Any]
+
+
+@dataclass(slots=True)
+class Frame:
+    """Lanes that have split: ``mask`` has met at instruction ``meet``.
+
+    ``pending`` are lanes that go on, from where, when those that act now are through; ``arms`` says
+    that both sides synchronise, ``loc`` where they split.
+    """
+
+    mask: int
+    meet: int
+    pending: list[tuple[int, int]] = field(default_factory=list)
+    arms: bool = False
+    loc: Loc = UNKNOWN
+    #: agents that lanes of it are, and the one that waits for these
+    running: int = 0
+    forked: bool = False
+    waiter: Agent | None = None
+    #: of the only frame of such an agent: the one that its lanes come from
+    parent: Frame | None = None
+
+
+@dataclass(slots=True)
+class Lap:
+    """How things were when a turn of a polling loop began: the effects of the warp, the machine's
+    version and the registers.
+
+    ``past``: the clock with which the wait on a word of memory began that the loop is; ``again``:
+    the turn has ended, and the next one begins.
+    """
+
+    effects: int
+    version: int
+    registers: list[Any]
+    past: Clock | None = None
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Blocked:
+    """What a parked warp waits for: the object, a clause for reports, the instruction.
+
+    ``polling``: the warp is in a spin loop that only another agent's progress can end. ``named``:
+    the barrier that follows the clause, and the ``parity`` of a wait on an mbarrier.
+    """
+
+    on: object
+    clause: str
+    op: Op | None
+    loc: Loc
+    polling: bool = False
+    named: Named | None = None
+    parity: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole clause."""
+        return self._with("" if self.named is None else self.named.label)
+
+    def seen_from(self, cta: int | None) -> str:
+        """The same in a text that speaks of one CTA, or of none."""
+        return self._with("" if self.named is None else self.named.seen_from(cta))
+
+    def _with(self, label: str) -> str:
+        what = f"{self.clause} {label}" if label else self.clause
+        return what if self.parity is None else f"{what} parity {self.parity}"
+
+
+#: a component and a tick for each of the parts of a warp: whoever knows one comes after all
+Positions = tuple[tuple[int, int], ...]
+
+
+class Agent(ABC):
+    """One warp of a CTA, or lanes of it that go their own way: its state.
+
+    `tilesim.sim.machine.machine.Warp` is the one that executes.
+    """
+
+    def __init__(self, machine: Core, cta: Place, index: int, number: int, role: str) -> None:
+        self.machine = machine
+        self.cta = cta
+        self.components = machine.components
+        self.index = index
+        self.number = number
+        self.role = role
+        #: its component, and that of the part of it that acts (`tilesim.sim.machine.lane_groups`)
+        self.base = self.component = machine.components.new()
+        self.key = (index, 0)
+        #: itself, or for lanes that act as an agent of their own, their warp; how many such there
+        #: have been
+        self.origin = self
+        self.forked = 0
+        self.issued = 0
+        self.clock: Clock
+        self.pc = 0
+        self.registers: list[Any] = []
+        #: by register: lanes in which it holds a number that is open
+        #: (`tilesim.sim.machine.expression`)
+        self.undefined: dict[int, int] = {}
+        self.fragments: dict[str, Any] = {}
+        self.mask = FULL
+        self.exited_lanes = 0
+        self.frames: list[Frame] = []
+        #: by head of a polling loop
+        self.laps: dict[int, Lap] = {}
+        self.blocked: Blocked | None = None
+        #: how much of the instruction that it is blocked in it has done (`sim.machine.compose`)
+        self.stage = 0
+        self.exited = False
+        #: what says whether that is executed which is (`tilesim.sim.machine.havoc`); what it has
+        #: written, with what forgets it; how it goes several ways, if it does
+        #: (`tilesim.sim.machine.havoc`)
+        self.perhaps: Unknown | None = None
+        self.perhaps_written: list[tuple[object, Callable[[Unknown], None]]] = []
+        self.ways: Ways | None = None
+        #: what its registers hold in other clusters, where somebody follows these
+        self.elsewhere: Elsewhere | None = None
+        #: 1 while lanes of one instruction act one by one: what they do is the next interval's
+        self.apart = 0
+        #: by component: the last position at which something has happened
+        self.marks: dict[int, int] = {}
+        #: the same for what leaves nothing in memory
+        self.moments: dict[int, int] = {}
+        self.effects = 0
+        self.executed = 0
+        #: branches at which its CTA might have ended (`tilesim.sim.machine.havoc`)
+        self.stayed = 0
+        self.registers_held = 0
+        self.fences = Fences()
+        #: by component of its parts: those of the elements that it releases (H15)
+        self.elements: dict[int, tuple[int, ...]] = {}
+        #: None in programs whose warps always act as one
+        self.parts: Parts | None = None
+        self.part: Part | None = None
+        #: the active parts, if there are several; the lanes that have yet to pass an instruction
+        self.spread: list[Part] | None = None
+        self.left = 0
+        #: counts collective instructions that several parts execute; 0 outside of one
+        self.turn = self.turns = 0
+        #: its lanes may touch what others of them have written
+        self.exchanges = machine.plan.exchanges
+        #: its lanes that wait for others (`tilesim.sim.machine.divergence`), on ``origin``; what it
+        #: waited to execute has been executed
+        self.arrivals: list[Any] = []
+        self.assembled = False
+        #: of the warp as one: see `Part`
+        self.settled: dict[int, int] = {self.component: 0}
+        #: by component of its parts: up to where others have shown to follow all of its lanes
+        self.followed: dict[int, int] = {}
+        #: by component: up to where its lanes have waited for each other
+        self.gathered: dict[int, int] = {}
+        #: the step after the last meeting of the lanes (they have met where they begin), and lanes
+        #: that act while the others do nothing up to their next meeting
+        self.met = 0
+        self.alone = 0
+        #: since all lanes last met, a branch has sent some elsewhere, or some have waited alone
+        self.diverged = False
+        #: None in warps that no fence.mbarrier_init reaches
+        self.inits: Inits | None = None
+        self.groups: dict[str, Groups] = {}
+        #: those that every thread has of its own
+        self.lane_groups: dict[str, LaneGroups] = {}
+        self.generation: Any = None
+        self.polled: Any = None
+        #: a wait that some of its lanes have passed
+        self.lane_waits: Any = None
+        #: by register: the peek whose answer it would hold
+        self.looks: dict[int, Any] = {}
+        self.cluster_round: Any = None
+        self.setmaxnreg_count = 0
+        #: fragments accessed since the last wgmma.fence, and how many of these there were; those
+        #: into which numbers were only moved, with the last move
+        self.dirty: set[str] = set()
+        self.fenced = 0
+        self.sunk: dict[str, Op] = {}
+        #: by fragment: the last wgmma that uses it
+        self.pending: dict[str, FragmentUse] = {}
+        #: how many instructions of its warpgroup it has executed
+        self.collective = 0
+        self.last_collective: Op | None = None
+        self.last_issue: dict[str, Op] = {}
+        #: by component of its asynchronous accesses: the last one's tick
+        #: (`tilesim.sim.machine.execute.memory`)
+        self.async_ticks: dict[int, int] = {}
+        #: None in programs without tcgen05
+        self.tcgen05: Issuer | None = None
+
+    @property
+    def tick(self) -> int:
+        """The warp's own position: advanced by `advance` after each publication.
+
+        It is asked for where something happens at it (see ``marks``).
+        """
+        tick = self.clock.item(self.component)
+        self.marks[self.component] = tick + self.apart
+        return tick
+
+    @property
+    def moment(self) -> int:
+        """The warp's own position, where it does what leaves nothing in memory: it passes a wait,
+        joins a barrier, or changes its registers. That others come after it in time is enough; at
+        ptx, mbarrier.inval asks for more (A6)."""
+        if self.machine.options.ptx:
+            return self.tick
+        tick = self.clock.item(self.component)
+        self.moments[self.component] = tick + self.apart
+        return tick
+
+    @property
+    def positions(self) -> Positions:
+        """Where its active lanes are, for each part of the warp that they are."""
+        if self.spread is None:
+            return ((self.component, self.tick),)
+        return tuple((p.component, p.clock.item(p.component)) for p in self.spread)
+
+    def knows_to(self, row: int) -> int:
+        """Up to where some of its lanes know what is told in a row of a clock."""
+        leaves = () if self.parts is None else self.parts.leaves
+        return max(self.clock.item(row), *(part.clock.item(row) for part in leaves), 0)
+
+    def advance(self) -> None:
+        """Starts a new interval; what was published before does not include what follows."""
+        if self.part is not None and self.parts is not None:
+            for part in self.spread or (self.part,):
+                self.parts.advance(part)
+            return
+        clock, component = self.clock, self.component
+        visible, item = self.components.size + component, clock.item
+        clock[component] = item(component) + 1
+        clock[visible] = item(visible) + 1
+
+    @property
+    def fences_by_lane(self) -> bool:
+        """Fences act for relaxed operations of their own thread only, also after a meeting."""
+        return self.machine.options.ptx and self.number in self.machine.plan.fencing
+
+    def act_as(self, part: Part) -> None:
+        """What follows is done by lanes of ``part``."""
+        self.part = part
+        self.clock, self.component, self.fences = part.clock, part.component, part.fences
+
+    def act_as_one(self, part: Part) -> None:
+        """All lanes have met: the warp is one part again."""
+        self.act_as(part)
+        self.part, self.settled = None, part.settled
+
+    def fork(self, mask: int, pc: int, frame: Frame) -> Self:
+        """Lanes of ``frame`` that go on at ``pc`` as an agent of their own."""
+        frame.running += 1
+        self.forked += 1
+        self.diverged = True
+        other = copy(self)
+        other.key = (self.index, -(64 * -self.key[1] + self.forked))
+        other.issued = -other.key[1] * _ISSUED
+        other.forked = other.executed = other.left = 0
+        other.frames = [Frame(mask, frame.meet, parent=frame)]
+        other.laps, other.looks = {}, dict(self.looks)
+        other.spread = other.lane_waits = other.generation = other.polled = other.blocked = None
+        other.pc, other.mask = pc, mask
+        other.regroup()
+        return other
+
+    def regroup(self) -> None:
+        """Other lanes have become active: finds the parts that they are."""
+        parts = self.parts
+        if parts is None or not self.mask or self.ways is not None:
+            return
+        if not parts.leaves and self.mask in (FULL, self.alone):
+            return
+        active = parts.divide(self.mask)
+        self.spread = active if len(active) > 1 else None
+        self.act_as(active[0])
+
+    def meet(self) -> None:
+        """The active lanes synchronise: each comes after what the others have done."""
+        parts = self.parts
+        by_lane = parts is not None and self.fences_by_lane and bool(self.fences)
+        if parts is not None and (parts.leaves or by_lane):
+            part = parts.synchronise(self.mask)
+            self.spread = None
+            if part is not None:
+                self.act_as(part)
+        elif parts is None or self.mask in (FULL, self.alone):
+            size, item, settled = self.components.size, self.clock.item, self.settled
+            for component in settled:
+                settled[component] = item(size + component)
+            self.advance()
+        if parts is None:
+            return
+        if self.mask == FULL:
+            self.alone, self.diverged = 0, False
+            self._share_groups()
+        self.met = self.pc
+
+    def gather(self) -> None:
+        """The active lanes have waited for each other, which hands over no memory (E19, E20): each
+        comes after what the others have done."""
+        size, parts = self.components.size, self.spread
+        if parts is None:
+            tick = self.clock.item(self.component)
+            self.followed[self.component] = self.gathered[self.component] = tick
+            self.advance()
+            return
+        done = np.maximum.reduce([part.clock[:size] for part in parts])
+        for part in parts:
+            tick = part.clock.item(part.component)
+            self.followed[part.component] = self.gathered[part.component] = tick
+            np.maximum(part.clock[:size], done, out=part.clock[:size])
+            if self.parts is not None:
+                self.parts.advance(part)
+
+    def _share_groups(self) -> None:
+        """All lanes know of the copies for which each of them has waited."""
+        size = self.components.size
+        for kind, group in self.lane_groups.items():
+            for component, done in group.known_to(FULL):
+                known = max(int(self.clock[size + component]), done)
+                self.clock[size + component] = self.settled[component] = known
+                if kind != "cp.async":
+                    # what the async proxy has read or written it has not to be told
+                    self.clock[2 * size + component] = self.clock[size + component]
+
+    def learns(self, clock: Clock) -> None:
+        """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
+        if self.spread is not None:
+            for part in self.spread:
+                self._learn(part.clock, part.settled, clock)
+            return
+        settled = self.settled if self.part is None else self.part.settled
+        self._learn(self.clock, settled, clock)
+
+    def _learn(self, own: Clock, settled: dict[int, int], clock: Clock) -> None:
+        """The same for lanes whose clock is ``own``."""
+        np.maximum(own, clock, out=own)
+        size, known_of = self.components.size, clock.item
+        for component, tick in settled.items():
+            known = known_of(size + component)
+            if known > tick:
+                settled[component] = known
+
+    def follows(self, clock: Clock) -> None:
+        """What ``clock`` knows of the own lanes each of them comes after, whatever it acquires."""
+        component = self.component
+        known = clock.item(component)
+        if known > self.followed.get(component, 0):
+            self.followed[component] = known
+
+    @property
+    def common(self) -> int:
+        """The position up to which each lane that acts comes after what the others did: nothing
+        makes lanes of one part wait for each other between two meetings."""
+        if self.mask & (self.mask - 1) == 0:
+            return NEVER
+        component = self.component
+        return max(self.known_to_all[component], self.followed.get(component, 0))
+
+    @property
+    def known_to_all(self) -> dict[int, int]:
+        """By components of the warp, up to where each lane that acts knows what the others did."""
+        return self.settled if self.part is None else self.part.settled
+
+    @property
+    def group_components(self) -> list[int]:
+        """Components that publish which copies of its lanes are complete, and its inits; and up to
+        which load of tensor memory they have stored what was loaded."""
+        found = [c for group in self.lane_groups.values() for c in group.components]
+        if DRAINED in self.groups:
+            found.append(self.groups[DRAINED].component)
+        return found if self.inits is None else [*found, self.inits.component]
+
+    def shared_by_lanes(self, clock: Clock) -> Clock:
+        """What is published when only some of the active lanes do, and nobody knows which."""
+        return limited(clock, self.known_to_all, self.components.size)
+
+    @property
+    def known(self) -> Clock:
+        """What each of its lanes knows."""
+        if self.part is None or self.parts is None:
+            return self.clock
+        return self.parts.common(FULL)
+
+    @property
+    def published(self) -> Clock:
+        """What becomes known when each of the active lanes publishes what it knows."""
+        if self.spread is None or self.parts is None:
+            return self.clock
+        return self.parts.together(self.mask).clock
+
+    def retreat(self, tick: int) -> None:
+        """Back to an earlier interval of the same instruction: its lanes do not follow another."""
+        size = self.components.size
+        self.clock[self.component] = self.clock[size + self.component] = tick
+
+    @property
+    def lanes(self) -> int:
+        """Number of active lanes."""
+        return self.mask.bit_count()
+
+    @property
+    def live_mask(self) -> int:
+        """Lanes that have not exited."""
+        return FULL & ~self.exited_lanes
+
+    def woken(self) -> None:
+        """It waits for nothing any more; when it runs is up to the schedule."""
+        self.blocked = None
+
+    @abstractmethod
+    def run(self, _event: object = None) -> None:
+        """Executes instructions up to the next synchronising one after at least one of them."""
+
+    def last_op(self) -> Op | Loc:
+        """The instruction before the warp's position."""
+        origins = self.machine.plan.origins
+        return origins[max(0, min(self.pc, len(origins)) - 1)]
+
+    def __str__(self) -> str:
+        return self.called(self.role)
+
+    def at(self, op: Op | None, cta: int | None = None) -> str:
+        """The same as what executes ``op``, by the role whose region that is in, if it has one role
+        and not several; in a text that speaks of one ``cta``, without that."""
+        alone = self.role != f"warp {self.number}"
+        return self.called(self.machine.role_at(self, op) if alone else self.role, cta)
+
+    def called(self, role: str, cta: int | None = None) -> str:
+        """Its number with a role, if it has one."""
+        place = f"warp {self.number}"
+        if self.machine.program.ctas > 1 and self.cta.number != cta:
+            place = f"CTA {self.cta.number} {place}"
+        return place if role == f"warp {self.number}" else f"{role} ({place})"
+
+
+def names_of(warps: Sequence[Agent], op: Op | None = None, cta: int | None = None) -> str:
+    """``consumer (warps 0-3)``: several warps that execute ``op``, and the role whose region that
+    is in; those of further CTAs go with the range of their CTAs, ``consumer (warps 0-3 of CTA
+    0-7)``. In a text that speaks of one ``cta`` that goes without saying."""
+    if len(warps) == 1:
+        return warps[0].at(op, cta)
+    first = warps[0]
+    numbers = tuple(sorted({w.number for w in warps}))
+    ctas = tuple(sorted({w.cta.number for w in warps}))
+    text = f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+    if len(ctas) > 1:
+        text += f" of CTA {ranges(ctas)}"
+    elif first.machine.program.ctas > 1 and first.cta.number != cta:
+        text = f"CTA {first.cta.number} {text}"
+    role = first.machine.role_at(first, op)
+    return text if role == f"warp {first.number}" else f"{role} ({text})"
+
+
+def made_by(what: str, warps: Sequence[Agent], op: Op, cta: int | None = None) -> str:
+    """What each of some warps has contributed by ``op``: ``1 arrival each by ...``."""
+    each = " each" if len(warps) > 1 else ""
+    return f"{what}{each} by {op.mnemonic} of {names_of(warps, op, cta)} at {op.loc}"

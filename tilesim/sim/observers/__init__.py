@@ -1,0 +1,1 @@
+"""Observers: what judges the events of a run."""

@@ -1,0 +1,636 @@
+"""What is wrong when nothing can move any more, or when a kernel ends with work outstanding.
+
+The wait-for chain in words: who waits for what, what it has, and who could still release it.
+
+What is wrong when nothing can move any more, or when a kernel ends with work outstanding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+from tilesim.analysis.barrier_operands import may_name
+from tilesim.analysis.executing_warps import executing
+from tilesim.findings.finding import (
+    NOTHING_STATED,
+    Deed,
+    Kind,
+    Named,
+    Participant,
+    Rule,
+    Stated,
+    together,
+)
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.ir.tensor_memory import COLUMNS
+from tilesim.sim.machine.async_groups import LaneGroups
+from tilesim.sim.machine.divergence import Arrival
+from tilesim.sim.machine.endless_loop import COMES_BACK
+from tilesim.sim.machine.interface import Stop
+from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.register_pool import RegisterPool
+from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
+from tilesim.sim.machine.warp import Agent, Blocked, Frame, names_of
+from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.observers.iteration import turns_now
+from tilesim.sim.observers.wait_for import WaitFor, state_of
+from tilesim.wording import ranges
+
+
+class Line(NamedTuple):
+    """A line of the chain, and what it states."""
+
+    text: str
+    facts: Stated = NOTHING_STATED
+
+
+def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
+    """Per role and place: what it waits for, the barrier's state, and who is missing.
+
+    What several CTAs say in the same words is said once.
+    """
+    together: dict[tuple[object, ...], list[Warp]] = {}
+    for warp in blocked:
+        assert warp.blocked is not None
+        role = _region(warp, warp.blocked.op)
+        key = (role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
+        together.setdefault(key, []).append(warp)
+    said: dict[tuple[str, ...], tuple[list[Warp], list[int]]] = {}
+    for warps in together.values():
+        cta = warps[0].cta.number
+        own = tuple(line.text for line in _links(warps, graph, cta))
+        said.setdefault(own, (warps, []))[1].append(cta)
+    for warps, ctas in said.values():
+        first, *rest = _links(warps, graph)
+        also = f"; so in CTA {ranges(ctas[1:])}" if len(ctas) > 1 else ""
+        yield Line(f"{first.text}{also}", first.facts)
+        yield from rest
+
+
+def cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
+    """The cycle, if there is one."""
+    if len(cycle) > 1:
+        yield "cycle: " + " -> ".join(w.at(_waits_at(w)) for w in [*cycle, cycle[0]])
+
+
+def _waits_at(warp: Agent) -> Op | None:
+    return warp.blocked.op if warp.blocked else None
+
+
+def _region(warp: Agent, op: Op | None) -> str:
+    """The role of what a warp executes, the same for all warps outside of roles."""
+    role = warp.machine.role_at(warp, op)
+    return "" if role == f"warp {warp.number}" else role
+
+
+def _links(warps: Sequence[Warp], graph: WaitFor, cta: int | None = None) -> Iterator[Line]:
+    """What some warps say that wait at one place, in a text that speaks of one ``cta``."""
+    first = warps[0]
+    assert first.blocked is not None
+    where = f"{names_of(warps, first.blocked.op, cta)} {state_of(first, cta)}"
+    on = first.blocked.on
+    yield Line(where, Stated(_named(on), (first.blocked.loc,)))
+    if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
+        yield from _state(on, cta)
+        yield from _made(first, on, cta)
+        yield from _arrived(on, cta)
+    if isinstance(on, RegisterPool):
+        yield Line(f"  the register pool holds {on.free} registers")
+    if isinstance(on, TmemPool):
+        yield Line(f"  {on.free} of {COLUMNS} columns of its SM are free")
+    yield from _missing(first, on, graph, cta)
+
+
+def _named(on: object) -> tuple[Named, ...]:
+    return (on.named,) if isinstance(on, Mbarrier | NamedBarrier | Warpgroup) else ()
+
+
+def _state(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+    """How far a barrier is."""
+    if isinstance(on, Mbarrier):
+        yield Line(f"  {on.state(cta)}", on.facts)
+    else:
+        yield Line(f"  {on.state(cta)}")
+
+
+def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+    """Where an mbarrier of PTX was initialised, which has no name but an address."""
+    if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
+        return
+    loc = on.init.op.loc
+    others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
+    number = sum(b.address < on.address for b in others)
+    which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
+    yield Line(f"  {on.named.seen_from(cta)} is {which}initialised at {loc}", Stated(lines=(loc,)))
+
+
+def _arrived(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
+    """Who has contributed to the open phase or round."""
+    match on:
+        case NamedBarrier():
+            together: dict[tuple[str, str], tuple[list[Agent], Op]] = {}
+            for join in on.current.joins:
+                key = (_region(join.warp, join.op), str(join.op.loc))
+                together.setdefault(key, ([], join.op))[0].append(join.warp)
+            for warps, op in together.values():
+                text = f"  joined by {names_of(warps, op, cta)} at {op.loc}"
+                yield Line(text, Stated(lines=(op.loc,)))
+        case Mbarrier():
+            yield from (Line(f"  {line}") for line in on.contributions(cta))
+        case _:
+            pass
+
+
+def _missing(warp: Agent, on: object, graph: WaitFor, cta: int | None) -> Iterator[Line]:
+    """Who could still release ``warp``, and where they are; if nobody, why not."""
+    together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
+    for other, op in graph.suppliers(warp):
+        key = (_region(other, op), op.loc, state_of(other, other.cta.number))
+        together.setdefault(key, ([], op))[0].append(other)
+    for warps, op in together.values():
+        where = f"  {names_of(warps, op, cta)} could release it at {op.loc}"
+        waits = warps[0].blocked
+        lines = (op.loc,) if waits is None else (op.loc, waits.loc)
+        text = f"{where}; it {state_of(warps[0], cta)}"
+        yield Line(text, Stated(() if waits is None else _named(waits.on), lines))
+    if isinstance(on, Mbarrier) and not together:
+        yield Line("  no warp that is still alive executes an instruction that arrives on it")
+        yield from _why_not(warp, on, graph, cta)
+
+
+def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor, cta: int | None) -> Iterator[Line]:
+    """Of the warps whose code can arrive on this barrier: why they do not any more."""
+    together: dict[tuple[str, ...], tuple[list[Agent], Op, _Reason]] = {}
+    for other in graph.near(warp):
+        for op in _arriving(other, on):
+            reason = _reason(other, op, on, graph)
+            key = (_region(other, op), str(op.loc), reason.text(other.cta.number))
+            together.setdefault(key, ([], op, reason))[0].append(other)
+    for warps, op, reason in together.values():
+        text = f"  {names_of(warps, op, cta)} would arrive at {op.loc}, but {reason.text(cta)}"
+        yield Line(text, Stated(reason.named, (op.loc,)))
+
+
+def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
+    """Instructions of a warp that can arrive on a barrier, or another one of its array."""
+    plan = warp.machine.plan
+    for number, warps in enumerate(executing(plan.mir)):
+        what = plan.mir.code[number].what
+        if isinstance(what, Op) and warp.number in warps:
+            for effect in plan.mir.effects[number]:
+                match effect:
+                    case fx.Arrives(mbar=mbar, multicast=mask):
+                        far = mask is None and warp.cta.index != on.cta.index
+                        if may_name(plan.mir, mbar, on.address, far=far):
+                            yield what
+                    case _:
+                        pass
+
+
+class _Reason(NamedTuple):
+    """Why an instruction does not count for a phase: ``named`` stand between the two clauses."""
+
+    clause: str
+    named: tuple[Named, ...] = ()
+    rest: str = ""
+
+    def text(self, cta: int | None) -> str:
+        """The reason in a text that speaks of one ``cta``, or of none."""
+        labels = ", ".join(n.seen_from(cta) for n in self.named)
+        return f"{self.clause}{labels}{self.rest}"
+
+
+def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
+    """Why an instruction of ``other`` does not count for the phase that is waited for."""
+    counted = [
+        phase
+        for phase, record in ((on.phase, on.current), (on.phase - 1, on.previous),
+                              (on.phase - 2, on.older))
+        if any(c.warp is other and c.op.number == op.number for c in record.credits)
+    ]  # fmt: skip
+    used = f"; its last arrival counted for phase {counted[0]}" if counted else ""
+    if other.exited:
+        return _Reason(f"has exited{used}")
+    elsewhere = {
+        target
+        for coming in graph.prospects.of(other) if coming.op.number == op.number
+        for target in coming.on if isinstance(target, Mbarrier)
+    }  # fmt: skip
+    now = [c for c in on.current.credits if c.warp is other and c.op.number == op.number]
+    if any(c.arrivals < 0 for c in now):
+        return _Reason("makes this phase expect what it arrives with, without .noinc")
+    if now:
+        return _Reason("has arrived in this phase")
+    if elsewhere:
+        named = tuple(sorted((b.named for b in elsewhere), key=attrgetter("label")))
+        return _Reason("from where it stands that names ", named, f" only{used}")
+    if used:
+        return _Reason(f"does not come to it any more{used}")
+    return _Reason("does not come to it from where it stands")
+
+
+def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
+    """Adds the finding for a state in which live warps are blocked for ever.
+
+    ``partial``: other warps still ran when the run was cut off; only warps that none of them can
+    release are reported, nor any asynchronous operation that has not landed.
+    """
+    if partial and machine.in_flight:
+        return
+    agents = [w for w in (*machine.warps, *machine.forks) if not w.exited]
+    # what waits for its other lanes waits for what these wait for
+    agents = [w for w in agents if not isinstance(w.blocked and w.blocked.on, Frame | Arrival)]
+    blocked = [w for w in agents if w.blocked is not None]
+    runnable = [w for w in agents if w.blocked is None]
+    graph = WaitFor(machine)
+    if partial:
+        blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]
+    if not blocked:
+        return
+    split = next((w for w in blocked if any(f.arms and f.pending for f in w.frames)), None)
+    if split is not None:
+        _report_divergence(machine, split)
+        return
+    try:
+        _report(machine, blocked, graph)
+    except Stop:
+        return
+
+
+def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
+    waiters = []
+    for warp in blocked:
+        assert warp.blocked is not None
+        where = warp.blocked.op or warp.blocked.loc
+        side = machine.participant(warp, warp.blocked.text, where, _deed(warp.blocked))
+        at = -1 if side.instruction is None else side.instruction
+        waiters.append(replace(side, turns=turns_now(warp, at)))
+    cycle = graph.cycle(blocked)
+    roots = [w for w in blocked if not graph.suppliers(w)]
+    first = next(iter(cycle or roots or blocked))
+    waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
+    links = [*chain(blocked, graph)]
+    notes = [*(link.text for link in links), *cycle_note(cycle)]
+    rule: Rule = "deadlock"
+    message, advice = _headline(machine, blocked, cycle), _advice(blocked, graph)
+    fix = advice.text
+    far = next(iter(machine.outcome.elsewhere), None)
+    if far is not None and any(w.blocked and w.blocked.polling for w in blocked):
+        rule, message = "unsupported", f"{message} unless {far} changes, which is not simulated"
+        fix = "check what one device does without waiting for the others"
+    pools = [w for w in blocked if isinstance(w.blocked and w.blocked.on, RegisterPool)]
+    split = next((w for w in blocked if _warpgroup_incomplete(w)), None)
+    if split is not None and split.blocked is not None:
+        rule = "participation"
+        notes.append(f"{split.blocked.on}")
+        message = f"{split} waits for a wgmma that not all warps of its warpgroup execute (F1)"
+        fix = "execute wgmma in all four warps of the warpgroup"
+    starved = next(filter(None, map(_over_allocated, blocked)), None)
+    if starved is not None:
+        rule, message = "tmem-lifetime", starved
+        fix = "free columns before allocating more, or allocate at most 512 of them in all"
+    if pools and (len(pools) == len(blocked) or any(not graph.suppliers(w) for w in pools)):
+        rule = "register-pool"
+        fix = (
+            "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
+            "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
+        )
+    if rule != "deadlock":
+        advice = _Advice(fix)
+    machine.report(
+        rule, message, _merged(machine, waiters), tuple(notes), fix, kind=advice.kind,
+        facts=Stated(advice.about), noted=together(link.facts for link in links),
+    )  # fmt: skip
+
+
+def _over_allocated(warp: Warp) -> str | None:
+    """Why a tcgen05.alloc can never succeed: its own CTA holds what it waits for (G6)."""
+    blocked, tmem = warp.blocked, warp.cta.tmem
+    if blocked is None or blocked.op is None or tmem is None or blocked.on is not tmem.pool:
+        return None
+    columns = sum(e.columns for e in blocked.op.effects() if isinstance(e, fx.AllocatesTmem))
+    held = sum(a.columns for a in tmem.live)
+    if held + columns <= COLUMNS:
+        return None
+    return (
+        f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: its CTA holds "
+        f"{held} of {COLUMNS} and nobody who could free them can move (G6)"
+    )
+
+
+def _report_divergence(machine: Machine, warp: Agent) -> None:
+    """A wait in one arm of a branch while lanes of the same warp have the other arm to run."""
+    assert warp.blocked is not None
+    where = warp.blocked.op or warp.blocked.loc
+    machine.report(
+        "unsupported",
+        f"{warp} {warp.blocked.text} in one arm of a lane-divergent branch whose other arm "
+        "synchronises too: which arm runs first is up to the hardware",
+        (machine.participant(warp, warp.blocked.text, where),),
+        fix="give the two sides to different warps, or synchronise outside the branch",
+    )
+
+
+def _deed(blocked: Blocked) -> Deed:
+    """What a warp waits for, as data."""
+    return Deed("waits", blocked.named, blocked.parity)
+
+
+def _warpgroup_incomplete(warp: Agent) -> bool:
+    """Waits for a wgmma that a warp of its warpgroup, which has ended, never issued."""
+    on = warp.blocked.on if warp.blocked else None
+    return isinstance(on, Warpgroup) and any(w.exited for w in on.missing(warp, 0))
+
+
+def _merged(machine: Machine, participants: list[Participant]) -> tuple[Participant, ...]:
+    """Warps of one role that wait at one place in the same way are one participant."""
+    seen: dict[tuple[object, ...], Participant] = {}
+    for p in participants:
+        seen.setdefault((machine.known_as(p), p.cta, p.action, p.loc), p)
+    return tuple(seen.values())
+
+
+def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]) -> str:
+    # lanes that go on alone are agents of their own
+    live = len({(w.cta.number, w.number) for w in machine.warps if not w.exited})
+    waiting = len({(w.cta.number, w.number) for w in blocked})
+    live = max(live, waiting)
+    who = f"{waiting} of {live} live warps" if live != waiting else f"all {live} live warps"
+    if live == 1:
+        who = "the only live warp"
+    if len(cycle) > 1:
+        return f"{who} wait for each other"
+    return f"{who} can never proceed"
+
+
+class _Advice(NamedTuple):
+    """What to change about a deadlock; ``about``: the named barrier whose round is not full."""
+
+    text: str
+    kind: Kind | None = None
+    about: tuple[Named, ...] = ()
+
+
+def _advice(blocked: Sequence[Warp], graph: WaitFor) -> _Advice:
+    for warp in blocked:
+        on = warp.blocked.on if warp.blocked else None
+        if isinstance(on, Mbarrier) and on.pending == 0 and on.tx:
+            return _Advice(
+                f"make the bytes expected on {on.label} equal to the bytes its copies complete "
+                "(the full box, also when part of it is out of bounds)"
+            )
+    for warp in blocked:
+        on = warp.blocked.on if warp.blocked else None
+        if isinstance(on, TmemPool):
+            return _Advice(
+                "allocate so few columns that all CTAs that fit on an SM have room, or free them "
+                "before waiting for another CTA"
+            )
+        if isinstance(on, Tmem):
+            return _Advice(
+                "execute the collective alloc and dealloc in one warp of both CTAs of the pair"
+            )
+        if isinstance(on, NamedBarrier):
+            advice = _named_advice(warp, on, graph)
+            if advice is not None:
+                return advice
+        if isinstance(on, Mbarrier) and not graph.suppliers(warp):
+            if on.phase:
+                return _Advice(
+                    f"{on.label} lacks an arrival for phase {on.phase}: add one, or do not wait "
+                    "for that phase"
+                )
+            return _Advice(f"add an arrival on {on.label}, or lower its init count")
+    return _Advice(_loops(blocked))
+
+
+def _loops(blocked: Sequence[Warp]) -> str:
+    """What to do where nothing but loops and mbarriers of the wrong phase are waited for."""
+    polls = [w for w in blocked if w.blocked and w.blocked.polling and w.blocked.on is None]
+    if any(w.blocked and w.blocked.clause == COMES_BACK for w in polls):
+        return f"let the loop of {polls[0]} come to an end: what it computes is what it was before"
+    if polls and not any(isinstance(w.blocked and w.blocked.on, Mbarrier) for w in blocked):
+        if not _looks(polls[0]):
+            return (
+                f"read what {polls[0]} waits for in each turn of its loop, as it is there "
+                "(volatile, atomic or acquire): of a plain variable compilers read the value once"
+            )
+        return f"let somebody store, or add up, the value by which {polls[0]} leaves its loop"
+    return (
+        "compare each waiter's parity with the phase the barrier is in (producers start with "
+        "parity 1, consumers with 0), and the init counts with the arrivals of one phase"
+    )
+
+
+def _looks(warp: Agent) -> bool:
+    """Whether a loop, at the head of which a warp is, reads anything that others may change."""
+    graph = warp.machine.plan.graph
+    head = graph.block_of[warp.pc]
+    blocks = {block for loop in graph.loops if loop.head == head for block in loop.blocks}
+    effects = (e for b in blocks for n in graph.blocks[b] for e in graph.mir.effects[n])
+    return any(isinstance(e, fx.Reads | fx.Waits) for e in effects)
+
+
+def _named_advice(warp: Warp, on: NamedBarrier, graph: WaitFor) -> _Advice | None:
+    """What to do about a round that never completes; None if who is missing is the victim of some
+    other wait, which is what has to change."""
+    threads, name = on.current.threads, _called(warp, on)
+    about = (on.named,) if name == on.label else ()
+    joined = {j.warp for j in on.current.joins}
+    if threads is None:
+        missing = [w for w in on.scope if not w.exited and w not in joined]
+    else:
+        missing = [w for w, op in graph.suppliers(warp)]
+    late = [w for w in missing if w.blocked and not isinstance(w.blocked.on, NamedBarrier)]
+    for other in late:
+        for owner, op in graph.suppliers(other):
+            if owner in joined:
+                return _Advice(
+                    f"{owner} waits at {name} for {other}, which waits for {op.loc}, where {owner} "
+                    f"comes only afterwards: do that before the barrier, or let {other} wait after "
+                    "it",
+                    "deadlock/joins-too-early",
+                    about,
+                )
+    if late:
+        return None
+    if threads is None:
+        text = f"let {_listed(missing)} reach {name} too: it counts all warps that have not ended"
+    else:
+        joins = 32 * len(on.current.joins)
+        text = (
+            f"{name} counts {threads} threads and {joins} have joined this round: let every warp "
+            "that it counts join the same round, exactly once"
+        )
+    return _Advice(text, "deadlock/round-not-full", about)
+
+
+def _called(warp: Warp, on: NamedBarrier) -> str:
+    """The barrier as a kernel writes it."""
+    if on is warp.cta.cluster.barrier:
+        return "cluster.sync (barrier.cluster)"
+    if on is warp.cta.named.get(0) and on.current.threads is None:
+        return "sync_threads (bar.sync 0)"
+    return on.label
+
+
+def _listed(warps: Sequence[Agent]) -> str:
+    """``producer (warp 4) and consumer (warps 0-3)``."""
+    together: dict[tuple[str, int], list[Agent]] = {}
+    for warp in warps:
+        together.setdefault((warp.role, warp.cta.number), []).append(warp)
+    return " and ".join(names_of(group) for group in together.values())
+
+
+def report_exit(machine: Machine) -> None:
+    """Findings about what is left over when every warp has exited."""
+    _registers(machine)
+    try:
+        _open_groups(machine)
+        _copies_in_flight(machine)
+        _arrivals_to_come(machine)
+        _products_in_flight(machine)
+        if machine.tmem is not None:
+            machine.tmem.report_leaks()
+            machine.tmem.report_unwritten()
+            machine.tmem.report_foreign_lanes()
+        _uneven_collectives(machine)
+        _open_barriers(machine)
+        machine.peers.report_exits()
+        machine.races.report_unwritten()
+        machine.races.words.settle(machine.counters)
+    except Stop:
+        return
+
+
+def _registers(machine: Machine) -> None:
+    """Every setmaxnreg.inc is granted in every schedule, or exploration has to tell."""
+    for cta in machine.ctas:
+        op = cta.pool.doubtful
+        if op is not None:
+            machine.nondeterministic("which setmaxnreg.inc gets the registers of the pool", op)
+
+
+def _open_groups(machine: Machine) -> None:
+    for warp in machine.warps:
+        for kind in ("bulk", "cp.async"):
+            group = warp.lane_groups.get(kind)
+            if group is None or group.over(_observed(machine, group)):
+                continue
+            if group.opened > group.closed:
+                machine.report(
+                    "bulk-group",
+                    f"{warp} ends with {kind} operations that it never committed to a group: "
+                    "nothing waits for them (B29, C4)",
+                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    fix="commit_group after the copies and wait_group before the warp ends",
+                )
+            else:
+                machine.report(
+                    "async-at-exit",
+                    f"{warp} ends while {kind} operations may still read or write shared memory "
+                    "(B34)",
+                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    fix="wait_group.read (or wait_group) for them before the warp ends",
+                )
+
+
+def _products_in_flight(machine: Machine) -> None:
+    """A wgmma that nothing waits for still reads its operands in shared memory (F6, F7)."""
+    for warp in machine.warps:
+        group = warp.groups.get("wgmma")
+        if group is None or group.opened <= group.done:
+            continue
+        last = max(warp.pending.values(), key=lambda use: use.sequence)
+        machine.report(
+            "async-at-exit",
+            f"{warp} ends while a wgmma.mma_async may still read shared memory (F7)",
+            (machine.participant(warp, "issued it", last.op),),
+            fix="wgmma.commit_group and wgmma.wait_group 0 before the warp ends",
+        )
+
+
+def _observed(machine: Machine, group: LaneGroups) -> Callable[[int], int]:
+    """How many operations of a component some warp knows to be complete through an mbarrier."""
+    size = machine.components.size
+    if not group.tracked:
+        return lambda component: 0
+    return lambda component: max(w.knows_to(size + component) for w in machine.warps)
+
+
+def _copies_in_flight(machine: Machine) -> None:
+    """Copies into shared memory whose completion no warp knows of when it exits."""
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            if barrier.last_load is None:
+                continue
+            op, warp, write = barrier.last_load
+            if any(w.knows_to(write.component) >= write.tick for w in machine.warps):
+                continue
+            action = f"issued the copy tracked by {barrier.label}"
+            machine.report(
+                "async-at-exit",
+                f"the kernel can end before {op.mnemonic} of {warp} has completed: no warp "
+                f"waits for {barrier.label} (B34)",
+                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
+                fix="wait on its mbarrier before the CTA ends",
+                facts=Stated((barrier.named,)),
+            )
+
+
+def _arrivals_to_come(machine: Machine) -> None:
+    """Condition I at the end of a CTA: arrivals of `tcgen05.commit` and
+    `cp.async.mbarrier.arrive` on its own mbarriers that no warp of it knows of (A8). Only the end
+    of their phase tells that they have been made."""
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            last, over = barrier.last_arrival, barrier.last_arrival_over
+            if last is None or any(w.knows_to(barrier.component) >= over for w in barrier.warps):
+                continue
+            op, warp = last.op, last.warp
+            if not machine.options.ptx:
+                machine.lean("A8", op)
+                continue
+            action = f"executes {op.mnemonic} on {barrier.label}"
+            machine.report(
+                "barrier-lifetime",
+                f"the CTA can end before {op.mnemonic} of {warp} arrives on "
+                f"{barrier.label}: no warp waits for phase {over - 1 - barrier.base} (A8)",
+                (machine.participant(warp, action, op, Deed("touches", barrier.named)),),
+                fix="wait for that phase before the CTA ends",
+                facts=Stated((barrier.named,)),
+            )
+
+
+def _uneven_collectives(machine: Machine) -> None:
+    """Warps of one warpgroup that did not execute the same wgmma or setmaxnreg (E15, F1)."""
+    for first in (w for w in machine.warps if w.number % 4 == 0):
+        group = first.warpgroup.warps
+        together = len({(w.collective, w.setmaxnreg_count) for w in group}) == 1
+        if together or first.warpgroup.disagree:
+            continue
+        what = "wgmma" if len({w.collective for w in group}) > 1 else "setmaxnreg"
+        machine.report(
+            "participation",
+            f"the warps of warpgroup {first.number // 4} did not execute the same {what} "
+            "instructions (E15, F1)",
+            tuple(
+                machine.participant(w, f"executed {what}", w.last_collective)
+                for w in group
+                if w.last_collective is not None
+            )[:1],
+            fix=f"execute {what} in all four warps of the warpgroup",
+        )
+
+
+def _open_barriers(machine: Machine) -> None:
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            barrier.check_last_phase()
+            barrier.check_crowd()

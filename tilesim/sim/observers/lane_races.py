@@ -1,0 +1,321 @@
+"""Races between lanes of one warp: what only a warp barrier orders (E11).
+
+Lanes that act as one: only a meeting orders what different ones of them do (E11).
+
+Races between lanes that have not met, and accesses that such lanes make together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.findings.finding import Stated
+from tilesim.ir.declarations import Unsaid
+from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
+from tilesim.ir.fragments import Held
+from tilesim.ir.frozen import kept
+from tilesim.sim.machine.access import EVERY
+from tilesim.sim.machine.clock import NEVER, limited
+from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes
+from tilesim.sim.machine.unknown import first_of
+from tilesim.sim.machine.word_order import morally_strong, same_value
+from tilesim.sim.observers.race_text import describe, side_of
+
+if TYPE_CHECKING:
+    from tilesim.findings.finding import Kind
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.lane_groups import Part
+    from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.word_order import WordOrder
+
+
+class LaneExchange:
+    """Checks accesses of lanes against what other lanes of their warp did since they last met.
+
+    Lanes that act as one have one clock, which has what each of them did; a lane knows of the
+    others what is settled (see `Part`). ``raced`` are footprints in races, which it extends.
+    """
+
+    def __init__(self, machine: Core, words: WordOrder, raced: set[Footprint]) -> None:
+        self._machine = machine
+        self._words = words
+        self._raced = raced
+        #: by both footprints and their lanes: two lanes that share a byte
+        self._known: dict[tuple[object, ...], _Pair] = {}
+
+    def check(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
+        """Reports the earlier accesses that other lanes made and no meeting orders, although the
+        clock has them; ``access`` says which lanes touch what."""
+        settled = access.warp.known_to_all
+        size = self._machine.components.size
+        for other in footprint.overlaps:
+            records = [*other.writes, *other.reads.values()] if access.write else other.writes
+            for record in records:
+                tick = record.tick
+                if settled.get(record.component, NEVER) < tick <= clock[size + record.component]:
+                    self._exchange(memory, footprint, access, other, record)
+
+    def check_split(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
+        record: Access, row: int,
+    ) -> None:  # fmt: skip
+        """The same for an earlier access by lanes that have parted since, as far as they are those
+        of the access: its clock has what it needs of them in the row that begins at ``row``."""
+        warp, part, parts = access.warp, access.warp.part, access.warp.parts
+        if part is None or parts is None or record.warp.parts is not parts:
+            return
+        known = limited(part.clock, part.settled, self._machine.components.size)
+        if parts.lanes_known(known, row, record.component, record.tick, record.lanes & part.mask):
+            return
+        if access.among and warp.exchanges:
+            self._exchange(memory, footprint, access, other, record, part.mask)
+
+    def check_waited(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+    ) -> bool:
+        """The same for a copy by lanes which have waited for it, each for its own: True if no clock
+        has to know that."""
+        groups = access.warp.lane_groups.values()
+        group = next((g for g in groups if record.component in g.components), None)
+        both = access.lanes & record.lanes
+        if group is None or access.asynchronous or not access.among or not both:
+            return False
+        if both & ~group.waited(record.component, record.tick):
+            return False
+        self._exchange(memory, footprint, access, other, record)
+        return True
+
+    def _exchange(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
+        record: Access, lanes: int = EVERY,
+    ) -> None:  # fmt: skip
+        strong = morally_strong(access, record) and footprint.same_elements(other)
+        if strong and self._words.immaterial(footprint, access, record):
+            return
+        if same_value(memory, access, record) or by_the_same(footprint, access, other, record):
+            return
+        made = record.lanes & lanes
+        now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)
+        key = (footprint, other, now, made, before)
+        if key not in self._known:
+            self._known[key] = _shared(by_lane(other, made, *before), by_lane(footprint, *now))
+        pair = self._known[key]
+        if pair is None:
+            return
+        if strong:
+            self._words.note(memory, footprint, access, other, record)
+            return
+        perhaps = first_of(access.perhaps, record.perhaps)
+        if perhaps is None:
+            memory.table.require_all()
+        self._raced.update((footprint, other))
+        self._machine.report(
+            "race",
+            f"{describe(access)} {footprint.name} and nothing orders it after "
+            f"{describe(record, noun=True)} {other.name}",
+            (side_of(access, footprint), side_of(record, other)),
+            (
+                f"memory: {memory.label}",
+                f"lane {pair[1]} touches what lane {pair[0]} touched before: a bar.warp.sync is "
+                "missing between (E11)",
+            ),
+            fix="let the lanes meet (bar.warp.sync) between the two",
+            depends=perhaps,
+            kind="race/lanes",
+            facts=Stated((footprint.named, other.named)),
+        )
+
+
+_Pair = tuple[int, int] | None
+#: pieces that are compared at once with all others
+_AT_ONCE = 256
+_Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+def by_the_same(footprint: Footprint, access: Access, other: Footprint, record: Access) -> bool:
+    """Whether each lane touches of a matrix what it touched before, whatever that is."""
+    if not isinstance(access.piece, Unsaid) or access.piece != record.piece:
+        return False
+    same = footprint is other or np.array_equal(footprint.addresses, other.addresses)
+    return same and access.warp.origin is record.warp.origin
+
+
+def by_lane(
+    where: Footprint, lanes: int, among: int, piece: int | Held | Unsaid = 0
+) -> _Extents | None:
+    """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
+    the last; None where it is not known which lane touches what (see `Access`)."""
+    if among == EVERY or isinstance(piece, Unsaid):
+        chosen = np.flatnonzero(mask_array(lanes))
+        lows, highs = where.bytes.runs
+        count, pieces = len(chosen), len(lows)
+        return np.repeat(chosen, pieces), np.tile(lows, count), np.tile(highs, count)
+    if not among:
+        return None
+    if isinstance(piece, Held):
+        masks = np.array(piece.lanes(), dtype=np.int64) & lanes
+        element, lane = np.nonzero(masks[:, None] >> np.arange(32) & 1)
+        low = where.addresses.ravel()[element]
+        return lane, low, low + where.itemsize
+    everyone = np.flatnonzero(mask_array(among))
+    addresses = where.addresses.ravel()
+    each = max(1, piece // where.itemsize) if piece else addresses.size // everyone.size
+    rows = addresses.reshape(-1, each)
+    whose = everyone if len(rows) == everyone.size else np.resize(everyone, len(rows))
+    taken = mask_array(lanes)[whose]
+    rows = rows[taken]
+    low, last = (rows[:, 0], rows[:, 0]) if each == 1 else (rows.min(axis=1), rows.max(axis=1))
+    return whose[taken], low, last + where.itemsize
+
+
+def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
+    """Two different lanes of which the later one touches a byte that the earlier one touched."""
+    if earlier is None or later is None:
+        return None
+    (before, low, high), (after, first, last) = earlier, later
+    for start in range(0, len(after), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        shared = (low[:, None] < last[some]) & (first[some] < high[:, None])
+        found = np.argwhere(shared & (before[:, None] != after[some]))
+        if len(found):
+            return int(before[found[0, 0]]), int(after[start + found[0, 1]])
+    return None
+
+
+def by_parts(access: Access, parts: list[Part]) -> list[tuple[Part, Access]]:
+    """An access that lanes make together which have not met: that of each part."""
+    result = []
+    for part in parts:
+        own = replace(access, component=part.component, tick=int(part.clock[part.component]))
+        own.lanes = access.lanes & part.mask
+        result.append((part, own))
+    return result
+
+
+#: what to do about lanes that have not met
+MEET = (
+    "let the lanes meet (bar.warp.sync) before one of them releases for the others, and after one "
+    "has acquired for them"
+)
+
+
+def apart_note(access: Access, record: Access, clock: Clock) -> tuple[Kind, str] | None:
+    """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
+    made, warp = record.warp.parts, access.warp
+    if made is not None:
+        who, released = made.released(clock, record.component, record.tick)
+        if released:
+            does = "writes" if record.write else "reads"
+            return "race/released-by-lanes", (
+                f"{record.warp} {does} in {name_lanes(who & record.lanes)} and releases in "
+                f"{name_lanes(released)}: a bar.warp.sync is missing between"
+            )
+    if warp.parts is not None:
+        row = warp.machine.components.size + record.component
+        learned = warp.parts.acquired(row, record.tick)
+        if learned or (record.warp is warp and not record.asynchronous):
+            knows = f"is known to {name_lanes(learned)} of {warp}" if learned else "is its own"
+            does = "writes" if access.write else "reads"
+            return "race/lanes", (
+                f"the earlier access {knows}, which {does} in {name_lanes(access.lanes)}: a "
+                "bar.warp.sync is missing between"
+            )
+    return None
+
+
+def same_instruction(footprint: Footprint, access: Access, record: Access) -> bool:
+    """Lanes that execute one collective instruction do not race with each other, nor do those that
+    execute copies of one; in practice neither do those of one weak store, of which one stays (H23),
+    unless it decides something which."""
+    machine = access.warp.machine
+    plan = machine.plan
+    if plan.places and record.warp.origin is access.warp.origin:
+        return plan.twin(record.op.number) == plan.twin(access.op.number)
+    own = record.turn and record.turn == access.turn and record.warp is access.warp
+    if not own or access.engine or access.asynchronous:
+        return False
+    if not is_weak_store(access.op):
+        return True
+    if machine.options.ptx or footprint.tensor in plan.flow.steering:
+        return False
+    machine.lean("H23", access.op)
+    return True
+
+
+@kept
+def is_weak_store(op: Op) -> bool:
+    """Whether all that an instruction does is that each lane stores a number of its own."""
+    return all(
+        isinstance(e, Writes)
+        and e.sem == "weak"
+        and e.proxy == "generic"
+        and e.combine is None
+        and bool(e.lanes)
+        and not e.asynchronous
+        for e in op.effects()
+    )
+
+
+def published_also(record: Access, clock: Clock, row: int) -> bool:
+    """Whether another component publishes an access, and that is known."""
+    return record.also is not None and bool(clock[row + record.also[0]] >= record.also[1])
+
+
+def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bool:
+    """Whether an access that all lanes of a warp make as one (of a map that is published: B14) is
+    known: who knows it of one of these lanes, or is that lane, knows it of all."""
+    parts = record.warp.parts
+    if parts is None or not _is_one(record.op, write=record.write):
+        return False
+    together = [record]
+    if record.turn:
+        near = where.writes if record.write else where.reads.values()
+        together = [a for a in near if a.turn == record.turn and a.warp is record.warp]
+    lanes = [1 << lane for lane in range(32)]
+    return any(
+        parts.lanes_known(clock, row, own.component, own.tick, lane & own.lanes)
+        for own in together for lane in lanes if lane & own.lanes
+    )  # fmt: skip
+
+
+def _is_one(op: Op, *, write: bool) -> bool:
+    """Whether what lanes execute together, and read or write, is not of one lane each: it could be
+    one lane's. Of a matrix that a warp loads each lane names a row, or takes its own elements."""
+    return _makes_one(op) if write else _copies_one(op)
+
+
+@kept
+def _makes_one(op: Op) -> bool:
+    return not op.data and any(isinstance(effect, Gathers) for effect in op.effects())
+
+
+@kept
+def _copies_one(op: Op) -> bool:
+    return _makes_one(op) and any(isinstance(effect, ReleasesMaps) for effect in op.effects())
+
+
+def lanes_at(
+    record: Access, where: Footprint, other: Footprint, access: Access | None = None
+) -> int:
+    """The lanes of a recorded access that touch bytes of ``other``, or those of them that the lanes
+    of ``access`` touch, as far as that is known."""
+    pieces = by_lane(where, record.lanes, record.among, record.piece)
+    if pieces is None:
+        return record.lanes
+    lanes, low, high = pieces
+    lows, highs = other.bytes.runs
+    own = None if access is None else by_lane(other, access.lanes, access.among, access.piece)
+    if own is not None:
+        _, lows, highs = own
+    touched = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
+    found = np.zeros(32, dtype=bool)
+    found[lanes[touched]] = True
+    return mask_bits(found)

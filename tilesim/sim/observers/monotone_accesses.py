@@ -1,0 +1,296 @@
+"""Accesses to counters in the timed run, for their part of the certificate (machine.counter)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.analysis.preimage import ALL
+from tilesim.analysis.taint import Drawn
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.sim.machine.compose import in_groups
+from tilesim.sim.machine.expression import plain
+from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.release import Released, add
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.word_order import UNORDERED, observe
+from tilesim.sim.observers.monotone_words import Counter, only_drawn
+from tilesim.transforms.word_waits import WordWait
+
+if TYPE_CHECKING:
+    from tilesim.arith.types import DType
+    from tilesim.ir.declarations import View
+    from tilesim.ir.op import Op
+    from tilesim.ir.ops.fence import FenceScope
+    from tilesim.ir.scalars import WordAccess
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.compose import Operands
+    from tilesim.sim.machine.machine import Warp
+    from tilesim.sim.machine.memory import Memory
+
+Addresses = NDArray[np.int64]
+#: what a poll does with the memory and the addresses of the active lanes: whether all pass, and the
+#: least value that it finds in any schedule, where the loop is entered again with it
+Look = Callable[["Warp", "Memory", Addresses], "tuple[bool, int | None]"]
+
+#: the first of the numbers that do what a given one does when it is drawn, and the first one behind
+#: them; None if that is not known for numbers as large as it
+Round = Callable[[int], "tuple[int, int] | None"]
+
+
+def touch(w: Warp, op: Op, memory: Memory, address: int, dtype: DType) -> Counter:
+    """The counter at an address; it starts with what is there now."""
+    key = (id(memory), address)
+    found = w.machine.counters.get(key)
+    if found is None:
+        beside = op.number in w.machine.plan.counting
+        found = Counter(_there(memory, address, dtype), dtype.bits, open=beside)
+        w.machine.counters[key] = found
+    return found
+
+
+def lose(w: Warp, op: Op, memory: Memory, addresses: Addresses, why: Unknown, dtype: DType) -> None:
+    """Nobody knows what counts at these addresses from now on.
+
+    Raises:
+        UnknownSteers: a wait has seen one of them.
+    """
+    for address in {*addresses.tolist()}:
+        counter = touch(w, op, memory, address, dtype)
+        if not counter.open:
+            raise UnknownSteers(why)
+        counter.holds = False
+
+
+def _there(memory: Memory, address: int, dtype: DType) -> int:
+    """The unsigned number that a word holds."""
+    return int(memory.typed(dtype)[address // dtype.bytes]) % (1 << dtype.bits)
+
+
+def _signed(value: int, dtype: DType) -> int:
+    """An unsigned number as an element of the type."""
+    return value - (1 << dtype.bits) if value > integer_limits(dtype)[1] else value
+
+
+def by_address(addresses: Addresses, values: NDArray[Any], dtype: DType) -> dict[int, list[int]]:
+    """What each lane has for its address, as unsigned numbers."""
+    found: dict[int, list[int]] = {}
+    for address, value in zip(addresses.tolist(), values.tolist(), strict=True):
+        found.setdefault(address, []).append(int(value) % (1 << dtype.bits))
+    return found
+
+
+def doubtful(w: Warp, op: Op, counter: Counter) -> None:
+    """Notes that the order of accesses may matter if a condition of the counter has failed."""
+    if not counter.holds and not counter.open and not w.machine.tickets.alike:
+        w.machine.nondeterministic(UNORDERED, op, explorable=not counter.crowded)
+
+
+def counts(c: Operands, op: Op, view: View) -> bool:
+    """Whether the words that an instruction accesses through a view are counters."""
+    return view.tensor.name in c.code.counters or op.number in c.code.counting
+
+
+def already(w: Warp, memory: Memory, addresses: Addresses) -> list[bool]:
+    """By lane, whether its word has counted so far: of memory with other words beside it."""
+    known, place = w.machine.counters, id(memory)
+    return [(place, address) in known for address in addresses.tolist()]
+
+
+def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
+    """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
+    wait = c.word_waits.get(op.number)
+    if wait is None or not counts(c, op, access.view):
+        return None
+    passing, dtype = wait.ends, access.view.dtype
+    leaves_of = [c.expr(leaf) for leaf in passing.leaves]
+    acquires, scope = access.acquires, access.scope
+
+    def leaves(w: Warp) -> list[tuple[int, ...]]:
+        """By active lane, what it compares with."""
+        columns = []
+        for evaluate in leaves_of:
+            value = plain(evaluate(w))
+            if type(value) is Unknown:
+                raise UnknownSteers(value)
+            columns.append(np.broadcast_to(value, 32)[mask_array(w.mask)].tolist())
+        return [*zip(*columns, strict=True)] if columns else [()] * w.lanes
+
+    def step(w: Warp, memory: Memory, addresses: Addresses) -> tuple[bool, int | None]:
+        least: int | None = None
+        ends = True
+        keys = [*zip(addresses.tolist(), leaves(w), strict=True)]
+        past, alike = _past(w, wait), len(set(keys)) == 1
+
+        def poll(key: tuple[int, tuple[int, ...]]) -> None:
+            nonlocal least, ends
+            address, compared = key
+            counter = touch(w, op, memory, address, dtype)
+            counter.open = False
+            value = _there(memory, address, dtype)
+            spans = passing.spans(compared)
+            counter.holds = counter.holds and spans is not None
+            wanted = ALL if spans is None else passing.of_word(spans, dtype)
+            if wait.first or wait.kept:
+                counter.holds = counter.holds and alike
+            released = None
+            passes = any(a <= value < b for a, b in wanted)
+            ends = ends and passes
+            if passes:
+                counter.looks(w)
+            if counter.holds and passes:
+                released = counter.wait(w, past, wanted, value, kept=wait.kept)
+                least = _signed(counter.seen, dtype) if wait.kept else None
+            doubtful(w, op, counter)
+            if not counter.holds:
+                released = w.machine.released.get((id(memory), address))
+            if released is not None:
+                near = memory.mbarriers is not None
+                observe(
+                    released, w, scope, acquires=acquires, near=near, settles=counter.holds
+                )  # fmt: skip
+
+        in_groups(w, keys, poll)
+        return ends, least
+
+    return step
+
+
+def added(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, how: str, amounts: NDArray[Any],
+    own: Released, dtype: DType, *, releases: bool,
+) -> None:  # fmt: skip
+    """Lanes are about to add, or to increase up to a limit, of which no order is known."""
+    each = _of_each(w, own, releases=releases)
+    words = by_address(addresses, amounts, dtype)
+    w.apart = int(len(words) > 1)
+    for address, values in words.items():
+        counter = touch(w, op, memory, address, dtype)
+        counter.writes(w, len(values))
+        counter.holds = counter.holds and how == "add"
+        if counter.holds:
+            counter.add(w, values, own, each)
+        doubtful(w, op, counter)
+    w.apart = 0
+
+
+def _of_each(w: Warp, own: Released, *, releases: bool) -> Released | None:
+    """What each of the active lanes publishes where all publish ``own``: nothing of what others
+    did since they met. None if fences have a part in it, which each lane has for itself."""
+    if not releases and w.fences:
+        return None
+    return {key: w.shared_by_lanes(clock) for key, clock in own.items()}
+
+
+def draws_in_turns(c: Operands, view: View) -> Round | None:
+    """The numbers that do what a given one does, for words that are waited for as well.
+
+    A barrier of the grid: every CTA draws a number, and waits until all of its round are drawn. It
+    does not matter which one of the round it was.
+    """
+    name = view.tensor.name
+    polled = any(wait.poll.view.tensor.name == name for wait in c.word_waits.values())
+    if not polled or not only_drawn(c.mir, name):
+        return None
+    waits = {wait.test: wait.ends.decides for wait in c.word_waits.values()}
+    drawn = Drawn(c.code.graph, (name,), instead=waits)
+    if name in drawn.steers:
+        return None
+    bounds = sorted(drawn.bounds.get(name, ()))
+    periods = tuple(drawn.periods.get(name, ()))
+    size = 1 << view.dtype.bits
+    wraps = not bounds and all(not d and size % n == 0 for n, d in periods)
+
+    def alike(number: int) -> tuple[int, int] | None:
+        if number >= size // 2 and not wraps:
+            return None  # a register may hold it as a negative number
+        starts = [number - (number + d) % n for n, d in periods]
+        first = max([*(b for b in bounds if b <= number), *starts], default=0)
+        ends = [start + n for start, (n, _) in zip(starts, periods, strict=True)]
+        last = size if wraps else size // 2
+        return first, min([*(b for b in bounds if b > number), *ends, last])
+
+    return alike
+
+
+def drawn_in_turns(
+    w: Warp, op: Op, memory: Memory, address: int, alike: Round, amount: int, own: Released,
+    dtype: DType, scope: FenceScope, *, acquires: bool,
+) -> None:  # fmt: skip
+    """A lane is about to add to a word and to use in which range what it finds is."""
+    counter = touch(w, op, memory, address, dtype)
+    numbers = alike(counter.value) if counter.holds else None
+    released = None if numbers is None else counter.draw_after(w, *numbers, amount, own)
+    counter.holds = released is not None
+    doubtful(w, op, counter)
+    if released is None:
+        what = f"the result of {op.mnemonic}.add on {memory.label}"
+        w.machine.nondeterministic(what, op)
+        released = w.machine.released.get((id(memory), address))
+    if released is not None:
+        observe(released, w, scope, acquires=acquires)
+
+
+def drawn(
+    w: Warp, op: Op, memory: Memory, address: int, before: Clock, how: str, amount: int,
+    own: Released, dtype: DType,
+) -> None:  # fmt: skip
+    """A lane is about to add to a word, or to increase it up to a limit, and to use what it finds
+    there."""
+    counter = touch(w, op, memory, address, dtype)
+    if counter.holds:
+        draw = counter.draw_up_to if how == "inc" else counter.draw
+        draw(w, before, amount, own)
+    doubtful(w, op, counter)
+
+
+def stored(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
+    own: dict[int, Released] | None, dtype: DType, *, element: bool = False, releases: bool,
+) -> None:  # fmt: skip
+    """A scalar store is about to be made; ``own``, by address, is None if it is weak. ``element``:
+    of a vector, whose others come in no order with it."""
+    words = by_address(addresses, values, dtype)
+    w.apart = int(len(words) > 1 and own is not None)
+    for address, lanes in words.items():
+        counter = touch(w, op, memory, address, dtype)
+        counter.writes(w, len(lanes))
+        counter.crowded |= element
+        if counter.holds:
+            handed = None if own is None else own[address]
+            if handed is not None and len(lanes) > 1:
+                # of lanes that store the same, one stays, and hands on what it has released
+                handed = _of_each(w, handed, releases=releases)
+                counter.holds = handed is not None and len({*lanes}) == 1
+                lanes = lanes[:1]
+            if counter.holds:
+                counter.store(w, lanes, handed)
+        doubtful(w, op, counter)
+    w.apart = 0
+
+
+def replaced(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any], own: Released,
+    dtype: DType,
+) -> None:  # fmt: skip
+    """A word is about to be exchanged for another one, and nobody looks at what was there: it is a
+    store that hands on what was released there before (H4)."""
+    handed: dict[int, Released] = {}
+    for address in {*addresses.tolist()}:
+        handed[address] = {key: clock.copy() for key, clock in own.items()}
+        for key, clock in w.machine.released.get((id(memory), address), {}).items():
+            add(handed[address], key, clock)
+    stored(w, op, memory, addresses, values, handed, dtype, releases=False)
+
+
+def _past(w: Warp, wait: WordWait) -> Clock:
+    """What the warp came after when it entered the loop."""
+    lap = None if wait.first else w.laps.get(wait.head)
+    if lap is None:
+        return w.clock.copy()
+    if lap.past is None:
+        lap.past = w.clock.copy()
+    return lap.past

@@ -1,0 +1,228 @@
+"""How findings about races name accesses, and what would order them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tilesim.findings.finding import Deed, Kind, Participant, Stated
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+from tilesim.sim.machine.unknown import first_of
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.memory import Memory
+
+#: why two strong accesses race although their scopes include each other, and what helps
+MIXED = (
+    "both are strong, but they do not access the same element: one of another size, or at an "
+    "address inside it (H2)",
+    "access the bytes by elements of one size, or order the two by a release and an acquire",
+)
+
+
+def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
+    """``producer (warp 4) writes``, or the asynchronous operation it issued."""
+    if access.asynchronous or access.engine:
+        who = f"{access.op.mnemonic} of {access.warp}"
+    else:
+        who = str(access.warp)
+    if noun:
+        return f"the {'write' if access.write else 'read'} by {who} of"
+    if past:
+        return f"{who} {'wrote' if access.write else 'read'}"
+    return f"{who} {'writes' if access.write else 'reads'}"
+
+
+def remedy(record: Access, access: Access) -> str:
+    """What would order ``record`` before ``access``."""
+    strong = access.scope is not None and record.scope is not None
+    if strong and access.asynchronous == record.asynchronous:
+        return "give both a scope that includes the other: cluster within a cluster, else gpu"
+    if record.asynchronous or record.engine:
+        handoff = (
+            "" if record.warp is access.warp else ", then a release that the other side acquires"
+        )
+        return f"complete the earlier operation first: {_completion(record)}{handoff}"
+    return (
+        "order the two: release after the first (mbarrier arrive, barrier, ...) and acquire it "
+        "(wait, barrier.sync, ...) before the second"
+    )
+
+
+#: by kind of group: what completes its operations
+_COMPLETIONS = {
+    "wgmma": "wgmma.commit_group and wait_group",
+    "tcgen05": "tcgen05.commit on an mbarrier and a wait for it",
+    "cp.async": "cp.async.wait_group (or cp.async.mbarrier.arrive and a wait)",
+    "bulk": "cp.async.bulk.commit_group and wait_group",
+    "bulk.write": "cp.async.bulk.commit_group and wait_group",
+}
+
+
+def _completion(record: Access) -> str:
+    """What completes an asynchronous operation: the group it is in, or else its mbarrier."""
+    warp = record.warp
+    for kind, group in (*warp.groups.items(), *warp.lane_groups.items()):
+        if group.component == record.component and kind in _COMPLETIONS:
+            return _COMPLETIONS[kind]
+    return "a wait on its mbarrier"
+
+
+def side_of(access: Access, footprint: Footprint) -> Participant:
+    """One side of a race."""
+    verb = "writes" if access.write else "reads"
+    action = f"{verb} {footprint.name} by {access.op.mnemonic}"
+    deed = Deed("writes" if access.write else "reads", footprint.named)
+    who = access.warp.machine.participant(access.warp, action, access.op, deed)
+    return replace(who, moment=(access.component, access.tick))
+
+
+def missing_edge(
+    access: Access, record: Access, clock: Clock, *, foreign: bool
+) -> tuple[Kind, str]:
+    """Why nothing orders ``access`` after ``record``."""
+    if access.scope is not None and record.scope is not None:
+        if access.asynchronous != record.asynchronous:
+            return "race/proxies", (
+                "both are strong, but one is an access of the generic and the other one of the "
+                "async proxy (H2)"
+            )
+        return "race/scopes", (
+            f"both are strong, but scope {record.scope} of the earlier and scope "
+            f"{access.scope} of the later one do not include each other's thread (H2)"
+        )
+    if foreign:
+        return (
+            "race/other-cluster",
+            "the two CTAs are in different clusters and do not synchronise",
+        )
+    if clock[record.component] >= record.tick:
+        return "race/in-time-only", (
+            "the two are ordered in time by operations that publish no memory to the other "
+            "side (relaxed, or of a scope that does not include it)"
+        )
+    where = f"{record.op.mnemonic} at {record.op.loc}"
+    if record.asynchronous or record.engine:
+        if record.in_flight:
+            return "race/in-flight", f"{where} is still in flight"
+        return "race/unobserved", f"{where} has completed, unobserved"
+    return (
+        "race/unordered",
+        "no chain of release and acquire operations leads from one to the other",
+    )
+
+
+def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+    """A note on a fence that lies on the way and does not order this memory."""
+    size = machine.components.size
+    shared = memory.mbarriers is not None
+    if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
+        space = "shared" if shared else "global"
+        return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
+    rows = machine.components
+    others = [rows.own_row(rank) for rank in range(rows.own) if shared]
+    if any(clock[row * size + record.component] >= record.tick for row in others):
+        return (
+            "a fence.proxy.async lies between, but shared::cta is the memory of the CTA that "
+            "executes it: this is another one's (H9)",
+        )
+    halves = [HALF, *(rows.own_half(rank) for rank in range(rows.own))]
+    if any(clock[row * size + record.component] >= record.tick for row in halves):
+        return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
+    return ()
+
+
+def without_proxy_fence(
+    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
+    clock: Clock,
+) -> None:  # fmt: skip
+    """Reports accesses of two proxies that are synchronised without a proxy fence (H6, H11)."""
+    machine = access.warp.machine
+    machine.report(
+        "proxy-fence",
+        f"{describe(access)} {footprint.name} after {describe(record, past=True)} "
+        f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
+        "generic and the async proxy (H6, H11)",
+        (side_of(access, footprint), side_of(record, other)),
+        (f"memory: {memory.label}", *_other_fence(machine, memory, record, clock)),
+        fix="execute fence.proxy.async after the generic access and before the "
+        "synchronisation that leads to the asynchronous one, in every thread that made it",
+        depends=first_of(access.perhaps, record.perhaps),
+        kind="proxy-fence/async",
+    )
+
+
+def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> None:
+    """Reports an access to the bytes of a live mbarrier (A6)."""
+    assert memory.mbarriers is not None
+    machine = access.warp.machine
+    for address in footprint.barriers:
+        barrier = memory.mbarriers[address]
+        init = barrier.init
+        if barrier.live and init is not None:
+            deed = Deed("touches", barrier.named)
+            machine.report(
+                "barrier-lifetime",
+                f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
+                f"{barrier.label} (A6)",
+                (
+                    side_of(access, footprint),
+                    machine.participant(init.warp, f"initialised {barrier.label}", init.op, deed),
+                ),
+                fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
+                "reused, or give it storage of its own",
+                depends=access.perhaps,
+                facts=Stated((barrier.named,)),
+            )
+
+
+def folded(footprint: Footprint, access: Access) -> None:
+    """Reports one weak write of elements that share bytes: nothing orders its parts (H6)."""
+    access.warp.machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, of which several elements lie at the same "
+        "bytes: any of them may be written last",
+        (side_of(access, footprint),),
+        fix="give the tensor strides that keep its elements apart, or write each of them once",
+        depends=access.warp.perhaps,
+        kind="race/one-store",
+    )
+
+
+def several_lanes(footprint: Footprint, access: Access, first: int, other: int) -> None:
+    """Reports one weak store by lanes that write the same bytes: nothing orders them (H4, H23)."""
+    access.warp.machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, where lanes {first} and {other} of this one store "
+        "write the same bytes: nothing orders them, either may be the last (H4, H23)",
+        (side_of(access, footprint),),
+        fix="let one lane store, or give each lane a place of its own",
+        depends=access.warp.perhaps,
+        kind="race/one-store",
+    )
+
+
+def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
+    """An access to what the grid before this one uses comes after griddepcontrol.wait.
+
+    Behind that the grid before has ended for all: a write needs no more than to come later in every
+    schedule, as behind a copy that was issued then; a read must not be made before what it waits
+    for, which an acquire says.
+    """
+    assert machine.dependency is not None
+    row = 0 if access.write else machine.components.size
+    if clock[row + machine.dependency]:
+        return
+    machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, which the grid before this one may still be "
+        "using: no griddepcontrol.wait is ordered before it (D17)",
+        (side_of(access, footprint),),
+        fix="execute griddepcontrol.wait before the first use of what the earlier grid "
+        "produces; launch_dependents publishes nothing",
+        depends=access.warp.perhaps,
+        kind="race/earlier-grid",
+    )

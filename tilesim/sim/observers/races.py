@@ -1,0 +1,569 @@
+"""Race detection: an access is checked against all unordered conflicting ones (SEMANTICS H.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+from tilesim.findings.finding import Stated
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
+from tilesim.sim.machine.completions import Completions
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.noncoherent import (
+    has_noncoherent_loads,
+    noncoherent,
+    reads_noncoherently,
+)
+from tilesim.sim.machine.unknown import first_of
+from tilesim.sim.machine.word_order import (
+    Observations,
+    WordOrder,
+    accepted_unfenced,
+    known_to_all,
+    morally_strong,
+    note_perhaps,
+    same_value,
+    supersede,
+)
+from tilesim.sim.observers.lane_races import (
+    MEET,
+    LaneExchange,
+    apart_note,
+    by_parts,
+    by_the_same,
+    known_as_one,
+    lanes_at,
+    published_also,
+    same_instruction,
+)
+from tilesim.sim.observers.race_text import (
+    MIXED,
+    check_dependency,
+    describe,
+    folded,
+    missing_edge,
+    overlaps_barrier,
+    remedy,
+    side_of,
+    without_proxy_fence,
+)
+from tilesim.sim.observers.tensormap_proxy import MapProxy
+from tilesim.sim.observers.uninitialised_reads import Unwritten
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.interface import Core
+    from tilesim.sim.machine.mbarrier import Mbarrier
+    from tilesim.sim.machine.memory import GlobalMemory
+    from tilesim.sim.machine.tickets import Tickets
+    from tilesim.sim.machine.warp import Agent
+
+#: scopes that include every thread of the device
+_OF_ALL = ("gpu", "sys")
+#: row offset by (record is asynchronous, record writes), per kind of accessor
+_Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
+
+
+class Observer(Protocol):
+    """Is shown accesses to memory."""
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """``access`` to ``footprint`` is about to be checked and recorded."""
+        ...
+
+
+class RaceDetector:
+    """Checks and records accesses; the records live on the footprints.
+
+    A record is ordered before an access if the accessor's clock knows its component at its tick:
+    in the async proxy's row for an earlier generic access seen by an asynchronous one, in row G
+    otherwise.
+    """
+
+    def __init__(
+        self,
+        machine: Core,
+        warps: Sequence[Agent],
+        shared: Sequence[Memory],
+        global_: GlobalMemory,
+        tickets: Tickets,
+    ) -> None:
+        self.machine = machine
+        self._warps = warps
+        self._tickets = tickets
+        self._noncoherent = has_noncoherent_loads(machine.plan.mir)
+        self.observations = Observations()
+        #: is shown accesses to global memory; None where nobody asked
+        self.observer: Observer | None = None
+        #: is shown all accesses; None where nobody asked
+        self.witness: Observer | None = None
+        size = machine.components.size
+        self._rows = self._rows_of(SHARED * size)
+        #: in practice, the rows in which a copy over what was read would know a fence
+        self._unfenced = (0, 0) if machine.options.ptx else (SHARED * size, GLOBAL * size)
+        self._read_rows = {k: (r, r[False, True], r[True, True]) for k, r in self._rows.items()}
+        self._global_rows = self._rows_of(GLOBAL * size)
+        #: (component, tick) of phases acquired by warps that have not acquired those before them
+        self._alone: dict[tuple[int, int], set[Agent]] = {}
+        self.maps = MapProxy(machine)
+        self.words = WordOrder(machine)
+        #: agents of accesses that are under way (`tilesim.sim.machine.execute.memory`)
+        self.async_agents: list[Agent] = []
+        self.unwritten = Unwritten(machine)
+        self._losing = machine.plan.losing
+        self._raced: set[Footprint] = set()
+        self._lanes = LaneExchange(machine, self.words, self._raced)
+        #: by the table of a memory that may be tidied up: what its accessors look at
+        self._after: dict[FootprintTable, tuple[dict[tuple[bool, bool], int], int]] = {}
+        #: those of them that are worth it
+        self.crowded_tables: list[FootprintTable] = []
+        self._watch(machine.plan.async_tensors, shared, global_)
+        self._over = Completions(machine).over
+
+    def _rows_of(self, proxy: int) -> _Rows:
+        """The rows to look at, where ``proxy`` is the one of the async proxy in this memory."""
+        size = self.machine.components.size
+        generic = {(False, False): size, (False, True): size,
+                   (True, False): size, (True, True): size}  # fmt: skip
+        after_read = proxy if self.machine.options.ptx else size
+        return {False: generic,
+                True: {**generic, (False, True): proxy, (False, False): after_read}}  # fmt: skip
+
+    def _watch(
+        self, asynchronous: frozenset[str], shared: Sequence[Memory], global_: GlobalMemory
+    ) -> None:
+        """Prepares `sweep` for the memories that no other machine accesses after this one."""
+        machine = self.machine
+        engines = any(s.name in asynchronous for s in machine.program.shared)
+        near, far = self._unfenced
+        after = {memory.table: (self._rows[engines], near * engines) for memory in shared}
+        # of what the non-coherent cache may read no write is ever settled
+        if len(shared) == machine.program.ctas and not self._noncoherent:
+            for name, memory in global_.memories.items():
+                if name in machine.plan.map_tensors:
+                    continue  # whether copies know of a write is asked even if all warps do
+                copied = name in asynchronous
+                after[memory.table] = self._global_rows[copied], far * copied
+        for table in after:
+            table.crowded = self.crowded_tables
+        self._after = after
+
+    # ------------------------------------------------------------------ the two entry points
+
+    def read(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
+        *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """Records a read, after checking it against unordered writes.
+
+        ``again``: that is done for another warp, which takes part in the same operation.
+        """
+        if self.witness is not None:
+            self.witness.touch(memory, footprint, access)
+        if not memory.tracked:
+            return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.perhaps is not None:
+            note_perhaps(self.machine, memory, footprint, access)
+        if warp.spread is not None and access.component == warp.component:
+            self._divide(memory, footprint, access, self.read)
+            return
+        if access.among and warp.exchanges:
+            self._lanes.check(memory, footprint, access, clock)
+        if memory.mbarriers is None:
+            self._check_global(memory, footprint, access, clock)
+            if self._losing:
+                self.unwritten.note_lost(memory, footprint, access, self._losing)
+            apart = self._noncoherent and reads_noncoherently(access.op)
+            key = access.warp, access.component, access.scope, access.lanes, apart
+            footprint.reads[key] = access
+            return
+        asynchronous = access.asynchronous
+        rows, after_write, after_async = self._read_rows[asynchronous]
+        known = clock.item
+        for other in footprint.overlaps:
+            for record in other.writes:
+                row = after_async if record.asynchronous else after_write
+                if (
+                    asynchronous
+                    and record.engine
+                    and record.bridged
+                    and known(after_write + record.component) < record.tick
+                ):
+                    self.machine.lean("U14", record.op, access.op)
+                if known(row + record.component) < record.tick and self._late(
+                    memory, row, record, clock
+                ):
+                    if record.later and self._over(
+                        memory, footprint, other, record, rows, clock, writes=False
+                    ):
+                        continue
+                    self._conflict(memory, footprint, access, other, record, clock)
+                elif asynchronous and not again:
+                    record.precedes(access, footprint)
+        if again:
+            return
+        footprint.reads[access.component, asynchronous, access.scope, access.lanes] = access
+        if memory.overlaid is not None:
+            for writer in memory.overlaid.others(footprint):
+                self.machine.outcome.crossed.add((writer, footprint.tensor))
+        if footprint.barriers:
+            overlaps_barrier(memory, footprint, access)
+        self.unwritten.note(memory, footprint, access)
+
+    def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
+        """Whether an asynchronous access to shared memory may come after all writes to what is
+        ``near`` it: `read` of the same by another warp, ``again``, has nothing to say then."""
+        _, after_write, after_async = self._read_rows[True]
+        known = clock.item
+        for other in near:
+            for record in other.writes:
+                row = after_async if record.asynchronous else after_write
+                if known(row + record.component) < record.tick or (
+                    record.engine
+                    and record.bridged
+                    and known(after_write + record.component) < record.tick
+                ):
+                    return False
+        return True
+
+    def write(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
+        """Records a write, after checking it against all unordered accesses.
+
+        What the write covers and is ordered before it needs no record any more: a later access
+        that is ordered after this write is ordered after those too.
+        """
+        if self.witness is not None:
+            self.witness.touch(memory, footprint, access)
+        if not memory.tracked:
+            return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.perhaps is not None:
+            note_perhaps(self.machine, memory, footprint, access)
+        if warp.spread is not None and access.component == warp.component:
+            self._divide(memory, footprint, access, self.write)
+            return
+        if access.among and warp.exchanges:
+            self._lanes.check(memory, footprint, access, clock)
+        if footprint.folded and access.scope is None:
+            folded(footprint, access)
+        if memory.mbarriers is None:
+            kept = self._check_global(memory, footprint, access, clock)
+            supersede(footprint, access, kept, self.observations.outlast(footprint, access))
+            self.observations.wrote(footprint, access)
+            return
+        rows = self._rows[access.asynchronous]
+        after_write, after_read = rows[False, True], rows[False, False]
+        after_async = rows[True, True]
+        fenced = self._unfenced[0] if access.asynchronous else 0
+        known = clock.item
+        unordered: list[Footprint] = []
+        for other in footprint.overlaps:
+            for record in other.writes:
+                row = after_async if record.asynchronous else after_write
+                if (
+                    access.asynchronous
+                    and record.engine
+                    and record.bridged
+                    and known(after_write + record.component) < record.tick
+                ):
+                    self.machine.lean("U14", record.op, access.op)
+                if known(row + record.component) < record.tick and self._late(
+                    memory, row, record, clock
+                ):
+                    if (
+                        record.later
+                        and self._over(memory, footprint, other, record, rows, clock, writes=True)
+                    ) or accepted_unfenced(access, record, clock):
+                        continue
+                    self._conflict(memory, footprint, access, other, record, clock)
+                    unordered.append(other)
+            for record in other.reads.values():
+                row = after_async if record.asynchronous else after_read
+                if known(row + record.component) < record.tick and self._late(
+                    memory, row, record, clock
+                ):
+                    if record.later and self._over(
+                        memory, footprint, other, record, rows, clock, writes=True
+                    ):
+                        continue
+                    self._conflict(memory, footprint, access, other, record, clock)
+                    unordered.append(other)
+                elif (
+                    fenced
+                    and not record.asynchronous
+                    and known(fenced + record.component) < record.tick
+                ):
+                    self.machine.lean("U12", access.op, record.op)
+        if access.asynchronous or access.engine:
+            Completions.note_write(footprint, access, unordered)
+        elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
+            Completions.note_part(footprint, access, unordered)
+        supersede(footprint, access, unordered, self.observations.outlast(footprint, access))
+        self.observations.wrote(footprint, access)
+        memory.table.note_write(footprint, access.perhaps)
+        if memory.overlaid is not None:
+            memory.overlaid.wrote(footprint)
+        if footprint.barriers:
+            overlaps_barrier(memory, footprint, access)
+
+    def _divide(
+        self,
+        memory: Memory,
+        footprint: Footprint,
+        access: Access,
+        each: Callable[[Memory, Footprint, Access, Clock], None],
+    ) -> None:
+        """Looks at what each of the parts of the warp does by itself."""
+        warp = access.warp
+        parts, warp.spread, part = warp.spread, None, warp.part
+        assert parts is not None
+        for warp.part, own in by_parts(access, parts):
+            each(memory, footprint, own, warp.part.clock)
+        warp.spread, warp.part = parts, part
+
+    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
+        """True if a record that is not known in ``row`` is not known in the other one either."""
+        also = self.machine.components.also(row, memory.own_row)
+        return not also or bool(clock[also + record.component] < record.tick)
+
+    def _check_global(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock
+    ) -> list[Footprint]:
+        """Checks a global access; returns the footprints with accesses not ordered before it.
+
+        Accesses of other clusters, which run as machines of their own, are never ordered.
+        """
+        if self.observer is not None:
+            self.observer.touch(memory, footprint, access)
+        if memory.dependent:
+            check_dependency(self.machine, footprint, access, clock)
+        if access.write and memory.constant:
+            self._report_constant(footprint, access)
+        rows = self._global_rows[access.asynchronous]
+        fenced = self._unfenced[1] if access.asynchronous and access.write else 0
+        if memory.table.past:
+            memory.table.require_past_over(footprint, access, clock, rows)
+        unordered: list[Footprint] = []
+        known, counts = clock.item, self._word_only_counts(memory, footprint, access)
+        for other in footprint.overlaps:
+            records = [*other.writes, *other.reads.values()] if access.write else other.writes
+            if counts and footprint.same_elements(other):
+                compared = [r for r in records if r.scope not in _OF_ALL or r.asynchronous]
+                if len(compared) < len(records):
+                    unordered.append(other)
+                records = compared
+            for record in records:
+                row = rows[record.asynchronous, record.write]
+                foreign = record.warp.machine is not self.machine
+                races = False
+                if foreign or known(row + record.component) < record.tick:
+                    races = self._conflict(memory, footprint, access, other, record, clock)
+                    unordered.append(other)
+                elif (
+                    fenced
+                    and not (record.asynchronous or record.write)
+                    and known(fenced + record.component) < record.tick
+                ):
+                    self.machine.lean("U12", access.op, record.op)
+                if self._noncoherent and not races and noncoherent(access, record):
+                    unordered.append(other)
+                    self._report_noncoherent(memory, footprint, access, other, record)
+        return unordered
+
+    def _word_only_counts(self, memory: Memory, footprint: Footprint, access: Access) -> bool:
+        """Whether what others count at the same word need not be compared with a strong access: in
+        whatever order, it is no race, and decides nothing (`WordOrder.immaterial`)."""
+        wide = access.scope in _OF_ALL and not (access.asynchronous or self._noncoherent)
+        counts = self.machine.timed and footprint.tensor in self.machine.plan.counters
+        return wide and counts and not memory.table.skipped
+
+    def _report_noncoherent(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+    ) -> None:
+        """A load through the non-coherent cache of what the grid writes, in whichever order (H25).
+
+        Nothing but the end of the kernel makes the write visible there.
+        """
+        if self._tickets.apart(access.warp, record.warp):
+            return
+        memory.table.require_all()
+        self._raced.update((footprint, other))
+        self.machine.report(
+            "noncoherent-load",
+            f"{describe(access)} {footprint.name} after {describe(record, noun=True)} "
+            f"{other.name}, and one of the two is a load through the non-coherent cache",
+            (side_of(access, footprint), side_of(record, other)),
+            (
+                f"memory: {memory.label}",
+                "no barrier or fence makes that cache see what its own grid writes: what "
+                "ld.global.nc (__ldg, const __restrict__), ld.const and ld.param load is read-only "
+                "while the kernel runs (H25)",
+            ),
+            fix="load it with ld.global, or write it in an earlier kernel",
+            depends=first_of(access.perhaps, record.perhaps),
+        )
+
+    def _report_constant(self, footprint: Footprint, access: Access) -> None:
+        """A store to a constant or a parameter is illegal (PTX 9.7.9.11), also if nothing reads it:
+        of loads whose value is known before the kernel runs none is left to meet it (H25)."""
+        self._raced.add(footprint)
+        self.machine.report(
+            "noncoherent-load",
+            f"{describe(access)} {footprint.name}, which is a constant or a parameter",
+            (side_of(access, footprint),),
+            (
+                "stores to constant memory are illegal, also through a generic address; what "
+                "ld.const and ld.param load is read-only while the kernel runs (H25)",
+            ),
+            fix="write to a variable in .global memory",
+            depends=access.perhaps,
+        )
+
+    def sweep(self) -> None:
+        """Forgets accesses that every warp knows: none that comes can be unordered with them."""
+        accessors = (*self._warps, *self.async_agents)
+        least = reduce(np.minimum, (w.known for w in accessors if not w.exited))
+        keep = {*self._raced, *self.unwritten.footprints}
+        for table in self.crowded_tables:
+            settled = known_to_all(self.machine, least, *self._after[table])
+            table.sweep(settled, keep)
+        self.crowded_tables.clear()
+
+    def skip(
+        self, barrier: Mbarrier, warp: Agent, known: int,
+        components: tuple[int, ...] | None = None,
+    ) -> None:  # fmt: skip
+        """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7), of
+        some of its ``components`` or of all.
+
+        A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
+        """
+        size = self.machine.components.size
+        every = barrier.component, barrier.engine, barrier.peers
+        for component in every if components is None else components:
+            if component is not None:
+                own = warp.clock[size + component :: size]
+                np.minimum(own, known, out=own)
+                self._alone.setdefault((component, barrier.base + barrier.phase), set()).add(warp)
+
+    def _acquired_alone(self, access: Access, record: Access) -> bool:
+        """True if the clocks do not show that ``record`` is ordered before ``access``, or may be.
+
+        What another warp learns from one that has skipped a phase is not followed.
+        """
+        warps = self._alone.get((record.component, record.tick))
+        if warps is None:
+            return False
+        if access.warp not in warps:
+            self.machine.nondeterministic(
+                f"what {access.warp} knows through a wait that skipped a phase",
+                access.op,
+                explorable=False,
+            )
+        return True
+
+    # ------------------------------------------------------------------ findings
+
+    def _rows_for(self, memory: Memory) -> _Rows:
+        return self._global_rows if memory.mbarriers is None else self._rows
+
+    def _conflict(
+        self,
+        memory: Memory,
+        footprint: Footprint,
+        access: Access,
+        other: Footprint,
+        record: Access,
+        clock: Clock,
+    ) -> bool:
+        """Whether two accesses that clocks do not order race; reports it if they do."""
+        machine = self.machine
+        tickets = self._tickets
+        if record.warp.machine is machine:  # others' are unordered, whenever they were
+            memory.table.require_all()
+        if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
+            return False
+        if by_the_same(footprint, access, other, record):
+            return False
+        if same_instruction(footprint, access, record) or same_value(memory, access, record):
+            self._check_superseded(memory, footprint, access, record, clock)
+            return False
+        row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
+        near = memory.mbarriers is not None
+        also = machine.components.also(row, memory.own_row) if near else 0
+        for at in (row, also) if also else (row,):
+            if published_also(record, clock, at) or known_as_one(record, other, clock, at):
+                return False
+            parts = record.warp.parts
+            if parts is not None and record.warp.machine is machine:
+                lanes = lanes_at(record, other, footprint, access)
+                if parts.lanes_known(clock, at, record.component, record.tick, lanes):
+                    self._lanes.check_split(memory, footprint, access, other, record, at)
+                    if access.write and (access.asynchronous or access.engine):
+                        record.precedes(access, footprint)
+                    return False
+        if self._lanes.check_waited(memory, footprint, access, other, record):
+            return False
+        if morally_strong(access, record) and footprint.same_elements(other):
+            self.words.note(memory, footprint, access, other, record)
+            return False
+        perhaps = first_of(access.perhaps, record.perhaps)
+        foreign = record.warp.machine is not machine
+        same = perhaps is None and footprint is other and not foreign
+        if same and self.observations.before(access, record, other, clock):
+            return False
+        self._raced.update((footprint, other))
+        size = machine.components.size
+        if not foreign and clock[size + record.component] >= record.tick:
+            without_proxy_fence(memory, footprint, access, other, record, clock)
+            return True
+        (kind, why), fix = (
+            missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
+        )  # fmt: skip
+        apart = None if foreign else apart_note(access, record, clock)
+        if morally_strong(access, record):
+            kind, (why, fix) = "race/mixed-sizes", MIXED
+        elif apart is not None:
+            (kind, why), fix = apart, MEET
+        machine.report(
+            "race",
+            f"{describe(access)} {footprint.name} and nothing orders it after "
+            f"{describe(record, noun=True)} {other.name}",
+            (side_of(access, footprint), side_of(record, other)),
+            (f"memory: {memory.label}", why),
+            fix=fix,
+            depends=perhaps,
+            kind=kind,
+            facts=Stated((footprint.named, other.named)),
+        )
+        return True
+
+    def _check_superseded(
+        self, memory: Memory, footprint: Footprint, access: Access, record: Access, clock: Clock
+    ) -> None:
+        """A write that need not come after ``record`` comes after what that one came after."""
+        rows, near = self._rows_for(memory)[access.asynchronous], memory.mbarriers is not None
+        for other, before in record.over:
+            row = rows[before.asynchronous, before.write]
+            if clock[row + before.component] >= before.tick or other not in footprint.overlaps:
+                continue
+            if near and not self._late(memory, row, before, clock):
+                continue
+            if (
+                near
+                and before.later
+                and self._over(memory, footprint, other, before, rows, clock, writes=True)
+            ):
+                continue
+            self._conflict(memory, footprint, access, other, before, clock)
+
+    def report_unwritten(self) -> None:
+        """At the end of a run: reads of bytes that nothing had written."""
+        self.unwritten.report(self._raced)

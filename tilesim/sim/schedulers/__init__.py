@@ -1,0 +1,1 @@
+"""Schedulers: which schedules of a kernel are run."""
