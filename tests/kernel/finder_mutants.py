@@ -90,7 +90,10 @@ def tried(path: Path) -> Tried:
         proved = check.again().is_claim
         form, strict = form_of(check)
         until = time.monotonic() + BRIEF
-        kernel = certified(form, strict, (), until, check.arguments.get("inputs"))[1].verdict
+        simulate = import_module("tilesim.sim.machine.simulate")
+        given = check.arguments.get("inputs") or {}
+        inputs = simulate.check_inputs(simulate.kernel_of(form), given)
+        kernel = certified(form, strict, (), until, inputs)[1].verdict
     except (Slow, Exception) as why:
         kernel = "time" if isinstance(why, Slow) else "error"
     finally:

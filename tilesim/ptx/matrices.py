@@ -15,7 +15,7 @@ from tilesim.ir.addresses import RANK_SHIFT, view_at
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.ops.compute import Assumes
-from tilesim.ir.ops.tcgen05_mma import LONG_ROW
+from tilesim.ir.ops.tcgen05_k96 import LONG_ROW
 from tilesim.ptx.constants import assumed, known_bits
 from tilesim.ptx.descriptor import LEADING, TCGEN05, Descriptor, Format, layout_of
 from tilesim.ptx.inline import Flat

@@ -6,10 +6,6 @@ Where the operands of tcgen05 lie in tensor memory (PTX 9.7.16.10.5-8; SEMANTICS
 
 The figures of the text are those of CuTe's layouts (`cute/atom/mma_traits_sm100_frag.hpp`); tests
 compare the two.
-
-Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20).
-
-tcgen05.mma of 4-bit elements with K = 96, of sm_103a.
 """
 
 from __future__ import annotations
@@ -648,47 +644,3 @@ class Tcgen05MmaWs(Tcgen05Product):
             yield f"{self.rows} rows, tcgen05.mma.ws has {either(WS_ROWS)} (G15)"
         if n not in WS_COLUMNS:
             yield f"N = {n}, tcgen05.mma.ws has {either(WS_COLUMNS)} (G15)"
-
-
-#: bytes of a row that one product takes
-LONG_ROW = 48
-
-
-@dataclass(frozen=True, kw_only=True)
-class LongMma(Tcgen05Mma):
-    """A product whose rows of A and B end in other views, if they have one; with six scale factors
-    for each row: those of 32 rows take two words, the second ones behind the first of all rows.
-
-    Its results are never seen: in PTX, what tcgen05.ld loads is not known.
-    """
-
-    mnemonic = "tcgen05.mma.k96"
-
-    a_rest: View | None = None
-    b_rest: View | None = None
-
-    def _rests(self) -> tuple[View, ...]:
-        return tuple(view for view in (self.a_rest, self.b_rest) if view is not None)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        m, n, _ = super().shape
-        return m, n, 2 * LONG_ROW
-
-    def _depth_problems(self) -> Iterator[str]:
-        for name, view, rest in (("A", self.a, self.a_rest), ("B", self.b, self.b_rest)):
-            width = view.shape[1] + (0 if rest is None else rest.shape[1])
-            if width != LONG_ROW:
-                yield f"rows of {name} have {width} bytes, K = 96 needs {LONG_ROW} (G15)"
-
-    def _inputs(self) -> Iterator[UsesTmem]:
-        for use in super()._inputs():
-            parts = tuple(replace(part, columns=2 * part.columns) for part in use.cells.parts)
-            yield replace(use, layout=replace(use.cells, parts=parts))
-
-    def effects(self) -> tuple[Effect, ...]:
-        *before, result = super().effects()
-        return (*before, *(Reads(v, "async", asynchronous=True) for v in self._rests()), result)
-
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        return tuple(inputs.part(self.d, cta) for cta in range(self.cta_group))

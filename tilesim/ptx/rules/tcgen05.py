@@ -25,6 +25,7 @@ from tilesim.ir.ops.tcgen05 import (
     Tcgen05Shift,
     Tcgen05St,
 )
+from tilesim.ir.ops.tcgen05_k96 import LongMma
 from tilesim.ir.ops.tcgen05_mma import (
     METADATA_COLUMNS,
     NARROW_KINDS,
@@ -34,7 +35,6 @@ from tilesim.ir.ops.tcgen05_mma import (
     CtaGroup,
     Kind,
     LoadShape,
-    LongMma,
     Narrow,
     Tcgen05Mma,
     Tcgen05MmaSp,
