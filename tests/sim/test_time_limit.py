@@ -56,7 +56,8 @@ ZERO = np.zeros(1, np.int32)
 @pytest.fixture
 def cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits count the CPU time of this process: how busy the machine is changes nothing."""
-    for module in ("timer", "sim.explore", "sim.simulate", "sim.machine.machine"):
+    modules = ("limits", "sim.schedulers.exhaustive", "sim.machine.simulate", "sim.machine.machine")
+    for module in modules:
         monkeypatch.setattr(f"tilesim.{module}.monotonic", process_time)
 
 
