@@ -319,6 +319,30 @@ def test_what_starts_loads_nothing_that_it_may_not_need(
     assert not loaded & {*not_loaded}
 
 
+#: checks the README's example, which is proved by leaning on U12; prints which modules that takes
+CHECKS = """
+import sys
+from tilesim.checker import check
+sys.path.insert(0, "examples")
+from pipeline import pipeline
+report = check(pipeline.build(fixed=FIXED))
+print(report.verdict, *(one.name for one in report.leanings), *sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("fixed", "verdict"), [("True", "proved"), ("False", "failed")])
+def test_causes_are_loaded_for_a_failure_only(fixed: str, verdict: str) -> None:
+    """Also where a second run, at the level `ptx`, fails, which says what the proof leans on."""
+    script, root = CHECKS.replace("FIXED", fixed), Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root
+    )
+    said = done.stdout.split()
+    assert said[0] == verdict
+    assert ("U12" in said) is (verdict == "proved")
+    assert ("tilesim.mistakes.diagnose" in said) is (verdict == "failed")
+
+
 def test_imports_in_functions_have_a_reason() -> None:
     found = {
         (module, use.target)

@@ -641,11 +641,14 @@ class Checking:
         causes = certificate.causes(doubts, first.outcomes, run.findings)
         which = coverage.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
-        again = partial(watched, simulation, witness, self.inputs) if self.explains else None
-        from tilesim.mistakes.diagnose import explained  # what only a failure needs
+        findings = run.findings
+        if self.explains:
+            from tilesim.mistakes.diagnose import explained  # what only a failure needs
 
-        told = partial(explained, run.findings, again, run.stats.instructions)
-        findings = self.timer.given(told, run.findings) + causes
+            again = partial(watched, simulation, witness, self.inputs)
+            diagnosed = partial(explained, findings, again, run.stats.instructions)
+            findings = self.timer.given(diagnosed, findings)
+        findings += causes
         covers, why = f"{which} of {self.extent}", (INTERRUPTED,) * self.timer.interrupted
         return self._report("failed", run, covers, findings, why, witness=witness.to_dict())
 
