@@ -1,8 +1,8 @@
 """Arguments of declarations and instructions: which kinds they take, and what users give.
 
-What users give to declarations, as the program has it: types of elements, shapes, counts.
-
-What kinds of operands instructions and declarations take, from the types of their fields.
+What users give to declarations is checked and returned as the program has it: types of elements,
+shapes, counts. Which kinds of operands a declaration or an instruction takes follows from the types
+of its fields.
 """
 
 from __future__ import annotations
@@ -196,6 +196,9 @@ def check_size(expr: Expr, what: str, loc: Loc) -> None:
     if much := too_large(expr):
         raise reject(f"{what} is an expression with {much}", loc,
                      fix="keep a part of it in a register: x = k.var(\"x\", ...)")  # fmt: skip
+
+
+# ------------------------------------------------------------------ kinds of operands
 
 
 #: what a field of this type takes, and what gives one

@@ -1,13 +1,10 @@
 """The Python DSL: a `Builder` records declarations, control flow and instructions of one kernel.
 
-Instructions that a kernel names but does not call: ``k.break_`` for ``k.break_()``.
+Instruction namespaces (``k.mbarrier``, ``k.tma``, ...) are in `tilesim.dsl`.
 
+An instruction that a kernel names but does not call is an error: ``k.break_`` for ``k.break_()``.
 Python evaluates such a statement and drops what it gives, so nothing would be recorded. It is seen
 in the byte code: attributes of a variable that are looked up, one after the other, and dropped.
-
-The Python DSL: a `Builder` records declarations, control flow and instructions of one kernel.
-
-Instruction namespaces (``k.mbarrier``, ``k.tma``, ...) are in `tilesim.dsl`.
 """
 
 from __future__ import annotations
@@ -104,6 +101,9 @@ def _statements(code: CodeType) -> Iterator[tuple[tuple[str, ...], int]]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _statements(inner)
+
+
+# ------------------------------------------------------------------ the builder
 
 
 #: the alignment that a swizzle asks for

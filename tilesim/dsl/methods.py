@@ -1,11 +1,8 @@
 """Methods of the DSL: what namespaces share, and methods made from definitions (`Op.call`).
 
-What all instruction namespaces share: the recorder, documentation, operand conversions.
-
-Methods of the DSL made from the definitions of instructions (`Op.call`).
-
-The parameters are the fields of the instruction: an expression takes a number, a view a tensor, an
-mbarrier an array of one. `tilesim.dsl.stub` writes what that gives for type checkers.
+All namespaces share the recorder, documentation and conversions of operands. The parameters of a
+method are the fields of the instruction: an expression takes a number, a view a tensor, an mbarrier
+an array of one. `tilesim.dsl.stub` writes what that gives for type checkers.
 """
 
 from __future__ import annotations
@@ -135,6 +132,9 @@ class Namespace:
             f"k.{next(iter(mine), type(self).__name__)} has no instruction {attribute!r}"
             f"{did_you_mean(attribute, known)}; it has {', '.join(known)}"
         )
+
+
+# ------------------------------------------------------------------ methods made from definitions
 
 
 _CALL = re.compile(r"(?:(\w+)\.)?(\w+)(?:\((.*)\))?\Z")

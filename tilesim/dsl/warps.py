@@ -1,4 +1,4 @@
-"""Warps of a CTA that work together, and named barriers with ids that nobody has to pick."""
+"""Warps of a CTA that work together, and named barriers with ids that need not be picked."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """Declarations (tensors, mbarrier arrays, tensor maps, fragments) and references into them.
 
-Declarations (tensors, mbarrier arrays, tensor maps, fragments) and references into them.
-
-Matrices in shared memory as tensor cores take them: boxes of two to four dimensions.
-
-An operand is (rows, K), or (K, rows) where it is transposed; then also (rows / w, K, w): blocks of
-w columns, as far apart as the tensor has them (the leading byte offset). Either may be in groups of
-eight rows of memory and blocks of columns: (rows / 8, 8, columns / w, w) of it.
+Tensor cores take matrices in shared memory as boxes of two to four dimensions. An operand is
+(rows, K), or (K, rows) where it is transposed; then also (rows / w, K, w): blocks of w columns, as
+far apart as the tensor has them (the leading byte offset). Either may be in groups of eight rows of
+memory and blocks of columns: (rows / 8, 8, columns / w, w) of it.
 """
 
 from __future__ import annotations
@@ -506,6 +503,9 @@ class Fragment:
 
     def __str__(self) -> str:
         return f"#{self.name}"
+
+
+# --------------------------------------------------------------- matrices as tensor cores take them
 
 
 def extents(shape: tuple[int, ...], *, transposed: bool) -> tuple[int, ...]:

@@ -1,13 +1,10 @@
 """Integer and predicate expressions, and what tensors are indexed with.
 
-Integer and predicate expressions: one value per lane, uniform when they do not depend on a lane.
+An expression has one value per lane; it is uniform when it does not depend on a lane. Expressions
+are pure trees; reading memory is an instruction (`Load`) that writes a `Var`. ``<`` and the
+arithmetic operators build expressions; ``==`` compares two trees, at run time ``x.eq(y)`` does.
 
-Expressions are pure trees; reading memory is an instruction (`Load`) that writes a `Var`. ``<`` and
-the arithmetic operators build expressions; ``==`` compares two trees, at run time ``x.eq(y)`` does.
-
-Numbers with digits behind the point where integers are meant.
-
-What tensors are indexed with: elements, slices, slices that start at a run-time element.
+Tensors are indexed with elements, slices, and slices that start at a run-time element.
 """
 
 from __future__ import annotations
@@ -511,6 +508,9 @@ def divisor(expr: Expr) -> int:
             return 1
 
 
+# ------------------------------------------------------------- numbers with digits behind the point
+
+
 def fraction(expr: Expr) -> Const | None:
     """A number with digits behind the point in an expression whose other values are integers."""
     found: list[Const] = []
@@ -526,6 +526,9 @@ def fraction(expr: Expr) -> Const | None:
             todo += [part for part in parts if id(part) not in seen]
             seen.update(map(id, parts))  # one that is shared is not of a reasonable size yet
     return found[0] if found else None
+
+
+# ------------------------------------------------------------------ what tensors are indexed with
 
 
 Index = Operand | slice

@@ -1,8 +1,8 @@
 """How large an expression may be.
 
-Whoever reads an expression goes through all of it, and Python makes a huge one in few steps: forty
-times ``x = x + x`` has 2^40 parts. So the size is looked at before anything else is, in a way that
-costs no more than its distinct parts.
+Reading an expression goes through all of it, and Python makes a huge one in few steps: forty times
+``x = x + x`` has 2^40 parts. So the size is looked at before anything else is, in a way that costs
+no more than its distinct parts.
 """
 
 from __future__ import annotations

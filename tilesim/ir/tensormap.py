@@ -1,22 +1,17 @@
 """Tensor maps: what one says, its 128 bytes, and which elements a copy through it accesses.
 
-Elements of 4 and 6 bits in tensor copies: how they lie in memory (PTX 5.5.1.1, B36).
+Dimensions of a map, and of the elements that a copy accesses (SEMANTICS B16 to B23), are in the
+order of a tensor's shape, the slowest first; PTX counts them from the other end.
 
-A tensor of them is declared as bytes, packed without gaps along its last dimension. Boxes and
-coordinates of its maps count elements. In shared memory sixteen elements take 8 or 16 bytes.
+A tensor of elements of 4 and 6 bits (PTX 5.5.1.1, B36) is declared as bytes, packed without gaps
+along its last dimension. Boxes and coordinates of its maps count elements. In shared memory sixteen
+elements take 8 or 16 bytes.
 
-What a tensor map says, and which elements a copy through it accesses (SEMANTICS B16 to B23).
-
-Dimensions are in the order of a tensor's shape, the slowest first; PTX counts them from the other
-end.
-
-The 128 bytes of a tensor map, as the simulator lays them out (SEMANTICS B14).
-
-Hardware has another layout, which nobody is told; a kernel can only copy maps and replace fields.
-All is in the first 64 bytes, as it is there: compilers copy no more. Every field has a bit that
-says whether it has been set, so that a map of which some fields were left out is no map. A number
-that no field can have is the largest one of its bits. Dimensions count from the innermost one on,
-as in PTX.
+The 128 bytes of a map (SEMANTICS B14) are laid out as follows. Hardware has another layout, which
+is not documented; a kernel can only copy maps and replace fields. All is in the first 64 bytes, as
+it is there: compilers copy no more. Every field has a bit that says whether it has been set, so
+that a map of which some fields were left out is no map. A number that no field can have is the
+largest one of its bits. Dimensions count from the innermost one on there, as in PTX.
 """
 
 from __future__ import annotations
@@ -194,6 +189,9 @@ def packed_problems(
             yield f"the tensor has a stride of {stride} bytes, not a multiple of {align} (B36)"
     if swizzle not in (0, 128):
         yield f"a swizzle of {swizzle} bytes of {name}; there are 128 and none (B36)"
+
+
+# ------------------------------------- what a map says, and which elements it accesses (B16 to B23)
 
 
 LoadMode = Literal["tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"]
@@ -425,6 +423,9 @@ def halo_of(mode: str, info: tuple[Expr, ...]) -> int:
     """The pixels that a copy has more, 0 if that is not known."""
     known = constant(info[0]) if mode in WIDE and info else 0
     return known if isinstance(known, int) else 0
+
+
+# ------------------------------------------------------------------ the 128 bytes (B14)
 
 
 NBYTES = 128

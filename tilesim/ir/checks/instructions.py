@@ -1,15 +1,11 @@
 """Each instruction by itself, and what one kernel may combine.
 
-Each instruction by itself: operands, target, alignment of shared addresses.
+By itself: operands, target, alignment of shared addresses, and whether it has an encoding. What
+runs in the simulator has one, and what has none is refused at the line that asks for it, whether
+the program is checked, run or emitted.
 
-What no machine instruction can express: matrix descriptors, and fragments spread over threads.
-
-What runs in the simulator has an encoding, and what has none is refused at the line that asks for
-it, whether the program is checked, run or emitted.
-
-Multimem addresses: only multimem operations go there (SEMANTICS H20).
-
-Tensor core instructions of the fifth generation: what one kernel may combine (SEMANTICS G).
+Together: only multimem operations go to multimem addresses (SEMANTICS H20), and one kernel combines
+only some instructions of fifth-generation tensor cores (SEMANTICS G).
 """
 
 from __future__ import annotations
@@ -141,6 +137,9 @@ def _known_address(program: Program, view: View) -> int | None:
 
 #: rows of a core matrix, and their bytes where there is no swizzle (F10)
 _CORE_ROWS, CORE_BYTES = 8, 16
+
+
+# ---------------------------------------------------------- what no machine instruction can express
 
 
 def check_encodings(program: Program) -> Iterator[Diagnostic]:
@@ -300,6 +299,9 @@ def _chunks(op: CpAsync, view: View) -> Iterator[str]:
         yield f"rows of {inner} {view.dtype} are not a multiple of {op.size} bytes"
 
 
+# ------------------------------------------------------------------ multimem addresses (H20)
+
+
 def check_multimem(program: Program) -> Iterator[Diagnostic]:
     """Nothing else names a tensor that lies in several devices."""
     there = {t.name for t in program.tensors if t.devices != 1}
@@ -332,6 +334,9 @@ def _named(op: Op) -> Iterator[str]:
             yield tensor.name
     for operand in operands(op):
         yield from (part.name for part in walk(operand) if isinstance(part, Base))
+
+
+# ---------------------------------------------------------------- fifth-generation tensor cores (G)
 
 
 def check_tcgen05(program: Program) -> Iterator[Diagnostic]:

@@ -1,11 +1,8 @@
 """Regions, names and control flow of a program.
 
-Regions and names: roles, loops, and operands that the kernel does not declare.
-
-Waits that nobody can end, and that every launch executes.
-
-Control flow of a machine program: guards, jumps that lanes take together, and joins at which all
-lanes of a warp meet.
+Checked are roles, loops, operands that the kernel does not declare, waits that every launch
+executes and no instruction can end, and the control flow of a machine program: guards, jumps that
+lanes take together, and joins at which all lanes of a warp meet.
 """
 
 from __future__ import annotations
@@ -282,6 +279,9 @@ def _unassigned(program: Program, operands: list[tuple[Loc, object]]) -> Iterato
                 )
 
 
+# ---------------------------------------------------------------- waits that no instruction can end
+
+
 def check_waits(program: Program) -> Iterator[Diagnostic]:
     """A wait that blocks is on a barrier array that something arrives on (B003).
 
@@ -359,6 +359,9 @@ def _has_trips(loop: For) -> bool:
     if start is None or stop is None or not step:
         return False
     return start < stop if step > 0 else start > stop
+
+
+# ---------------------------------------------------------------- control flow of a machine program
 
 
 def check_guards(mir: Mir) -> Iterator[Diagnostic]:

@@ -1,9 +1,4 @@
-"""Matrices between the registers of a warp and shared memory (SEMANTICS E23, E25).
-
-Matrices between the registers of a warp and shared memory (SEMANTICS E23).
-
-Matrices of bytes between a warp's registers and shared memory (SEMANTICS E25).
-"""
+"""Matrices between the registers of a warp and shared memory (SEMANTICS E23, E25)."""
 
 from __future__ import annotations
 
@@ -136,6 +131,9 @@ class Stmatrix(Op, Rearranges):
             matrix = rows[_SIDE * i : _SIDE * (i + 1)]
             matrix[r0, c0], matrix[r1, c1] = words & 0xFFFF, words >> 16 & 0xFFFF
         return rows
+
+
+# ------------------------------------------------------------------ matrices of bytes (E25)
 
 
 #: rows that a matrix of each shape has in memory, and registers of a lane that it fills

@@ -1,9 +1,4 @@
-"""Matrix products of a warp in its registers (SEMANTICS E24).
-
-Matrix products of a warp in its registers (SEMANTICS E24).
-
-Products of a warp by groups of 8 lanes, and with scales (SEMANTICS E24).
-"""
+"""Matrix products of a warp in its registers (SEMANTICS E24)."""
 
 from __future__ import annotations
 
@@ -258,6 +253,9 @@ class MmaSync(Op):
             return a @ b
         ones, both = a.sum(axis=1)[:, None] + b.sum(axis=0)[None, :], a @ b
         return np.asarray(both if self.bits == "and" else ones - 2 * both)
+
+
+# ------------------------------------------------------ groups of 8 lanes, and products with scales
 
 
 Order = Literal["row", "col"]

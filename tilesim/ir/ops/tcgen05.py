@@ -1,11 +1,7 @@
 """Fifth-generation tensor cores: tensor memory, commits, fences, and moving data (PTX 9.7.16).
 
-Fifth-generation tensor core instructions and tensor memory (PTX 9.7.16; SEMANTICS section G).
-
-Here are allocation and synchronisation; products are in `tcgen05_mma`, what moves data in
-`tcgen05_data`.
-
-tcgen05 instructions that move data: cp, shift, ld, st (PTX 9.7.16.8-9; SEMANTICS section G).
+Rules: SEMANTICS section G; cp, shift, ld and st, which move data, are in PTX 9.7.16.8-9. Products
+are in `tcgen05_mma`.
 """
 
 from __future__ import annotations
@@ -174,6 +170,9 @@ class Tcgen05Fence(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         return (OrdersTmem(before=self.side == "before_thread_sync"),)
+
+
+# --------------------------------------------------------------- cp, shift, ld, st (PTX 9.7.16.8-9)
 
 
 #: lanes and columns per ``.x1`` of tcgen05.ld/st, and registers per thread (G13)

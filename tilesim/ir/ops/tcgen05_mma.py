@@ -1,11 +1,9 @@
 """Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20).
 
-What shapes and types the forms of tcgen05.mma have (PTX 9.7.16.2.1, Table 39; SEMANTICS G15).
-
-Where the operands of tcgen05 lie in tensor memory (PTX 9.7.16.10.5-8; SEMANTICS G12, G14).
-
-The figures of the text are those of CuTe's layouts (`cute/atom/mma_traits_sm100_frag.hpp`); tests
-compare the two.
+Shapes and types of the forms of tcgen05.mma are those of PTX 9.7.16.2.1, Table 39 (SEMANTICS G15).
+Where the operands lie in tensor memory is in PTX 9.7.16.10.5-8 (SEMANTICS G12, G14). The figures of
+that text are those of CuTe's layouts (`cute/atom/mma_traits_sm100_frag.hpp`); tests compare the
+two.
 """
 
 from __future__ import annotations
@@ -175,6 +173,9 @@ def lane_mask_problems(kind: Kind, words: tuple[int, ...], group: CtaGroup) -> I
         )
 
 
+# ------------------------------------------------- where operands lie (PTX 9.7.16.10.5-8; G12, G14)
+
+
 LoadShape = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
 CopyShape = Literal["128x256b", "4x256b", "128x128b", "64x128b", "32x128b"]
 CopyMulticast = Literal["warpx2::02_13", "warpx2::01_23", "warpx4"]
@@ -255,6 +256,9 @@ def loaded(view: TmemView, shape: LoadShape, half_split: int) -> TmemLayout:
 def lane_mask(words: tuple[int, ...]) -> int:
     """The lanes of a CTA that ``disable-output-lane`` leaves out."""
     return sum(word << CELL * i for i, word in enumerate(words[: LANES // CELL]))
+
+
+# ------------------------------------------------------------------ instructions (PTX 9.7.16.10)
 
 
 #: every kind takes as long for its 32 bytes of K as 16-bit inputs do

@@ -1,11 +1,10 @@
 """The form of every operand, and the words of the grammar.
 
-What printer and parser share: limits, operators, reserved words, declaration keywords.
+Printer and parser share limits, operators, reserved words and declaration keywords.
 
-The form of every operand, derived from the type hints of a dataclass.
-
-Neither printer nor parser knows an instruction: both follow the `Operand` list of its class. A new
-instruction needs nothing here unless it has a field of a type that no other has.
+The form of an operand is derived from the type hints of a dataclass. Neither printer nor parser
+knows an instruction: both follow the `Operand` list of its class. A new instruction needs nothing
+here unless it has a field of a type that no other has.
 """
 
 from __future__ import annotations
@@ -130,6 +129,9 @@ def name(text: str) -> str:
     if _PLAIN.fullmatch(text) and text not in RESERVED:
         return text
     return quote(text, "`")
+
+
+# ------------------------------------------------------------------ forms of operands
 
 
 #: for each leaf type, the kinds of token ("heads") that its text can start with

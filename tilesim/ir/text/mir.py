@@ -1,23 +1,19 @@
 """The text form of MIR: ``parse(to_text(mir)) == mir`` (docs/mir.md).
 
-Operands of MIR as byte addresses: the declarations are its symbol table.
-
-``A[0x400 + 0x2000 * (i % 4) + 0x80 * (0:+64) + 0x2 * (0:+64)]`` is a box of tensor A, before its
-swizzle: where A lies in shared memory, then per dimension the distance of neighbours in bytes times
-the index, or the first element and how many. A tensor in global memory begins wherever the launch
-has put it, what is ``at(...)`` an address begins there; only the distances are written for both. An
-mbarrier is ``full[0x10008]``, or ``full[0x10000 + 0x8 * (i % 4)]``.
-
-The text form of MIR: ``parse(to_text(mir)) == mir`` (docs/mir.md).
-
 Launch and declarations are written as in a ``.tile`` text; a line of the code is
 
     12: if (not %flag) mbarrier.wait full[0x8000 + 0x8 * (slot)], phase
 
 with the instruction's number, a guard where it has one, and its operands, those in memory by their
-byte addresses (`tilesim.ir.text.mir`). ``in role "consumer"
-warps 0..3`` is said once before the instructions that it holds for, ``counter`` marks registers
-that only their loop uses.
+byte addresses. ``in role "consumer" warps 0..3`` is said once before the instructions that it holds
+for, ``counter`` marks registers that only their loop uses.
+
+The declarations are the symbol table of byte addresses.
+``A[0x400 + 0x2000 * (i % 4) + 0x80 * (0:+64) + 0x2 * (0:+64)]`` is a box of tensor A, before its
+swizzle: where A lies in shared memory, then per dimension the distance of neighbours in bytes times
+the index, or the first element and how many. A tensor in global memory begins wherever the launch
+has put it, what is ``at(...)`` an address begins there; only the distances are written for both. An
+mbarrier is ``full[0x10008]``, or ``full[0x10000 + 0x8 * (i % 4)]``.
 """
 
 from __future__ import annotations
@@ -137,6 +133,9 @@ class AddressParser(OperandParser):
         found = self._dimension()
         cursor.expect(")", " after the index")
         return found
+
+
+# ------------------------------------------------------------------ programs
 
 
 #: control flow by the word it is written with

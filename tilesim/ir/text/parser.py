@@ -1,12 +1,7 @@
 """Parsing of a ``.tile`` text into a `Program`.
 
-The names a text has declared so far.
-
-Parsing of expressions: operator precedence with explicit stacks, no folding.
-
-Parsing of operands: one reader per type, chosen by the form of the field.
-
-Parsing of a whole ``.tile`` text into a `Program`.
+Expressions are parsed by operator precedence with explicit stacks, without folding; operands by one
+reader per type, chosen by the form of the field.
 """
 
 from __future__ import annotations
@@ -153,6 +148,9 @@ class Scope:
             token,
             f"expected {what}, found {token}, which is not declared{suggest(token.text, known)}",
         )
+
+
+# ------------------------------------------------------------------ expressions
 
 
 _LITERALS: dict[str, bool | float] = {
@@ -326,6 +324,9 @@ class ExpressionParser:
             else Binary(cast(BinaryOp, function.text), parts[0], parts[1])
         )
         return self._checked(_Tree(node, max(t.height for t in trees) + 1), function)
+
+
+# ------------------------------------------------------------------ operands
 
 
 _TENSORS = (GlobalTensor, SharedTensor)
@@ -660,6 +661,9 @@ _READERS: Final[dict[type, Callable[[OperandParser], Any]]] = {
     TensorMap: lambda p: p.named(TensorMap, "a tensor map"),
     Fragment: lambda p: p.named(Fragment, "a fragment"),
 }
+
+
+# ------------------------------------------------------------------ programs
 
 
 T = TypeVar("T")

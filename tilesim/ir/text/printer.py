@@ -1,11 +1,4 @@
-"""Printing of programs, statements, expressions and operands.
-
-Printing of expressions and operands.
-
-Printing of a `Program` as ``.tile`` text.
-
-One statement as text, for those who show it by itself.
-"""
+"""Printing of programs, statements, expressions and operands."""
 
 from __future__ import annotations
 
@@ -330,6 +323,9 @@ _WRITERS: Final[dict[type, Callable[[Values, Any, Loc], str]]] = {
 }
 
 
+# ------------------------------------------------------------------ programs
+
+
 INDENT = "    "
 
 
@@ -477,6 +473,9 @@ def ranges(warps: tuple[int, ...], loc: Loc) -> str:
             runs.append([warp])
     parts = [[f"{run[0]}..{run[-1]}"] if len(run) > 2 else [str(w) for w in run] for run in runs]
     return ", ".join(p for part in parts for p in part) or "none"
+
+
+# ------------------------------------------------------------------ one statement by itself
 
 
 def statement_text(program: Program, stmt: Stmt | Control) -> str:

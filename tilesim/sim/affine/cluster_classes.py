@@ -1,16 +1,5 @@
 """Follows all clusters of a grid while one of them runs.
 
-Clusters that take the same steps, but make different numbers of repetitions of some of them.
-
-A persistent CTA works on sixteen tiles, its neighbour on fifteen. Where repetitions are skipped
-(`tilesim.sim.affine`), each cluster makes as many of them as it makes; what comes after that is the
-same again, and is followed for all. So the run of one stands for the others, as if each number
-of repetitions had been run: these clusters are told apart as a run of them would have.
-
-Accesses at addresses into global memory, in all clusters.
-
-Follows all clusters of a grid while one of them runs.
-
 Clusters that evaluate everything that steers to the same values take the same steps, in every
 schedule: their runs are the one run with other addresses in global memory. So while one cluster
 runs, each expression that mentions the CTA is evaluated for all of them, as arrays over the
@@ -18,9 +7,11 @@ clusters. A cluster that differs in control flow, a barrier, a shared-memory add
 lane of a shuffle, or data that may steer leaves the class. Global addresses may differ; what is
 accessed there is collected for all clusters of the class and compared later.
 
-The clusters of a class, told apart by how many repetitions they have made (`Parting`).
-
-A run that is made again: its follower has seen nothing of the first one.
+Clusters may make different numbers of repetitions (`Parting`). A persistent CTA works on sixteen
+tiles, its neighbour on fifteen. Where repetitions are skipped (`tilesim.sim.affine`), each cluster
+makes as many of them as it makes; what comes after that is the same again, and is followed for all.
+So the run of one stands for the others, as if each number of repetitions had been run: these
+clusters are told apart as a run of them would have.
 """
 
 from __future__ import annotations
@@ -96,6 +87,9 @@ def is_plain(outcome: Outcome) -> bool:
     )
 
 
+# --------------------------------------------------------- accesses at addresses into global memory
+
+
 def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
     """Whether all accesses are aligned and into one tensor, found out without looking at each."""
     if type(addresses) is Sums:
@@ -134,6 +128,9 @@ def bytes_at(far: Far, addresses: NDArray[np.int64]) -> tuple[Box, ...]:
 
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
 _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
+
+
+# -------------------------------------------------------- the clusters that the run is followed for
 
 
 class Follower:
@@ -589,6 +586,9 @@ class Follower:
         self._note(touches, kind, tuple(product(*parts)), by)
 
 
+# ------------------------------------------------------- clusters with other numbers of repetitions
+
+
 @dataclass(frozen=True)
 class Apart:
     """Clusters that a run stands for although it made other numbers of repetitions: who follows
@@ -640,6 +640,9 @@ def _apart(follower: Follower, which: Mask, partings: tuple[Parting, ...]) -> Ap
         sum(n * p.instructions for n, p in more),
         sum(n * p.cycles for n, p in more),
     )
+
+
+# ------------------------------------------------------------------ a run that is made again
 
 
 def kept(follower: Follower) -> Callable[[], None]:

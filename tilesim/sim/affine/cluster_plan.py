@@ -1,10 +1,7 @@
 """What to look at while one cluster runs, so that all others can be compared with it.
 
-What may differ between the clusters of a grid: read off the program, before anything runs.
-
-What to look at while one cluster runs, so that all others can be compared with it.
-
-Where the clusters of a grid lie: their CTAs, one cluster at a time and all of them as arrays.
+What may differ between the clusters of a grid is read off the program, before anything runs. The
+CTAs of the clusters are given one cluster at a time, and for all of them as arrays.
 """
 
 from __future__ import annotations
@@ -84,6 +81,9 @@ def global_operand(op: Op) -> View | TensorMap | None:
 
 #: the largest address that an instruction asks to be a multiple of
 _ALIGNED = 16
+
+# ----------------------------------------------------------- what to look at while one cluster runs
+
 
 #: an expression with the function that evaluates it
 Watched = tuple[Expr, Evaluate]
@@ -457,6 +457,9 @@ def _split(op: Op, view: View) -> int | None:
 def refuses_negative(op: Op | None) -> bool:
     """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
     return op is not None and any(isinstance(e, fx.WritesMap) for e in op.effects())
+
+
+# ----------------------------------------------------------------- where the clusters of a grid lie
 
 
 Integers = NDArray[np.int64]

@@ -1,17 +1,12 @@
 """Values in all clusters of a class, and how expressions are evaluated with them.
 
-Values in all clusters of a class: numbers, one per lane, or an array over the clusters.
+A value is a number, one number per lane, or an array over the clusters.
 
-What an instruction computes of its operands, in all clusters.
-
-Warps as expressions see them in all clusters of a class at once.
-
-What of a step's expressions can be told to be the same in all clusters, once for many times.
-
-``(tile // ctas * iterations + kt) % stages`` steers, and ``tile`` differs between clusters; ``tile
-// ctas`` mostly does not, and all else is the same in all of them. So it is enough to look at the
-greatest parts of an expression that depend on nothing but what differs: as long as they are the
-same in all clusters, so is the whole, whatever the other registers hold.
+Not every expression is evaluated in all of them. ``(tile // ctas * iterations + kt) % stages``
+steers, and ``tile`` differs between clusters; ``tile // ctas`` mostly does not, and all else is the
+same in all of them. So it is enough to look at the greatest parts of an expression that depend on
+nothing but what differs: as long as they are the same in all clusters, so is the whole, whatever
+the other registers hold (`Alike`).
 """
 
 from __future__ import annotations
@@ -108,6 +103,9 @@ def of_active(values: Values, mask: int) -> Values:
     return values if values.shape[1] == 1 or mask == FULL else values[:, mask_array(mask)]
 
 
+# ----------------------------------------------------- what an instruction computes of its operands
+
+
 def computed(
     op: Computation, fits: Sequence[Fit | None], operands: Mapping[int, Any], clusters: int
 ) -> tuple[Any, ...]:
@@ -148,6 +146,9 @@ def _signed(column: Any) -> Any:
     if column.dtype == np.uint64 and (column > np.iinfo(np.int64).max).any():
         return column.astype(object)
     return column.astype(np.int64)
+
+
+# ------------------------------------------------------------------ warps as expressions see them
 
 
 #: of more clusters what is in registers is kept as `Sums`
@@ -274,6 +275,9 @@ def _vary(values: Values) -> bool:
 def places(program: Program, clusters: Integers) -> dict[int, Place]:
     """The places of the CTAs of each rank."""
     return {rank: Place(program, clusters, rank) for rank in range(program.cluster_size)}
+
+
+# ---------------------------------------------------- expressions that are the same in all clusters
 
 
 class Alike:

@@ -1,12 +1,9 @@
 """What skipped repetitions have accessed in global memory, and whether any two of them meet.
 
-Finds the boxes near a box without looking at all of them.
-
-What skipped repetitions have accessed in global memory, and whether any two of them meet.
-
 The accesses of an instruction in all repetitions are a family: boxes, moved in every repetition.
-A family is compared with others by its boxes. As none that is skipped conflicts with another
-access up to then, all that a family is asked for later is whether somebody else gets near.
+A family is compared with others by its boxes; `BoxIndex` finds those near a box without looking at
+all of them. As none that is skipped conflicts with another access up to then, all that a family is
+asked for later is whether another access gets near.
 """
 
 from __future__ import annotations
@@ -79,6 +76,9 @@ def _cells(box: Box, size: _Cell) -> list[range]:
         range(low >> bits, (high - 1 >> bits) + 1)
         for (low, high), bits in zip(box, size, strict=True)
     ]
+
+
+# ------------------------------------------------------------------ families of accesses
 
 
 #: (n, dimensions)

@@ -1,9 +1,6 @@
 """What clusters access in global memory, and which of them access the same bytes.
 
-What clusters access in global memory: boxes of elements, for all clusters of a class at once.
-
-Which clusters access the same bytes: the boxes of all of them compared as arrays.
-
+Accesses are boxes of elements, for all clusters of a class at once, and are compared as arrays.
 Boxes of one tensor are drawn on the cells between all their edges, so two that share a cell
 overlap, and only those do. That is exact where different elements are different bytes; tensors
 whose strides overlap are compared by their bytes.
@@ -169,6 +166,9 @@ def strided(low: int, count: int, step: int) -> list[tuple[int, int]]:
     if step == 1:
         return [(low, low + count)]
     return [(low + i * step, low + i * step + 1) for i in range(count)]
+
+
+# ------------------------------------------------------------- which clusters access the same bytes
 
 
 #: boxes, and cells that boxes are drawn on, of one tensor at most

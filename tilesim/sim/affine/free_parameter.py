@@ -1,19 +1,14 @@
 """A parameter that may have any value: in Python, in a program, in the machine.
 
-A parameter that may have any value, for building and compiling a kernel with it.
-
 A `Free` number is ``value + slope * u`` for a step ``u`` that is not known, 0 in the program at
 hand. What is computed from it is again such a number, or it is refused. What is asked of it is
 answered as for the program at hand, and `Scope` notes up to which step the answer is the same. So
 what the kernel's function and the compiler make of it is what they would make of each of these
 values.
 
-Where the values of a free parameter are in the machine's program.
-
 A kernel is compiled twice, with a number and with a `Free` one. Both programs have to be the same
-but for literals, and for the sizes of tensors in global memory.
-
-What a kernel's Python may make of an open parameter without asking it anything.
+but for literals, and for the sizes of tensors in global memory: that says where the values of a
+free parameter are in the machine's program.
 
 ``type(n) is int`` asks the object, not the number: while a kernel is built with a number that is
 not known, ``type`` says of it what it says of every integer. What the object is (``n is m``), and
@@ -466,6 +461,9 @@ def _text(value: Any) -> str:
     return f"{_name(value)}, here {value_of(value)}" if is_free(value) else repr(value)
 
 
+# ---------------------------------------------------- where its values are in the machine's program
+
+
 #: fields that follow from others, or only say what findings call something
 _DERIVED = frozenset({"typing", "loc", "roles", "local"})
 
@@ -588,6 +586,9 @@ class _Walk:
                     self.forms.tensors[plain.name] = free
             elif f.name not in _DERIVED:
                 self.same(a, b, f"`{f.name}`")
+
+
+# -------------------------------------------- what Python may make of it without asking it anything
 
 
 _DIGITS = re.compile(r"\d{1,18}")

@@ -1,22 +1,15 @@
 """One repetition, watched: does every decision come out the same in those that follow?
 
-One repetition, watched: does every decision come out the same in those that follow?
-
 Each instruction that is executed has to be the same in every repetition but for what it moves to
-registers, and for where it reads global memory that nobody writes.
-
-Rows of products that are one step while nothing is compared, and single steps while it is.
+registers, and for where it reads global memory that is never written.
 
 Products in a row are executed together, which leaves other records than one after the other. What
 is watched is executed one by one, so the states that are compared have to be made like that.
 
-How often a loop still turns: an estimate, on which nothing but the time it takes depends.
-
-What leads out of a loop is mostly a branch whose condition is one of registers that grow by the
-same from turn to turn. So the condition is evaluated with these moved on, further and further,
-until it says that the loop ends.
-
-What is known of the turns of one loop in which a repetition is looked for.
+How often a loop still turns is an estimate, on which nothing but the time it takes depends. What
+leads out of a loop is mostly a branch whose condition is one of registers that grow by the same
+from turn to turn. So the condition is evaluated with these moved on, further and further, until it
+says that the loop ends.
 """
 
 from __future__ import annotations
@@ -524,6 +517,9 @@ def _is_alike(expr: Expr) -> bool:
     return not any(isinstance(part, Special | Base) for part in walk(expr))
 
 
+# ------------------------------------------------------------------ rows of products
+
+
 #: after how many moves, at most, it is looked whether warps that were ahead still are
 _MOVES = 64
 
@@ -597,6 +593,9 @@ class Rows:
     def _are_level(self) -> bool:
         """Whether the warps of each warpgroup have executed the same products."""
         return not any(warp.warpgroup.ahead for warp in self._machine.warps)
+
+
+# ------------------------------------------------------------------ how often a loop still turns
 
 
 #: what registers of a warp hold, by slot
@@ -739,6 +738,9 @@ def _ends(way_out: _Exit, w: Warp, moving: Moves, often: int) -> bool:
         return False
     turning = np.broadcast_to(holds, 32)[mask_array(w.mask)]  # others have left, or never came
     return bool(turning.any()) is way_out.sense
+
+
+# ----------------------------------------------------------- what is known of the turns of one loop
 
 
 #: a place where a loop goes back: the warp, and the number of the instruction

@@ -1,8 +1,8 @@
 """Where operands may differ from repetition to repetition: places in global memory, and data.
 
-An access to memory that nobody looks at is the same wherever it lies, as long as it stays inside
-and aligned, and as long as no accesses of different repetitions conflict (`families`). So is a read
-from memory of which nothing is known: what it leaves nobody knows either.
+An access to memory whose contents are not looked at is the same wherever it lies, as long as it
+stays inside and aligned, and as long as no accesses of different repetitions conflict (`families`).
+So is a read from memory of which nothing is known: what it leaves is not known either.
 """
 
 from __future__ import annotations

@@ -1,13 +1,5 @@
 """Looks for repetitions while a machine runs, and skips them.
 
-Whether a search for repetitions promises more than it costs.
-
-Costs are counted in instructions: to write one item of a state and to compare it costs a sixth of
-executing one, and to watch one as much again. What was learnt of a loop in one run of a program,
-that turns of it could be skipped or that something differs from turn to turn, counts in the next.
-
-Looks for repetitions while a machine runs, and skips them.
-
 Where loops go back, a short description of the state is remembered. Once one is met again, the
 state is written down in full, then and so many turns later; if it is the same but for shifts, the
 next repetition is watched (a short one at once, with the shifts that the registers had in the one
@@ -16,7 +8,10 @@ follow, as many are skipped as that is known for: their shifts are added to the 
 numbers of phases. The rest of the state is as it would be, positions in clocks and times apart,
 which are compared with each other only.
 
-All that costs something, so it is begun only where the turns that remain promise more.
+All that costs something, so it is begun only where the turns that remain promise more. Costs are
+counted in instructions: to write one item of a state and to compare it costs a sixth of executing
+one, and to watch one as much again. What was learnt of a loop in one run of a program, that turns
+of it could be skipped or that something differs from turn to turn, counts in the next.
 
 That is done for a loop, and apart from it for the loop around it: its turns may be the same
 although they begin and end with what is not.
@@ -142,6 +137,9 @@ def can_skip(machine: Machine) -> bool:
         and not options.numbers
         and options.order is None
     )
+
+
+# ------------------------------------------------------------------ repetitions that are skipped
 
 
 #: descriptions that are remembered

@@ -1,15 +1,12 @@
 """Follows what moves with a parameter through instructions and expressions.
 
-Follows what moves with a parameter through expressions.
-
 A run for a parameter that is k steps larger has more repetitions of each period: ``often`` times k.
 A value v with `Ray` (a, b) is v + k a + j b there, in the j-th of these repetitions. Where an
 operation keeps that form its result has one; a comparison bounds k by where it comes out otherwise.
 
-Follows what moves with a parameter through the instructions of a run.
-
 Each instruction that is executed has to be the same for every larger value, in every repetition,
-but for what it moves to registers, and for where it accesses global memory that nobody looks at.
+but for what it moves to registers, and for where it accesses global memory whose contents are not
+looked at.
 """
 
 from __future__ import annotations
@@ -203,6 +200,9 @@ class _Look(Look):
                 raise NoShift(expr)
             return a
         return super()._extreme(expr, lane, a, b)
+
+
+# ------------------------------------------------------------------ instructions
 
 
 #: the largest number of bytes that an address has to be a multiple of

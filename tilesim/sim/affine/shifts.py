@@ -1,18 +1,13 @@
 """By how much values differ from repetition to repetition, and for how many repetitions.
 
-In how many repetitions what is compared comes out the same, and nothing wraps.
-
-Follows shifts through expressions: by how much each value differs from repetition to repetition.
-
 A value v with shift d is v + k d in the k-th repetition. Where an operation keeps that form, its
-result has a shift; where an operation compares, what comes out is the same in some number of
-repetitions, which is found from the values: nothing may be skipped beyond that.
+result has a shift; where an operation compares, what comes out is the same, and nothing wraps, in
+some number of repetitions, which is found from the values: nothing may be skipped beyond that.
 
-Values of repetitions to come that do not differ by a shift, but can be computed.
-
-What a kernel works on next is often `tile % width`: no shift, yet a function of registers that have
-one. Such a value may decide nothing but where global memory is accessed: that is looked at for all
-the repetitions which are to be skipped, and for all clusters that take the same steps.
+Some values do not differ by a shift, but can be computed for repetitions to come. What a kernel
+works on next is often `tile % width`: no shift, yet a function of registers that have one. Such a
+value may decide nothing but where global memory is accessed: that is looked at for all the
+repetitions which are to be skipped, and for all clusters that take the same steps.
 """
 
 from __future__ import annotations
@@ -157,6 +152,9 @@ def _is_near(value: Number) -> bool:
     if type(value) is int:
         return -_FAR < value < _FAR
     return int(value.min()) > -_FAR and int(value.max()) < _FAR
+
+
+# ------------------------------------------------------------------ shifts of expressions
 
 
 #: an integer for all lanes, or an array of 32
@@ -568,6 +566,9 @@ def _window(value: object, low: int, high: int) -> tuple[int, int]:
         return low, high
     by = least - low - (least - low) % (high - low + 1)
     return low + by, high + by
+
+
+# ------------------------------------------------------------------ values that differ by no shift
 
 
 #: the numbers of repetitions; the one that is watched is 0

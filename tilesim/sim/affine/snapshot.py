@@ -1,7 +1,7 @@
 """The state of a machine in a form in which two moments of a run can be compared.
 
 Everything that can be reached from the machine is written down, whatever class it belongs to: a
-field that nobody has thought of has to be equal. `tilesim.sim.affine.state_fields` lists the
+field that this module does not know has to be equal. `tilesim.sim.affine.state_fields` lists the
 exceptions: what may differ by a shift, and what is left out because it follows from the rest.
 
 A *family* is a set of numbers that are compared with each other and with nothing else: the

@@ -1,10 +1,4 @@
-"""What of the state of a machine may differ between repetitions.
-
-What several fields of a machine's state have in common: clocks, positions in them, times.
-
-Groups of asynchronous operations, and what warpgroups do together, in a snapshot.
-
-What of the state of a machine may differ between repetitions, and what need not be looked at.
+"""What of the state of a machine may differ between repetitions, and what need not be looked at.
 
 A field that is not named here is written as it is: see `tilesim.sim.affine.snapshot`.
 """
@@ -98,6 +92,9 @@ def positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
         out.position(component, tick)
 
 
+# ------------------------------------------------ groups of asynchronous operations, and warpgroups
+
+
 def _committed(out: Writer, group: Groups, value: list[int]) -> None:
     _open_groups(out, group, value)
 
@@ -182,6 +179,9 @@ WARPGROUP: dict[str, FieldWriter] = {"_rounds": _rounds, "_commits": _commits, "
 
 
 # ---------------------------------------------------------------------- warps
+
+
+# ------------------------------------------------------------- the fields of all parts of the state
 
 
 def is_number(register: Any) -> bool:

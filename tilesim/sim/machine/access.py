@@ -1,4 +1,4 @@
-"""One recorded memory access: who, how, and from which clock value on it is ordered."""
+"""One recorded memory access: its agent, its kind, and from which clock value on it is ordered."""
 
 from __future__ import annotations
 

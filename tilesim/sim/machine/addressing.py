@@ -1,8 +1,6 @@
 """Memory at addresses that registers hold: which CTA or tensor, and which bytes (SEMANTICS J).
 
-Memory at addresses that registers hold: which CTA or tensor, and which bytes (SEMANTICS J).
-
-Steps that check their addresses: what decides must not change with where memory lies (J5).
+Steps check their addresses: what decides must not change with where memory lies (J5).
 """
 
 from __future__ import annotations
@@ -462,6 +460,9 @@ def _require_aligned(address: int, size: int, name: str) -> None:
             f"of {size} (J1)",
             "align what it points to, and what is added to the address",
         )
+
+
+# ----------------------------------------------------------------- steps that check their addresses
 
 
 def checked(step: Step, stays: Evaluate, guard: Evaluate | None, what: Op | Control) -> Step:

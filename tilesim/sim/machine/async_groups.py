@@ -1,8 +1,7 @@
 """Groups of asynchronous operations: of a warp, and of each thread.
 
-What a warp has issued and committed: groups of asynchronous operations, initialisations.
-
-Groups of bulk copies and of cp.async, which every thread has of its own (B29, B30, C4, C6).
+A warp has issued and committed groups, and initialisations. Groups of bulk copies and of cp.async
+belong to the thread that issues them (B29, B30, C4, C6).
 """
 
 from __future__ import annotations
@@ -160,6 +159,9 @@ class Issuer:
                 break
             count = last
         return count
+
+
+# ------------------------------------------------------------------ groups of each thread
 
 
 #: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)

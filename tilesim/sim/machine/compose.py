@@ -1,10 +1,8 @@
 """How the effects of an instruction become one function, for all lanes or group by group.
 
-Instructions whose lanes name objects of their own: once for all lanes, or lane by lane.
-
-How the effects of an instruction become one function when the program is loaded.
-
-Instructions that lanes execute which have not met: part by part, or together.
+That is done when the program is loaded. An instruction whose lanes name objects of their own is
+executed once for all lanes, or lane by lane; one that is executed by lanes which have not met, part
+by part, or together.
 """
 
 from __future__ import annotations
@@ -122,6 +120,9 @@ def each_lane(step: Step, *, signals: bool = False) -> Step:
 #: cycles that a warp may not have come to move in: longer than what programs call too long; and
 #: how many of them a run has at most
 _LONG, _MOST = 1 << 40, 1 << 50
+
+
+# ------------------------------------------------------------------ the function of an instruction
 
 
 class Operands(Protocol):
@@ -557,6 +558,9 @@ def _expressions(op: Op) -> Iterator[Expr]:
         value = getattr(op, name)
         items = value if isinstance(value, tuple) else (value,)
         yield from (item for item in items if isinstance(item, Expr))
+
+
+# ------------------------------------------------------------------ lanes that have not met
 
 
 #: what lanes execute together, besides what says so; none of it orders their accesses

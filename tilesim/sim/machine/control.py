@@ -1,19 +1,18 @@
 """Steps of control flow: branches that split the lanes of a warp, and where they go on together.
 
-Lanes that come to where a branch meets without having done anything on the way.
+A branch that splits the active lanes pushes a frame: where they will have met at the latest
+(`tilesim.analysis.cfg`), and the groups of them that wait for their turn. A group that comes to a
+`Join` lets those go first that are before it in the graph, and takes along those that wait there.
+When all have come to where they meet, or have ended, the frame is popped.
+
+Some lanes come to where a branch meets without having done anything on the way:
 
     if (threadIdx.x == 0) { produce } else if (threadIdx.x == 32) { consume }
 
 Both ways synchronise, so lanes that the branch splits are agents of their own. But those of warp 0
 that are not the first only compute registers up to the end. They go ahead, and the others stay what
-they are. What they decide on their way is executed after that as always; here it is only looked at.
-
-Steps of control flow: branches that split the lanes of a warp, and where they go on together.
-
-A branch that splits the active lanes pushes a frame: where they will have met at the latest
-(`tilesim.analysis.cfg`), and the groups of them that wait for their turn. A group that comes to a
-`Join` lets those go first that are before it in the graph, and takes along those that wait there.
-When all have come to where they meet, or have ended, the frame is popped.
+they are. What they decide on their way is executed after that as always; it is only looked at
+before.
 """
 
 from __future__ import annotations
@@ -88,6 +87,9 @@ def _next(w: Warp, number: int) -> int | None:
             return number + 1
         case _:
             return None
+
+
+# ------------------------------------------------------------------ branches and joins
 
 
 #: cycles between two turns of a loop that polls

@@ -1,14 +1,10 @@
 """A CTA, its cluster, and which clusters are still to be launched (SEMANTICS D.7).
 
-A CTA and the cluster it belongs to.
-
-Which clusters are still to be launched, for clusterlaunchcontrol (SEMANTICS D.7).
-
-That is up to the hardware. Unless a run is told what is answered, the simulator deals the grid
-out: the first third of the clusters (at least one) are resident from the start, and cluster ``i``
-of ``r`` resident ones is offered clusters ``i + r``, ``i + 2r``... in turn; then there is no work
-left. Under a policy that chooses schedules a request may also fail earlier, and what remains of the
-share is launched normally. `tilesim.checker.launch_control` varies the answers.
+What clusterlaunchcontrol gets is up to the hardware. Unless a run has given answers, the simulator
+deals the grid out: the first third of the clusters (at least one) are resident from the start, and
+cluster ``i`` of ``r`` resident ones is offered clusters ``i + r``, ``i + 2r``... in turn; then
+there is no work left. Under a policy that chooses schedules a request may also fail earlier, and
+what remains of the share is launched normally. `tilesim.checker.launch_control` varies the answers.
 """
 
 from __future__ import annotations
@@ -148,6 +144,9 @@ def place_tmem(program: Program, clusters: list[Cluster]) -> None:
         for cta in cluster.ctas:
             pool = pools.setdefault((index // resident, cta.rank), TmemPool(len(pools)))
             cta.tmem = Tmem(cta, pool)
+
+
+# ------------------------------------------------------------------ launch control
 
 
 class LaunchControl:

@@ -1,18 +1,14 @@
 """Lanes of a warp that go on by themselves, and where they wait for each other (E11).
 
-Lanes of a warp that come one by one to where they wait for each other (E11).
-
 Lanes that a branch has split may go on by themselves. An instruction that several lanes execute
 together makes those that come first wait. All lanes that live are one agent again when they have
 come to one place; others execute it together and go on as they came. `bar.warp.sync` may be
 executed at different places: only the mask has to be the same. But lanes do not meet others at one
 that all of them come to later: these would be one meeting ahead for ever.
 
-Lanes of a warp that go on as an agent of their own, from a branch to where its lanes meet.
-
 Lanes whose ways parted execute together what comes behind a branch if all of them come there. But
 PTX makes none wait for the others there. So where nothing else can move, those that wait go on
-alone (`part_ways`), to where they have to meet others (`tilesim.sim.machine.divergence`).
+alone (`part_ways`), to where they have to meet others.
 """
 
 from __future__ import annotations
@@ -273,6 +269,9 @@ def _note(w: Warp, op: Op, mask: int, kind: str) -> None:
         text = f"{'comes to' if kind == 'join' else 'leaves'} {op.mnemonic}"
         what = ("lanes", w.origin.index, mask)
         w.machine.trace.note("join" if kind == "join" else "leave", what, 0, w, op, text)
+
+
+# -------------------------------------------------------- lanes that go on as an agent of their own
 
 
 def fork(warp: Warp, lanes: int, pc: int) -> None:

@@ -1,9 +1,9 @@
 """Loops that compute for ever, as ``while (i < n) i = (i + 1) % 8;`` does for an n of 10.
 
-Between two scheduling points of a warp nobody else does anything. If its state is again what it
-was, and it has left nothing in memory meanwhile, it will be so again and again, unless others
-change what the loop reads. How long a loop is does not matter: of a state that comes back every p
-instructions one look in a thousand sees it after p looks at most.
+Between two scheduling points of a warp nothing else moves. If its state is again what it was, and
+it has left nothing in memory meanwhile, it will be so again and again, unless others change what
+the loop reads. How long a loop is does not matter: of a state that comes back every p instructions
+one look in a thousand sees it after p looks at most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What is known of a program that a machine has loaded.
 
-What a program declares in shared memory, by address.
-
-What is known of a program that a machine has loaded.
+`Allocations` says what the program declares in shared memory, by address.
 """
 
 from __future__ import annotations
@@ -74,6 +72,9 @@ class Allocations:
             self.spans, key=lambda s: s[0] - address if address < s[0] else address - s[1] + 1
         )
         return f"{name} is at {low:#x}..{high - 1:#x}"
+
+
+# ------------------------------------------------------------------ what is known of a program
 
 
 @dataclass(frozen=True)

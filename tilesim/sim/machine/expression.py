@@ -1,16 +1,13 @@
 """Compiles expressions to functions of a warp: one value, or an array with one value per lane.
 
-Compiles expressions to functions of a warp: one value, or an array with one value per lane.
-
 An array holds 64-bit numbers with a sign, or integers of Python where a u64 is beyond 2^63.
 Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
 emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
 
-Quotients of a division by zero, numbers that PTX leaves open.
-
-A register may hold one in some lanes as long as nothing depends on it: ``select`` throws away what
-it does not choose, a branch leaves lanes out. In which lanes registers do is kept beside them
-(`Agent.undefined`); whoever uses an expression that may be such a number looks there.
+Quotients of a division by zero are numbers that PTX leaves open. A register may hold one in some
+lanes as long as nothing depends on it: ``select`` throws away what it does not choose, a branch
+leaves lanes out. In which lanes registers do is kept beside them (`Warp.undefined`); every use of
+an expression that may be such a number looks there.
 """
 
 from __future__ import annotations
@@ -435,6 +432,9 @@ def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
         return a if c else b
 
     return evaluate
+
+
+# ------------------------------------------------------------------ quotients of a division by zero
 
 
 LanesOf: TypeAlias = Callable[[Warp], int]

@@ -1,33 +1,24 @@
 """Unknown values that decide: all ways through a branch, accesses that may be made, or anywhere.
 
-Accesses to memory of which nobody knows whether they are made, or where: data decides it.
+Accesses of which data decides whether, or where, they are made are made for the sake of what they
+may race with, and what they leave is not known. What such an access does wrong is no finding, as it
+may not happen: then the value that decides has to be known (docs/soundness.md, "Accesses that data
+decides").
 
-They are made, for the sake of what they may race with, and nobody knows what they leave. What such
-an access does wrong is no finding, as it may not happen: then the value that decides has to be
-known (docs/soundness.md, "Accesses that data decides").
+A part of the program behind a branch on a value that is not known is gone through on all ways.
+Lanes go one way or the other, and each its own: so each instruction there may be made or not. It is
+made in all lanes that may come to it, with what their registers hold on each way there, or, where
+that is not the same on all of them, with a value that is not known. A loop is gone through turn by
+turn, until one may be its last: from then on with what registers hold in any.
 
-All ways through a part of the program that a value which nobody knows leads through.
+Arithmetic that a branch on data leads to need not be executed to go on: compilers put slow ways of
+logarithms and the like there. What such a branch may set is not known behind it; whatever touches
+memory or synchronises has to be known to be executed.
 
-Lanes go one way or the other, and each its own: so each instruction there may be made or not
-(`tilesim.sim.machine.havoc`). It is made in all lanes that may come to it, with what their
-registers hold on each way there, or, where that is not the same on all of them, with what nobody
-knows. A loop is gone through turn by turn, until one may be its last: from then on with what
-registers hold in any.
-
-What need not be executed to go on if nobody knows whether it is: arithmetic, and nothing else.
-
-Compilers put slow ways of logarithms and the like behind branches on data. What such a branch may
-set is not known behind it; whatever touches memory or synchronises has to be known to be executed.
-
-Branches by which data makes all threads of a CTA end: ``if (blockIdx.x >= *n) return;``.
-
-All of them go one way (`tilesim.analysis.uniformity`), and nobody in another CTA learns of it. In
-the run they stay; that they end is a run of its own for each time that they come to such a branch
-(docs/soundness.md, "Branches on which a CTA agrees").
-
-Accesses that are made for the sake of what they may race with (`tilesim.sim.machine.havoc`).
-
-Nobody knows where they are made, or, of a reduction, whether: then nobody may learn from it either.
+By some branches data makes all threads of a CTA end: ``if (blockIdx.x >= *n) return;``. All of them
+go one way (`tilesim.analysis.uniformity`), and no other CTA learns of it. In the run they stay;
+that they end is a run of its own for each time that they come to such a branch (docs/soundness.md,
+"Branches on which a CTA agrees").
 """
 
 from __future__ import annotations
@@ -230,6 +221,9 @@ def both_ways(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> No
             forget_written(w, value)  # lanes that go the other way have not stored it
 
     may_be_made(w, value, go)
+
+
+# ----------------------------------------------------------- all ways through a part of the program
 
 
 #: instructions after which a loop has to be one that data ends
@@ -562,6 +556,9 @@ def _alike(one: Any, other: Any) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+# ------------------------------------------------------------- arithmetic that need not be executed
+
+
 def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
     """The registers that lanes which a branch splits may set before they meet; None if they may do
     anything else, or anything again and again."""
@@ -623,6 +620,9 @@ def led_to(graph: FlowGraph, start: int) -> int:
 _MOST_STAYS = 16
 
 
+# ---------------------------------------------------------------- branches by which data ends a CTA
+
+
 @dataclass(frozen=True)
 class Leaving:
     """A branch: who ends goes on at ``end``, where nothing else is done, the others at ``stay``."""
@@ -666,6 +666,9 @@ def _leads_to_end(graph: FlowGraph, number: int) -> bool:
     what = instruction.what
     exits = isinstance(what, Op) and any(isinstance(e, fx.Exits) for e in what.effects())
     return exits and instruction.guard is None
+
+
+# -------------------------------------------------------- accesses made for what they may race with
 
 
 @dataclass(frozen=True)

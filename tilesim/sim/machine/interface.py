@@ -1,10 +1,6 @@
 """What the parts of a machine need to know of it, and how it reads the rules.
 
-How the machine reads the rules, and what a run is told.
-
-What the parts of a machine need to know of it.
-
-They stand between this and the machine (`tilesim.sim.machine.machine`), which knows them all.
+The parts stand between this and the machine (`tilesim.sim.machine.machine`), which knows them all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Loads a program into the machine: one function of a warp per instruction of its MIR.
 
-What a program needs of the machine: barriers, components of clocks, kinds of groups.
-
-Loads a program into the machine: one function of a warp per instruction of its MIR.
+Before that, what the program needs of the machine is found: barriers, components of clocks, kinds
+of groups.
 """
 
 from __future__ import annotations
@@ -215,6 +214,9 @@ def overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
     """Shared allocations that overlap, where the contents of one of them may steer."""
     pairs = [pair for pair in aliases(program) if pair[1] in flow.steering]
     return frozenset(name for pair in pairs for name in pair)
+
+
+# ------------------------------------------------------------------ one function per instruction
 
 
 class Compiler:

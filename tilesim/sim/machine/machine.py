@@ -1,11 +1,8 @@
 """The machine: CTAs of one cluster, their warps and memories, and how it runs to its end.
 
-What an instruction that cannot be executed as it stands means as a finding.
-
-The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
-
-It holds state and the primitive transitions; the executors of effects (``sim.machine.execute``)
-call them. All nondeterminism is in the environment (``sim.machine.schedule``).
+It holds state and the primitive transitions; the executors of effects
+(`tilesim.sim.machine.execute`) call them. All nondeterminism is in the environment
+(`tilesim.sim.machine.schedule`). An instruction that cannot be executed as it stands is a finding.
 """
 
 from __future__ import annotations
@@ -110,6 +107,9 @@ def _is_made_together(effect: fx.Effect) -> bool:
             return True
         case _:
             return False
+
+
+# ------------------------------------------------------------------ the machine
 
 
 #: scheduling points between two looks at the clock

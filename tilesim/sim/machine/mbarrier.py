@@ -1,21 +1,14 @@
 """One mbarrier object: its state (SEMANTICS A.3), what its phases publish, its misuse.
 
-The state of an mbarrier object (SEMANTICS A.3), and how reports and traces put it.
-
-Findings about operations on an mbarrier that have no meaning in the state they find.
-
-One mbarrier object: its state (SEMANTICS A.3) and what its phases publish.
-
 The determinacy conditions that are checked here in passing (DETERMINACY section 2) are A (no
 early credit), C1 (no early pass), C2 (no late miss), B (no early completion), P (a .noComplete
 arrival is not the last), I and T; what fails is recorded as a `Doubt`, and the certificate decides
-what it means.
+what it means. An operation that has no meaning in the state it finds is a finding.
 
-Tokens: what an arrive returns and a wait takes back (SEMANTICS A.4, A19, A20).
-
-A token is opaque. It names one phase of one barrier, the object at an address of a CTA between an
-mbarrier.init and its mbarrier.inval. It is passed on as a number, through registers and memory; a
-number that no arrive has returned is no token.
+A token is what an arrive returns and a wait takes back (SEMANTICS A.4, A19, A20). It is opaque. It
+names one phase of one barrier, the object at an address of a CTA between an mbarrier.init and its
+mbarrier.inval. It is passed on as a number, through registers and memory; a number that no arrive
+has returned is no token.
 """
 
 from __future__ import annotations
@@ -207,6 +200,9 @@ class MbarrierState:
         return text
 
 
+# ------------------------------------------------------------------ misuse
+
+
 def _init_of(barrier: MbarrierState) -> Side | None:
     """The initialisation of a barrier's present life."""
     return None if barrier.init is None else Side(barrier.init.warp, barrier.init.op)
@@ -344,6 +340,9 @@ def unordered_end(barrier: MbarrierState, warp: Agent, op: Op, use: Credit | Wai
         "acquire before mbarrier.inval",
         facts=Stated((barrier.named,)),
     )
+
+
+# ------------------------------------------------------------------ the object
 
 
 class Mbarrier(MbarrierState):
@@ -827,6 +826,9 @@ class Mbarrier(MbarrierState):
             ),
             self,
         )  # fmt: skip
+
+
+# ------------------------------------------------------------------ tokens (A19, A20)
 
 
 #: the numbers of consecutive tokens are far apart, so that arithmetic on one does not give another

@@ -1,8 +1,7 @@
 """Memories: bytes, and the footprints of the accesses to them.
 
-Who wrote bytes last that several shared allocations have in common.
-
-Memories: bytes, and the footprints of the accesses to them.
+Of bytes that several shared allocations have in common, `Overlaid` says under which name they were
+written last.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Reductions in memory: what they make of two values, and where their order cannot be seen.
-
-What reductions in memory make of the old and the new value.
-
-Reductions whose order nobody can see.
-"""
+"""Reductions in memory: what they make of two values, and where their order cannot be seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strong operations on memory hand over, and to whom: release patterns and scopes (H1-H4)."""
+"""What strong operations on memory hand over, and in which scopes: release patterns (H1-H4)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a run produces besides numbers: findings, and conditions that failed.
-
-Determinacy conditions that failed in a run.
-
-What a run produces besides numbers.
-"""
+"""What a run produces besides numbers: findings, and conditions that failed."""
 
 from __future__ import annotations
 

@@ -1,16 +1,13 @@
 """The schedule: which agent moves next, and the latencies of the timed policy.
 
-Who moves next: the only source of nondeterminism of a run.
+The schedule is the only source of nondeterminism of a run. Every agent that can move (a runnable
+warp, an asynchronous operation in flight) has exactly one event in the environment. `timed` runs
+them in order of simulated time under the latency model; a `Chooser` picks among them, so any
+interleaving can be produced and replayed.
 
-Every agent that can move (a runnable warp, an asynchronous operation in flight) has exactly one
-event in the environment. `timed` runs them in order of simulated time under the latency model;
-a `Chooser` picks among them, so any interleaving can be produced and replayed.
-
-The latency model of the ``timed`` policy, in cycles.
-
-It is a documented model, not a measurement of one chip: its purpose is a plausible order of
-events. Verdicts never depend on it (a certificate covers every schedule). What a warp needs to
-issue an instruction is in its definition (`Op.cycles`).
+The latency model, in cycles, is a documented model, not a measurement of one chip: its purpose is a
+plausible order of events. Verdicts never depend on it (a certificate covers every schedule). What a
+warp needs to issue an instruction is in its definition (`Op.cycles`).
 """
 
 from __future__ import annotations
@@ -307,6 +304,9 @@ class DirectedChooser:
         if self._past is None or agent.component is None:
             return 2
         return 0 if agent.clock[agent.component] <= self._past[agent.component] else 2
+
+
+# ------------------------------------------------------------------ latencies of the timed policy
 
 
 #: cycles from issue to first byte, and bytes per cycle, of the copy engines

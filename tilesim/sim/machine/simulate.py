@@ -1,8 +1,6 @@
 """`simulate`: run a program once under one schedule, with or without numbers.
 
-Runs a machine to its end, and reports what is left undone there.
-
-`simulate`: run a program once under one schedule, with or without numbers.
+At the end of the run, what is left undone there is reported.
 """
 
 from __future__ import annotations
@@ -114,6 +112,9 @@ def _release_pollers(machine: Machine) -> bool:
             machine.wake(warp)
             woken = True
     return woken
+
+
+# ------------------------------------------------------------------ one run of a program
 
 
 Policy = Literal["timed", "random", "pct"]

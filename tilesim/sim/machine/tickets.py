@@ -1,8 +1,8 @@
-"""Who draws next from a counter (``atom.add`` whose result is used), under the timed policy.
+"""Which warp draws next from a counter (an ``atom.add`` whose result is used), in the timed policy.
 
 Once the order of draws is fixed, the results are, and a run is as determinate as one without
-counters: each draw comes after the one before. A run may be told the order. Then whoever wants to
-draw waits until nothing else can move, and one of those that wait goes on.
+counters: each draw comes after the one before. A run may be given the order. Then a warp that comes
+to a draw waits until nothing else can move, and one of those that wait goes on.
 """
 
 from __future__ import annotations

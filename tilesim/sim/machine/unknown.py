@@ -1,7 +1,8 @@
-"""Values that nobody knows: data that is not computed, and what memory holds that nobody has told.
+"""Values that are not known: data that is not computed, and contents of memory that are not given.
 
-An unknown value goes through arithmetic at no cost and through memory byte by byte. Who needs the
-number raises `UnknownSteers`, and the run ends without a verdict on what comes behind.
+An unknown value goes through arithmetic at no cost and through memory byte by byte. Where its
+number is needed, `UnknownSteers` is raised, and the run ends without a verdict on what comes
+behind.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A warp: 32 lanes with one program counter, an active mask, registers and a vector clock.
-
-A warp: 32 lanes with one program counter, an active mask, registers and a vector clock.
-
-Warps as reports call them, several of them together.
-"""
+"""A warp: 32 lanes with one program counter, an active mask, registers and a vector clock."""
 
 from __future__ import annotations
 
@@ -509,6 +504,9 @@ class Agent(ABC):
         if self.machine.program.ctas > 1 and self.cta.number != cta:
             place = f"CTA {self.cta.number} {place}"
         return place if role == f"warp {self.number}" else f"{role} ({place})"
+
+
+# ------------------------------------------------------------------ names of warps in reports
 
 
 def names_of(warps: Sequence[Agent], op: Op | None = None, cta: int | None = None) -> str:

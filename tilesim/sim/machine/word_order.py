@@ -1,26 +1,21 @@
 """Strong accesses to words: their order, and what one learns of another (SEMANTICS H2 to H6).
 
-Strong accesses to one location in no order: no race, but the order decides (H2, H6).
-
-Strong accesses: when two of them do not race, what one learns (SEMANTICS H2, H3, H6).
-
-Who has observed which write of a word: one step of it comes before base causality (H5).
+Strong accesses to one location in no order do not race, but the order decides (H2, H6).
 
 A strong read observes the write it reads from, if the two are morally strong, and through a chain
-of RMWs, each so with the next, those before. They come before all that comes after the read; what
-was before them does not, an earlier store by the same thread to the same word among it: unless what
-the read acquires says so.
+of RMWs, each so with the next, those before (H5). They come before all that comes after the read;
+what was before them does not, an earlier store by the same thread to the same word among it: unless
+what the read acquires says so.
 
 A wait stands for one in every schedule (`tilesim.sim.observers.monotone_words`). In another one it
 may find another store, with which the word begins anew, and observe nothing of what it has in this
-run: who relies on that makes the schedules differ.
+run: an access that relies on that makes the schedules differ.
 
-Elements of vectors that acquire or release: none of them orders another (SEMANTICS H15).
-
-PTX makes of a vector access as many accesses of one element, in no order. So what each element
-releases is what its thread knew before the whole vector, and its own store; what they acquire, the
-thread knows after the last one. All stores of a vector are made in one interval of their thread,
-and what an element tells of its own is told at a component of its own.
+The elements of a vector that acquires or releases do not order each other (SEMANTICS H15). PTX
+makes of a vector access as many accesses of one element, in no order. So what each element releases
+is what its thread knew before the whole vector, and its own store; what they acquire, the thread
+knows after the last one. All stores of a vector are made in one interval of their thread, and what
+an element tells of its own is told at a component of its own.
 """
 
 from __future__ import annotations
@@ -115,6 +110,9 @@ class WordOrder:
             counter = counters.get(key)
             if counter is None or counter.open:
                 self._machine.nondeterministic(what, op, explorable=explorable)
+
+
+# ---------------------------------------------------- strong accesses that do not race (H2, H3, H6)
 
 
 def hides(access: Access, record: Access) -> bool:
@@ -314,6 +312,9 @@ def _over(
                 if key not in last or last[key][1].tick < one.tick:
                     last[key] = where, one
     return tuple(last.values())
+
+
+# --------------------------------------------------- which accesses have observed which writes (H5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,6 +564,9 @@ def _strong(one: Access, other: Access) -> bool:
     assert one.scope is not None
     assert other.scope is not None
     return mutual(one.scope, one.warp.cta, other.scope, other.warp.cta)
+
+
+# ------------------------------------------------------------------ elements of vectors (H15)
 
 
 #: which one of how many

@@ -1,7 +1,7 @@
 """When one run proves all schedules (DETERMINACY sections 2 and 6).
 
 The conditions themselves are checked while the run goes on, where the state is (``mbarrier`` and
-``named_barrier``); this module judges what failed: what nobody can observe is sliced away, the
+``named_barrier``); this module judges what failed: what cannot be observed is sliced away, the
 rest becomes reasons, findings and directed schedules.
 """
 

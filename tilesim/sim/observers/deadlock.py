@@ -1,8 +1,7 @@
 """What is wrong when nothing can move any more, or when a kernel ends with work outstanding.
 
-The wait-for chain in words: who waits for what, what it has, and who could still release it.
-
-What is wrong when nothing can move any more, or when a kernel ends with work outstanding.
+The wait-for chain is put in words: what each warp waits for, what has come, and which warps could
+still release it.
 """
 
 from __future__ import annotations
@@ -233,6 +232,9 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
     if used:
         return _Reason(f"does not come to it any more{used}")
     return _Reason("does not come to it from where it stands")
+
+
+# ------------------------------------------------------------------ what is wrong
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:

@@ -1,13 +1,10 @@
 """What a run did: instructions, and events of barriers.
 
-Runs that are watched: which instructions warps execute, what these give to barriers, and who
-goes on because of that.
+`watch` says which instructions warps execute, what these give to barriers, and which warps go on
+because of that. Of a program whose schedules all do the same one run tells what happens in every
+one, if not when.
 
-Of a program whose schedules all do the same one run tells what happens in every one, if not when.
-
-Recorded runs: `record` runs a program under the timed policy.
-
-`tilesim.checker.witness.retrace` repeats a witness.
+`record` runs a program under the timed policy; `tilesim.checker.witness.retrace` repeats a witness.
 """
 
 from __future__ import annotations
@@ -197,6 +194,9 @@ def _barriers(machine: Machine) -> Iterator[Mbarrier | NamedBarrier]:
         yield from cta.mbarriers.values()
         yield from cta.named.values()
     yield from (c.barrier for c in machine.clusters if c.barrier is not None)
+
+
+# ------------------------------------------------------------------ recorded runs
 
 
 @dataclass(frozen=True)

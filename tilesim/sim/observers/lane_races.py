@@ -1,8 +1,7 @@
 """Races between lanes of one warp: what only a warp barrier orders (E11).
 
-Lanes that act as one: only a meeting orders what different ones of them do (E11).
-
-Races between lanes that have not met, and accesses that such lanes make together.
+Lanes that act as one are ordered with each other by a meeting only. Lanes that have not met race
+with each other, and make some accesses together.
 """
 
 from __future__ import annotations
@@ -188,6 +187,9 @@ def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
         if len(found):
             return int(before[found[0, 0]]), int(after[start + found[0, 1]])
     return None
+
+
+# ------------------------------------------------------------------ lanes that have not met
 
 
 def by_parts(access: Access, parts: list[Part]) -> list[tuple[Part, Access]]:

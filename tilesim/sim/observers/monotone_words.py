@@ -1,6 +1,8 @@
 """Words of memory that only grow, and waits for them: when one run proves what they order.
 
-Words of memory that only grow, and waits for them: when one run proves what they order.
+The words of a tensor are counters if every access to them is a wait
+(`tilesim.transforms.word_waits`), a reduction by add, or a scalar store (or an exchange whose
+result is not used); single words of a tensor may be counters as well.
 
 An increment is a reduction by add, or a store of a larger value. A wait passes when the word has
 reached a value. ``G`` of a wait is the increments up to the one that reaches it, in the order of
@@ -23,13 +25,6 @@ anyway; not what others may have released before it in this run. A wait whose pa
 by itself passes at once. A store comes after all increments before it and is in the past of all
 after it. Stores of other values begin a new life of the word: everything before is in their past,
 and they are in the past of everything after.
-
-Words of memory that only count: tensors, or single words, of which all accesses do.
-
-The words of a tensor are counters if every access to them is a wait
-(`tilesim.transforms.word_waits`), a reduction by add, or a scalar store (or an exchange whose
-result is not used). Whether one run proves what they order is for
-`tilesim.sim.observers.monotone_words` to say.
 """
 
 from __future__ import annotations
@@ -437,6 +432,9 @@ def _merge(released: Released, own: Released) -> None:
 def _covers(more: Released, less: Released) -> bool:
     """Whether whoever learns ``more`` learns all of ``less``."""
     return all(key in more and bool((more[key] >= clock).all()) for key, clock in less.items())
+
+
+# ------------------------------------------------------------------ which words only count
 
 
 def counters(mir: Mir, found: Mapping[int, WordWait]) -> frozenset[str]:

@@ -1,14 +1,11 @@
 """The credits of one phase: do they end it in one way only, whatever their order?
 
-The credits of one phase: do they end it in one way only, whatever their order?
+Waits need a number of arrivals, whichever they are. Where condition A fails, an arrival may count
+for the phase before its own, and another one for its own instead. That is immaterial if every wait
+learns the same: all that the one publishes is in what the other one comes after. docs/soundness.md
+(Arrivals that change places) has the argument.
 
-Arrivals that may change places: waits need a number of them, whichever they are.
-
-Where condition A fails, an arrival may count for the phase before its own, and another one for its
-own instead. That is immaterial if whoever waits learns the same: all that the one publishes is in
-what the other one comes after. docs/soundness.md (Arrivals that change places) has the argument.
-
-The last phases of a barrier, which nobody waits for: which arrival ends which is immaterial.
+In the last phases of a barrier, for which no warp waits, it is immaterial which arrival ends which.
 """
 
 from __future__ import annotations
@@ -307,6 +304,9 @@ def _amount(credit: Credit) -> str:
     return " and ".join(parts)
 
 
+# ------------------------------------------------------------------ arrivals that change places
+
+
 def change_places(before: PhaseRecord, credit: Credit, clock: Clock) -> bool:
     """True if an arrival, made with ``clock``, covers each one of the phase ``before`` that it does
     not come after: they may count for each other's phase."""
@@ -329,6 +329,9 @@ def _covers(clock: Clock, credit: Credit) -> bool:
     for entry, last in (component, done), (GENERIC * size + component, credit.position):
         published[entry] = min(published[entry], last)
     return bool((published <= clock).all())
+
+
+# ------------------------------------------------------------------ the last phases of a barrier
 
 
 class Tail:

@@ -1,8 +1,8 @@
-"""What has to be followed to tell whether two warps store the same, though nobody knows what it is
-(SEMANTICS H23): the instructions that what they store comes from.
+"""Which instructions have to be followed to tell whether two warps store the same unknown data.
 
-While a machine runs, each of them gives the registers that it sets a name, which is made of the
-names of what it works on (`tilesim.sim.observers.value_numbers`).
+These are the instructions that what they store comes from (SEMANTICS H23). While a machine runs,
+each of them gives the registers that it sets a name, which is made of the names of what it works on
+(`tilesim.sim.observers.value_numbers`).
 """
 
 from __future__ import annotations

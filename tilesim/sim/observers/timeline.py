@@ -1,10 +1,7 @@
 """What a recorded run did, and when: the data behind traces, stories and pictures.
 
-What a recorded run did, and when: the data behind traces, stories and pictures.
-
-`tilesim.sim.observers.event_log` makes it. A run that nobody records pays nothing for this.
-
-Recording a run: puts its own steps around those of the program and notes what they do.
+`tilesim.sim.observers.event_log` makes it: recording puts its own steps around those of the program
+and notes what they do. A run that is not recorded pays nothing for this.
 """
 
 from __future__ import annotations
@@ -171,6 +168,9 @@ class Timeline:
     waiters: tuple[Waiter, ...]
     end: float
     truncated: bool = False
+
+
+# ------------------------------------------------------------------ recording a run
 
 
 TMA, TENSOR_CORE = "TMA", "tensor core"

@@ -1,7 +1,5 @@
 """Whether accesses to tensor memory are ordered (SEMANTICS G.5, G.6, U33).
 
-Whether accesses to tensor memory are ordered (SEMANTICS G.5, G.6), and what is reported if not.
-
 An earlier access is ordered before a later one if
 
 * the two kinds execute in one pipeline (G19) and the second is issued after the first, or
@@ -10,11 +8,9 @@ An earlier access is ordered before a later one if
 "Known" means, at strictness ``ptx``, that the hand-over went through the tcgen05 fences (a commit
 implies the first of them); ``practice`` also accepts a release and an acquire without them (U20).
 
-Where all that tcgen05.ld has loaded has been stored (SEMANTICS U33).
-
-What stores a register has it, so the load that sets the register has read tensor memory. The load
-of a warp is one instruction: it is over where all of its registers have been stored by all lanes,
-and whoever comes after the stores comes after it, as behind ``tcgen05.wait::ld``. So does a
+What stores a register has it, so the load that sets the register has read tensor memory (U33). The
+load of a warp is one instruction: it is over where all of its registers have been stored by all
+lanes, and what comes after the stores comes after it, as behind ``tcgen05.wait::ld``. So does a
 tcgen05.st whose registers are made of all that it has loaded.
 """
 
@@ -387,6 +383,9 @@ class TmemOrder:
                     "use has been waited for",
                     kind="tmem-lifetime/not-freed",
                 )
+
+
+# ----------------------------------------------------------- loads whose registers are stored (U33)
 
 
 _LOADS, _STORES = "tcgen05.ld", "tcgen05.st"

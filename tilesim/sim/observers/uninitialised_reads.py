@@ -1,8 +1,6 @@
 """Reads of bytes that nothing has written, and whether they reach the results of a kernel.
 
-What goes on from bytes of shared memory that nothing has written: reads, and reductions.
-
-Whether what shared memory holds before anything is written reaches the results of a kernel.
+The bytes are of shared memory; reads and reductions carry what they hold on.
 """
 
 from __future__ import annotations
@@ -134,6 +132,9 @@ class Unwritten:
             machine.outcome.unfilled.append(finding)
         else:
             machine.add(finding)
+
+
+# ------------------------------------------------------- whether initial contents reach the results
 
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]

@@ -1,11 +1,8 @@
 """Stores of unknown data, told apart by what it is made of (SEMANTICS H23).
 
-Names of what the lanes of a warp hold, where nobody knows the number (SEMANTICS H23).
-
-A name is a number, and two that are equal stand for equal data: each is made of what an instruction
-does and of the names of what it does that with. 0 is the name of what cannot be told.
-
-Stores of data that nobody knows, told apart by what it is made of (SEMANTICS H23).
+What the lanes of a warp hold has a name where its number is not known. A name is a number, and two
+that are equal stand for equal data: each is made of what an instruction does and of the names of
+what it does that with. 0 is the name of what cannot be told.
 """
 
 from __future__ import annotations
@@ -129,6 +126,9 @@ def _named(value: Any) -> Hashable:
     if isinstance(value, np.generic) and value.dtype.kind == "V":
         return str(value.dtype), value.tobytes()
     return "integer", int(value)
+
+
+# ------------------------------------------------------------------ names of what lanes hold
 
 
 class _Registers(list[Any]):

@@ -1,13 +1,12 @@
 """The wait-for graph: which warp could still release which.
 
-What a warp that waits would still execute: from where it stands, with what its registers hold.
+It leads from blocked warps to the warps that still come to what wakes them: a warp that waits would
+still execute what lies ahead of where it stands, with what its registers hold.
 
-The way ahead is walked as if no wait kept anybody: control flow and the registers that it depends
+The way ahead is walked as if no wait kept a warp: control flow and the registers that it depends
 on are computed, everything else is passed over. A register that memory or another warp decides is
 unknown, and a branch on it goes both ways, so what is found is never too little. That makes "could
 release it" true: an arrival counts for the barrier, CTA and id that it names from there on.
-
-Who could release whom: from blocked warps to the warps that still come to what wakes them.
 """
 
 from __future__ import annotations
@@ -334,6 +333,9 @@ def _frozen(value: Any) -> object:
     if type(value) is Unknown:
         return "unknown"
     return value.tobytes() if hasattr(value, "tobytes") else value
+
+
+# ------------------------------------------------------- from blocked warps to those that wake them
 
 
 def state_of(warp: Agent, cta: int | None = None) -> str:

@@ -1,7 +1,5 @@
 """Weak memory: what PTX lets a program do that no interleaving shows.
 
-Whether PTX lets a program do what no interleaving shows: weak memory.
-
 Exploration runs every interleaving that can differ. By PTX a load may find an older store than the
 last one, and two loads of one thread may so find stores in another order than two of another one.
 An execution without cycles of program order and reads-from is made event by event. Take the first
@@ -16,14 +14,13 @@ buffering"). Nothing forbids that where the write need not come after the load i
 store of its thread that depends on it, it could have found another write, and all of the cycle is
 in a schedule: from the load to the write, by program order and reads-from.
 
-What the strong accesses of a schedule need not have seen: PTX allows more than interleavings.
-
-A schedule shows one interleaving, in which each load finds the latest store. By PTX it may find any
-that is not older than one it comes after in causality order or has observed (coherence), and a
-store may take its place in coherence order behind any such: an RMW stays next to the write that it
-reads. For each access to a word that is written strongly, and each look at an mbarrier, the writes
-are noted that it need not come after. `tilesim.sim.observers.weak_memory` says whether any of them
-could make the execution one that no interleaving shows (PTX 8.9, 8.10).
+What the strong accesses of a schedule need not have seen is noted while it runs. A schedule shows
+one interleaving, in which each load finds the latest store. By PTX it may find any that is not
+older than one it comes after in causality order or has observed (coherence), and a store may take
+its place in coherence order behind any such: an RMW stays next to the write that it reads. For each
+access to a word that is written strongly, and each look at an mbarrier, the writes are noted that
+it need not come after; `beyond_interleavings` says whether any of them could make the execution one
+that no interleaving shows (PTX 8.9, 8.10).
 
 Order is that of the machine's clocks, row G, one observation (H5), and the order of ``fence.sc``:
 one comes before another for sure if an access behind it conflicts with one before the other.
@@ -119,6 +116,9 @@ def _access(trace: Trace, index: int, place: Hashable) -> str:
         if event.object == place and event.op is not None:
             return f"{event.op.mnemonic} at {event.op.loc.whole}"
     return "an access"
+
+
+# ---------------------------------------------------------- what strong accesses need not have seen
 
 
 class _Parts(Protocol):

@@ -1,19 +1,9 @@
 """Asynchronous copies, from their effects (SEMANTICS sections B, C and D).
 
-The ends of asynchronous copies: a view, or what a tensor map selects.
-
-Ranges of global memory that a copy reads without some bytes at their ends (SEMANTICS B38).
-
-Asynchronous copies, from their effects (SEMANTICS section B).
-
 A copy is one operation of several effects: it reads its source, writes its destination, and then
 completes bytes on an mbarrier or is done as a member of a group. Both ends are checked when it is
 issued, with the issuer's clock (B1); its completion is published by the phase or group that tracks
-it (B2, A28).
-
-Copies by asynchronous threads of the generic proxy (SEMANTICS section C).
-
-Remote asynchronous stores (SEMANTICS D11 to D13).
+it (B2, A28). An end is a view, or what a tensor map selects.
 """
 
 from __future__ import annotations
@@ -345,6 +335,9 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skippe
         )
 
 
+# ---------------------------------------------------- ranges without some bytes at their ends (B38)
+
+
 class Inner:
     """What is read of a range, ``left`` elements from its start, as an end of a copy of all."""
 
@@ -421,6 +414,9 @@ def _bytes(w: Warp, op: Op, side: Evaluate) -> int:
 
 
 E = TypeVar("E")
+
+
+# ---------------------------------------------------------- copies and their completion (section B)
 
 
 def transfers(effects: Effects) -> bool:
@@ -714,6 +710,9 @@ def _prefetches(c: Operands, op: Op, effect: fx.Prefetches) -> Act:
     return Act(each_lane(step))
 
 
+# ------------------------------------------------------- copies by asynchronous threads (section C)
+
+
 #: where a copy reads or writes
 _At = tuple[Memory, Footprint]
 
@@ -887,6 +886,9 @@ OPERATIONS.append((_is_lane_copy, _copy))
 
 def _is_remote_store(effects: Effects) -> bool:
     return any(isinstance(e, fx.RemoteStore) for e in effects)
+
+
+# ---------------------------------------------------------- remote asynchronous stores (D11 to D13)
 
 
 def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:

@@ -1,10 +1,6 @@
 """Lanes of a warp: election, exchange of values, registers that are set, ends.
 
-Lanes of a warp that execute an instruction together, are elected, end (SEMANTICS E8 to E12).
-
-Values of other lanes (PTX 9.7.9.6).
-
-Registers that an instruction sets.
+Rules: SEMANTICS E8 to E12; PTX 9.7.9.6 for values of other lanes.
 """
 
 from __future__ import annotations
@@ -222,6 +218,9 @@ def _exits(c: Operands, op: Op, effect: fx.Exits) -> Act:
     return Act(step, blocks=True)
 
 
+# -------------------------------------------------------------- values of other lanes (PTX 9.7.9.6)
+
+
 def _require_sources(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
     """A lane gets a value of a lane that executes the shuffle, too (PTX 9.7.9.6)."""
     active = mask_array(w.mask)
@@ -277,6 +276,9 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
         return given if fit is None else fit(given)
 
     return Give(effect, read)
+
+
+# --------------------------------------------------------------- registers that an instruction sets
 
 
 def assign(w: Warp, slot: int, value: Any) -> None:

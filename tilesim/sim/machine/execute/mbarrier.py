@@ -1,15 +1,10 @@
 """What lanes do to an mbarrier: arrivals, bytes, waits and polls (SEMANTICS section A).
 
-What lanes do to an mbarrier: start and end it, arrive, expect and complete bytes (A.3, A.4).
-
-Waits on an mbarrier: parity and token forms, and polls (A17 to A30).
-
-Polls that only spare a wait, and these waits (`tilesim.transforms.await_condition`, DETERMINACY
-section 6).
-
-The timed run leaves such a poll out, so that the wait stands for both; what the poll could have
-seen is checked when the wait has passed. It does poll where the answer must be yes. Under a chosen
-schedule it always does: a try_wait that gives up is a test_wait made at another time.
+Some polls only spare the wait behind them (`tilesim.transforms.await_condition`, DETERMINACY
+section 6). The timed run leaves such a poll out, so that the wait stands for both; what the poll
+could have seen is checked when the wait has passed. It does poll where the answer must be yes.
+Under a chosen schedule it always does: a try_wait that gives up is a test_wait made at another
+time.
 """
 
 from __future__ import annotations
@@ -387,6 +382,9 @@ def _pending_count(c: Operands, op: Op, effect: fx.PendingCount) -> Give:
     return Give(effect, answer)
 
 
+# ------------------------------------------------------------------ waits and polls (A17 to A30)
+
+
 #: which parity a wait on a barrier names
 ParityOf: TypeAlias = Callable[[Warp, Mbarrier], int]
 
@@ -665,6 +663,9 @@ def _try(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
         return None
 
     return read
+
+
+# ------------------------------------------------------------------ polls that only spare a wait
 
 
 def peeked(op: Op) -> tuple[fx.Waits, Var] | None:

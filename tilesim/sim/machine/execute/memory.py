@@ -1,15 +1,10 @@
 """Accesses of lanes and warps to memory, through the generic proxy (SEMANTICS H.1, H.2, H15).
 
-Accesses of a whole warp to memory, through the generic proxy (SEMANTICS H.1).
-
-Accesses of lanes to memory through the generic proxy (SEMANTICS H.1, H.2, H15).
-
-Asynchronous accesses of lanes to global memory (SEMANTICS D14): each is made by a thread of its
-own, which comes after what its lane did before, and with what the lane does next is in no order.
-
-Such a thread is an agent that takes one step. It has what the lane's registers held when the
-operation was issued, and a position of its own in clocks: threads that acquire what it releases
-know it, the lane that issued it no sooner than others.
+Asynchronous accesses of lanes to global memory (SEMANTICS D14) are here, too: each is made by a
+thread of its own, which comes after what its lane did before, and with what the lane does next is
+in no order. Such a thread is an agent that takes one step. It has what the lane's registers held
+when the operation was issued, and a position of its own in clocks: threads that acquire what it
+releases know it, the lane that issued it no sooner than others.
 """
 
 from __future__ import annotations
@@ -110,6 +105,9 @@ def _access(w: Warp, op: Op, held: Held | Unsaid | None, *, write: bool) -> Acce
     if held is None:
         return Access(w, op, w.component, w.tick, False, write)
     return Access(w, op, w.component, w.tick, False, write, among=FULL, piece=held)
+
+
+# ---------------------------------------------------------------- accesses of lanes (H.1, H.2, H15)
 
 
 def last_wins(
@@ -299,6 +297,9 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     if not real and value is None and len(results) == 1:
         return Act(lambda w: write(w, None))  # nobody needs what the instruction computes
     return Take(write, c.expr(value) if isinstance(value, Expr) else value)
+
+
+# ------------------------------------------------------------- asynchronous accesses of lanes (D14)
 
 
 def issue(w: Warp, op: Op, step: Step) -> None:

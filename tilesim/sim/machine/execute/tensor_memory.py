@@ -1,13 +1,7 @@
 """Tensor memory: accesses, allocations, completion and order (SEMANTICS section G).
 
-Accesses to tensor memory: loads and stores of warps, operations of tensor cores (section G).
-
 Numbers are computed when an operation is issued; what others may rely on is decided by
-`sim.observers.tmem_order` and, for operands in shared memory, by the race detector.
-
-Allocations of tensor memory (SEMANTICS G4-G9).
-
-Completion and order of operations on tensor memory (SEMANTICS G22 to G28).
+`tilesim.sim.observers.tmem_order` and, for operands in shared memory, by the race detector.
 """
 
 from __future__ import annotations
@@ -442,6 +436,9 @@ def _run_for(w: Warp, cycles: float) -> None:
         w.cta.tensor_core_free = w.tcgen05.finish = start + cycles
 
 
+# ------------------------------------------------------------------ allocations (G4 to G9)
+
+
 @executor(fx.AllocatesTmem)
 def _allocates(c: Operands, op: Op, effect: fx.AllocatesTmem) -> Give:
     """Blocks until the columns are free; answers their address, which may be any that fits."""
@@ -756,6 +753,9 @@ def _relinquish_pair(w: Warp, op: Op) -> bool | None:
         return _wait_for_pair(w, op)
     _met(w, partner)
     return None
+
+
+# ---------------------------------------------------------------- completion and order (G22 to G28)
 
 
 #: cycles from the end of the last tracked operation to the arrival of a commit

@@ -1,9 +1,4 @@
-"""Asynchronous products of a warpgroup, and access to their register tiles (SEMANTICS F).
-
-Register tiles: who may access one while products use it (SEMANTICS F3, F6).
-
-Asynchronous products of a warpgroup (SEMANTICS section F).
-"""
+"""Asynchronous products of a warpgroup, and access to their register tiles (SEMANTICS F)."""
 
 from __future__ import annotations
 
@@ -203,6 +198,9 @@ def unassigned(w: Warp, fragment: Fragment, op: Op) -> None:
         (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
         fix="fill it first, or start an accumulation with accumulate=0 (scale-d false)",
     )
+
+
+# ------------------------------------------------------------------ products (section F)
 
 
 def _applies(effects: Effects) -> bool:

@@ -1,9 +1,4 @@
-"""Accesses of lanes to one word each, and what they hand over (SEMANTICS H).
-
-What strong accesses of lanes to words hand over to each other, and learn (SEMANTICS H3, H4).
-
-Accesses of lanes to one word each: loads, stores, atomics (SEMANTICS H).
-"""
+"""Accesses of lanes to one word each, and what they hand over (SEMANTICS H)."""
 
 from __future__ import annotations
 
@@ -135,6 +130,9 @@ def _sole_writers(w: Warp, addresses: Sequence[int]) -> dict[int, int]:
     lanes = np.flatnonzero(mask_array(w.mask)).tolist()
     once = {address for address in addresses if addresses.count(address) == 1}
     return {a: lane for a, lane in zip(addresses, lanes, strict=True) if a in once}
+
+
+# --------------------------------------------------------------- loads, stores, atomics (section H)
 
 
 def _note(
