@@ -56,7 +56,7 @@ _ALIKE = (
     Arrives, Crosses, Defines, Elects, FencesFragments, Gathers, JoinsBarrier, JoinsCluster,
     Orders, Registers, Waits,
 )  # fmt: skip
-#: what a lane that does it alone does not follow later for that: who waits for it is told by memory
+#: what a lane that does it alone does not follow later for that: a wait for it is by memory
 _TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
 
 

@@ -24,7 +24,7 @@ from tilesim.ir.op import Op
 def executing(mir: Mir) -> tuple[tuple[int, ...], ...]:
     """By number of an instruction, the warps that may come to it, in ascending order.
 
-    Where none comes it is those that would if the branch before it went the other way, or nobody
+    Where none comes it is those that would if the branch before it went the other way, or no warp
     ended before it: reports say which warps an instruction was meant for.
     """
     ways = _ways(mir)
@@ -88,7 +88,7 @@ class _Ways:
             todo += self._after(block, coming)
 
     def _not_taken(self, block: int) -> list[tuple[int, int]]:
-        """The blocks that follow one, or are written behind it, and to which nobody comes."""
+        """The blocks that follow one, or are written behind it, and to which no warp comes."""
         after = {*self._graph.successors[block], min(block + 1, len(self._at_start) - 1)}
         coming = self._at_start[block]
         return [(other, coming) for other in sorted(after) if not self._at_start[other]]

@@ -19,7 +19,7 @@ def live_at(graph: FlowGraph, number: int) -> frozenset[str]:
 
 
 def carried(graph: FlowGraph, head: int, blocks: Collection[int]) -> frozenset[str]:
-    """The registers in which a turn of the loop of these blocks, or who comes behind it, may find
+    """The registers in which a turn of the loop of these blocks, or what follows it, may find
     what an earlier turn has left there."""
     numbers = (n for b in blocks for n in graph.blocks[b])
     set_there = {name for n in numbers for name in sets(graph.mir, n)}

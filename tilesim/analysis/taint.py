@@ -545,7 +545,7 @@ class Drawn:
         """What words of the CTA's shared memory are followed as: one at a fixed address, or those
         of a part of it that is told apart; else None.
 
-        Who accesses them at another address, or as another type, may get any function of them.
+        An access at another address, or as another type, may get any function of them.
         """
         tensor = view.tensor
         if not isinstance(tensor, AddressedTensor):

@@ -222,7 +222,7 @@ class _OfCta(Diverging):
     """The same of the threads of a CTA.
 
     What all of them have is computed of numbers that all have, loaded from one address of global
-    memory that nobody writes, or what a barrier of the whole CTA has counted (PTX ISA:
+    memory that no instruction writes, or what a barrier of the whole CTA has counted (PTX ISA:
     barrier.red).
     """
 
@@ -243,7 +243,7 @@ class _OfCta(Diverging):
 
     def _has_one(self, effect: Effect) -> bool:
         """Whether an effect gives a register the value of an expression, or what a load finds in
-        memory that nobody writes."""
+        memory that no instruction writes."""
         match effect:
             case Defines(value=Expr() | View(), chance="", unknown=""):
                 return not (effect.divergent or effect.elsewhere)

@@ -84,7 +84,7 @@ def properties(target: str, version: int) -> bytes:
 
 def resident(threads: int, shared: int, registers: int) -> int:
     """CTAs of a kernel that a multiprocessor can hold, by what one of them takes; ``registers`` per
-    thread, 0: nobody knows."""
+    thread, 0: not known."""
     if not 1 <= threads <= CTA_THREADS or shared > SHARED_PER_CTA:
         return 0
     warps = -(-threads // 32)

@@ -62,5 +62,5 @@ def file_stem(entry: str) -> str:
 
 
 def say(text: str) -> None:
-    """To the user, who sees what the program prints as well."""
+    """To the user, beside what the program prints."""
     print(text, file=sys.stderr, flush=True)

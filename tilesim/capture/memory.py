@@ -1,6 +1,6 @@
 """The memory of a program: what it has allocated, and of which bytes it is known what they are.
 
-A kernel may write to whatever it can reach, and is not run: what it may have written nobody knows
+A kernel may write to whatever it can reach, and is not run: what it may have written is not known
 until the program writes it again.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 #: contents of larger buffers are data; they are not written down
 LARGEST_KNOWN = 16 << 10
-#: in larger buffers nobody looks for pointers
+#: larger buffers are not searched for pointers
 _LARGEST_SEARCHED = 1 << 20
 DEVICE, MANAGED, HOST = range(3)
 

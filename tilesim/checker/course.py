@@ -13,7 +13,7 @@ Launches that are not cooperative: clusters start in any order, one at a time if
 
 Nothing more is promised than that a cluster that runs goes on (SEMANTICS 0.4a). So a cluster must
 be able to end before any other has started. If each can, and one run proves the schedules in which
-all are resident, then each wait needs only what its own cluster does, and passes whoever is
+all are resident, then each wait needs only what its own cluster does, and passes whatever is
 resident. Where it is up to the schedule what a cluster waits for, no run with one resident at a
 time shows that; see `tilesim.sim.schedulers.exhaustive`.
 
@@ -502,7 +502,7 @@ class Checking:
 
         Where the orders do not all come out right, it is left to exploration.
         """
-        # what a cluster waits for may be up to the order, and who is resident is as well (0.4a)
+        # what a cluster waits for may be up to the order, and what is resident is as well (0.4a)
         waits = matters(self.simulation) and self.simulation.code.polls_memory
         for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
             if not outcome.draws:

@@ -77,10 +77,10 @@ class Survey:
         self._what = (
             f"{self._total} CTAs" if size == 1 else f"{self._total} clusters of {size} CTAs"
         )
-        #: by the cluster that was run: who followed the others of its class, and the run
+        #: by the cluster that was run: what followed the others of its class, and the run
         self._classes: dict[int, Follower] = {}
         self._runs: dict[int, Run] = {}
-        #: clusters that others of other numbers of repetitions stand for: who follows those like
+        #: clusters that others of other numbers of repetitions stand for: what follows those like
         #: them, and what a run of them would be
         self._told: dict[int, tuple[Follower, Run]] = {}
         self._open: list[str] = []

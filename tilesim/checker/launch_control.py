@@ -164,7 +164,7 @@ class LaunchPlans:
             self._kinds = self._of_each_kind()
 
     def _runs(self, inputs: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Plan, Run]]:
-        """Counts that nobody has asked for are left out."""
+        """Counts that no query has asked for are left out."""
         taken: dict[int, list[tuple[int, int]]] = {}
         for cluster, counts in self.alone():
             full = taken.setdefault(cluster, [])

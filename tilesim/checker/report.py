@@ -220,7 +220,7 @@ def whole(report: Report) -> Report:
     """A report that is a part of something: nothing, if the user has interrupted its check.
 
     Raises:
-        KeyboardInterrupt: that is so; whoever asked for all of it says what there is.
+        KeyboardInterrupt: that is so; the caller that asked for all of it shows what there is.
     """
     if INTERRUPTED in report.reasons:
         raise KeyboardInterrupt

@@ -329,7 +329,7 @@ def _halves(warps: Sequence[int], *, together: bool) -> Iterator[frozenset[int]]
 
 
 def _next(contenders: Sequence[tuple[int, ...]], picked: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The begin of the next order, given who could have drawn instead; None after the last one."""
+    """The begin of the next order, given what could have drawn instead; None after the last one."""
     for place in range(len(picked) - 1, -1, -1):
         later = [w for w in contenders[place] if w > picked[place]]
         if later:

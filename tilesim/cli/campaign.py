@@ -1,4 +1,4 @@
-"""Options of the commands that check many cases, and who works on them."""
+"""Options of the commands that check many cases, and their workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def jobs_option(what: str) -> Decorator:
 
 
 def workers(jobs: int, dask: str | None) -> tuple[Opener, int]:
-    """Who does the work that the options ask for, and how many tasks they are busy with.
+    """The workers that the options ask for, and how many tasks they are busy with.
 
     Raises:
         UsageError: the options exclude each other, or Dask is not installed.

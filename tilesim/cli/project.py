@@ -1,7 +1,7 @@
 """Defaults from ``[tool.tilesim]`` of the project's ``pyproject.toml``.
 
 A table of a command's name (``[tool.tilesim.check]``) holds for that command only. The file may
-come with somebody's repository, so it can set what is checked and how, but name no file that is
+come with a foreign repository, so it can set what is checked and how, but name no file that is
 written or shown.
 """
 

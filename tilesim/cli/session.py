@@ -101,7 +101,7 @@ class Session:
     #: names of what proofs may not lean on
     deny: frozenset[str] = frozenset()
     interrupted_at: str | None = None
-    #: why nobody is left to work
+    #: why no worker is left
     stopped: str = ""
     _here: bool = True
     _done: dict[int, Result] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Session:
 
     @property
     def not_started(self) -> int:
-        """Kernels, or targets whose kernels are not known yet, that nobody has begun."""
+        """Kernels, or targets whose kernels are not known yet, that are not begun."""
         begun_too = max(0, len(self._current) - 1)
         return begun_too + len(self._waiting) + len(self._todo)
 

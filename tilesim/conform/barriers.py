@@ -1,9 +1,9 @@
 """What barriers did in a traced launch: their counters, and arrows to the waits they ended.
 
 No warp sees a barrier change. But of a program whose schedules all do the same the machine says
-which instruction changes which barrier by how much and who waits for that, and the records of the
-launch say when. A change by a warp is drawn where the warp leaves the instruction, one by a copy
-where the first wait for it passes.
+which instruction changes which barrier by how much and which warps wait for that, and the records
+of the launch say when. A change by a warp is drawn where the warp leaves the instruction,
+one by a copy where the first wait for it passes.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class _Drawn:
                     yield state
 
     def _flows(self, group: Group) -> Iterator[Flow]:
-        """Arrows from whoever completes a group to each wait for it."""
+        """Arrows from what completes a group to each wait for it."""
         given = [(self._time(by, group), by) for by in self._gives[group]]
         known = [(t, by) for t, by in given if t is not None]
         if not known or len(known) < len(given):

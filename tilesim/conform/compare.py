@@ -110,7 +110,7 @@ class _Replay:
         self._off = dict(zip(recorded.ctas.tolist(), recorded.off, strict=True))
         self._before: dict[tuple[int, int], dict[int, Times]] = defaultdict(dict)
         self._given: dict[Group, dict[int, Times]] = defaultdict(dict)
-        #: who was entered last of those that gave to a group, for the text
+        #: the last entered of those that gave to a group, for the text
         self._givers: dict[Group, list[Instance]] = defaultdict(list)
         self._issued: dict[Instance, list[Group]] = defaultdict(list)
         for what, instance, group in order.happenings:

@@ -1,8 +1,8 @@
 """What has to come before what in every execution of a program, as its machine says.
 
 Of a program whose schedules all do the same, one run tells: an arrival, or bytes, of a phase come
-before every wait for that phase passes (A20), whoever joins a round of a barrier comes before
-anybody leaves it (E1, E20), and a warp's instructions follow each other.
+before every wait for that phase passes (A20), every join of a round of a barrier comes before
+any warp leaves it (E1, E20), and a warp's instructions follow each other.
 """
 
 from __future__ import annotations

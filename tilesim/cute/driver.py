@@ -87,7 +87,7 @@ class _Recorder:
         self._compiled: dict[str, tuple[str, str]] = {}
 
     def tensor(self, tensor: Any) -> Any:
-        """What the DSL gets for a tensor: one of which nobody touches the memory."""
+        """What the DSL gets for a tensor: one whose memory nothing touches."""
         return _OnDevice(self._on_host(tensor)) if hasattr(tensor, "untyped_storage") else tensor
 
     def _on_host(self, tensor: Any) -> Any:
@@ -120,7 +120,7 @@ class _Recorder:
         return value
 
     def function(self, compiled: Any) -> None:
-        """A function was compiled. One that only the host runs names a file that nobody wrote."""
+        """A function was compiled. One that only the host runs names a file that does not exist."""
         found = compiled.__ptx__
         if found and ("\n" in found or Path(found).exists()):
             text = found if "\n" in found else Path(found).read_text()
@@ -183,7 +183,7 @@ class _OnDevice:
 
 
 def _sized(parameter: Parameter) -> Parameter:
-    """Without a size that nobody knows."""
+    """Without a size that is not known."""
     if isinstance(parameter, Pointer) and parameter.bytes == _UNKNOWN:
         return replace(parameter, bytes=None)
     return parameter

@@ -29,7 +29,7 @@ R = TypeVar("R", bound=EffectRule)
 #: of an address in shared memory, without the rank of the CTA
 _OFFSET = (1 << RANK_SHIFT) - 1
 
-#: effects that nobody waits for but the issuing thread
+#: effects that no thread waits for but the issuing one
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
     fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,

@@ -1,4 +1,4 @@
-"""Rules of mbarriers: who waits, who arrives, in which phase, with how many bytes."""
+"""Rules of mbarriers: waits and arrivals, in which phase, with how many bytes."""
 
 from __future__ import annotations
 

@@ -161,13 +161,13 @@ def _once(parts: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
 
 @dataclass(frozen=True)
 class Participant:
-    """One side of a finding: who did (or waits for) what, and where in the user's source.
+    """One side of a finding: which warp did (or waits for) what, and where in the user's source.
 
     ``role`` is the role's name, ``warp`` the warp in the CTA (None for an asynchronous engine or
     the whole CTA), ``action`` a clause such as ``waits on full[1] parity 0``. ``instruction`` is
     its number in the machine's program (`tilesim.ir.mir`), None for control flow. ``turns`` are
     those of the loops around it in which that was, the outermost first; empty if it is in no loop,
-    or nobody knows.
+    or that is not known.
     """
 
     role: str
@@ -203,7 +203,7 @@ class Finding:
     ``message`` says what happened in one sentence; ``participants`` are both sides (all waiters of
     a deadlock), the one to change first; ``notes`` are further lines (barrier states, the wait-for
     chain and cycle); ``fix`` says what to change. ``cause``: what it comes from, if a diagnosis of
-    the failing run says so (`tilesim.mistakes`), and ``culprits`` who did that, the line to change
+    the failing run says so (`tilesim.mistakes`), and ``culprits`` what did that, the line to change
     first; ``diagnosis`` is the name of the diagnosis that says so. What the texts say is data
     besides: ``kind`` and ``facts`` that of the message, ``noted`` that of the notes and the fix,
     ``because`` that of the cause.

@@ -23,7 +23,7 @@ Check = Callable[[Case], Outcome]
 class Campaign:
     """What has been done so far; ``interrupted`` by the user, or ended by the time limit.
 
-    ``stopped`` says why nobody is left to check the other cases.
+    ``stopped`` says why no worker is left to check the other cases.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Campaign:
     stopped: str = ""
 
     def sorted(self) -> list[Outcome]:
-        """The outcomes in the order of the cases, whoever finished first."""
+        """The outcomes in the order of the cases, whichever ended first."""
         return sorted(self.outcomes, key=lambda o: o.case.number)
 
 

@@ -177,7 +177,7 @@ def _compare(program: Program, expected: Arrays, runs: Sequence[Arrays]) -> tupl
 
 
 def _tensor_maps(program: Program) -> set[str]:
-    """Tensors that hold tensor maps, of which nobody knows how hardware lays them out."""
+    """Tensors that hold tensor maps, whose layout in hardware is not known."""
     effects = [e for op in instructions(program) for e in op.effects()]
     return {e.view.tensor.name for e in effects if isinstance(e, fx.Reads | fx.AcquiresMap)
             and (isinstance(e, fx.AcquiresMap) or e.proxy == "tensormap")}  # fmt: skip

@@ -4,7 +4,7 @@ What asynchronous operations of a traced launch must have done, from what warps 
 
 No warp sees a copy or a matrix product end. It ends at the latest when a wait for it passes, so its
 slice lasts from its issue to the first wait that shows that it has ended, and says so. Operations
-whose end nobody waits for have no slice.
+whose end no wait shows have no slice.
 
 What a kernel did on a GPU, and when: the records of a traced launch as timelines.
 

@@ -61,7 +61,7 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Hang:
-    """A launch that did not end: who was waiting where, and who could have released them."""
+    """A launch that did not end: warps that were waiting, and what could have released them."""
 
     kernel: str
     waiters: tuple[Waiter, ...]

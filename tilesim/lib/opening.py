@@ -14,7 +14,7 @@ Barriers = Pipeline | tuple[Mbarriers, int]
 
 
 def initialise(k: Builder, *barriers: Barriers) -> None:
-    """One thread initialises them and fences; nobody may use one before a barrier that follows."""
+    """One thread initialises them and fences; no use may come before a barrier that follows."""
     with k.one_thread():
         for each in barriers:
             if isinstance(each, Pipeline):

@@ -76,7 +76,7 @@ class TensorMemory:
         return self._address
 
     def free(self, *, publish: bool = True) -> None:
-        """All threads: nobody uses the columns any more, so the warp frees them.
+        """All threads: the columns are not used any more, so the warp frees them.
 
         ``publish``: with the fence for loads and stores completed since the thread's last one. Not
         needed where each access was published when it was handed over.

@@ -26,7 +26,7 @@ def by_all_lanes(case: Case) -> Cause | None:
     side = case.sides[0]
     return Cause(
         f"all {lanes} lanes execute {side.op.mnemonic}: elect one",
-        (case.who(side.warp, side.op, f"is executed by {lanes} lanes"),),
+        (case.warp(side.warp, side.op, f"is executed by {lanes} lanes"),),
         facts=Stated(lanes=lanes),
     )
 
@@ -42,7 +42,7 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
         if next_ is not side and next_.warp is side.warp:
             return Cause(
                 f"no tcgen05.wait comes between this {side.op.mnemonic} and {next_.op.mnemonic}",
-                (case.who(side.warp, side.done, "is not waited for"),
+                (case.warp(side.warp, side.done, "is not waited for"),
                  case.side(next_, "comes without a wait")),
                 f"tcgen05.wait::{kinds[0]} between the two",
             )  # fmt: skip
@@ -50,10 +50,10 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
             if has(done, fx.WaitsGroup, group=group):
                 break
             if has(done, fx.Arrives, fx.JoinsBarrier):
-                own = case.who(side.warp, side.op, "is not waited for")
+                own = case.warp(side.warp, side.op, "is not waited for")
                 late = _waited_after(case, done, group)
                 if late is not None:
-                    early = case.who(side.warp, done, f"comes before {late.mnemonic}")
+                    early = case.warp(side.warp, done, f"comes before {late.mnemonic}")
                     return Cause(
                         f"this {done.op.mnemonic} hands on what {side.op.mnemonic} still uses",
                         (early, own),
@@ -94,8 +94,8 @@ def unfenced(case: Case) -> Cause | None:
     return Cause(
         f"no tcgen05.fence::before_thread_sync comes between {earlier.op.mnemonic} and this "
         f"{hands.op.mnemonic}",
-        (case.who(earlier.warp, hands, "hands on without the fence"),
-         case.who(earlier.warp, earlier.op, "is what it hands on")),
+        (case.warp(earlier.warp, hands, "hands on without the fence"),
+         case.warp(earlier.warp, earlier.op, "is what it hands on")),
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def commit_of_another_thread(case: Case) -> Cause | None:
                     f"{credit.op.mnemonic} of {credit.warp} vouches for what its own thread has "
                     f"issued, and {first.op.mnemonic} is issued by {first.warp}",
                     (case.of(credit, f"arrives on {credit.on.label}, and has issued nothing"),
-                     case.who(first.warp, first.op, "is vouched for by nobody")),
+                     case.warp(first.warp, first.op, "is vouched for by nobody")),
                     f"let {first.warp} execute this {credit.op.mnemonic}",
                 )  # fmt: skip
     return None
@@ -142,7 +142,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                 return Cause(
                     f"this arrival on {link.on.label} does not wait for {first.op.mnemonic}: only "
                     "tcgen05.commit does",
-                    (case.who(first.warp, credit.op, action, link.on),),
+                    (case.warp(first.warp, credit.op, action, link.on),),
                     f"tcgen05.commit on {link.on.label} instead of this arrival",
                 )
             odd = _committed_elsewhere(case, first.done, link)
@@ -161,7 +161,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                 return Cause(
                     f"{link.second.warp} accesses what {odd.on.label} vouches for, and has waited "
                     f"on {link.on.label}",
-                    (case.who(link.second.warp, link.second.op, "accesses what is not complete"),
+                    (case.warp(link.second.warp, link.second.op, "accesses what is not complete"),
                      case.waits(link.wait),
                      case.arrives(odd)),
                     f"access what goes with {link.on.label}, or wait on {odd.on.label}",
@@ -171,7 +171,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
             if credit is before and (len(times) > first.done.nth or told):
                 return Cause(
                     f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
-                    (case.who(first.warp, credit.op, action, link.on),),
+                    (case.warp(first.warp, credit.op, action, link.on),),
                     f"commit on {link.on.label} after the last {first.op.mnemonic} of this use",
                 )
     return None
@@ -263,16 +263,16 @@ def _arrival_and_condition(case: Case, side: Side, op: Op, on: Mbarrier) -> tupl
     """An arrival before an access of its warp, and the condition under which it is made."""
     mir = case.mir
     loop, where = case.loop_range(op), branch_past(mir, op)
-    own = case.who(side.warp, op, f"arrives on {on.label} before its access", on)
+    own = case.warp(side.warp, op, f"arrives on {on.label} before its access", on)
     inside = where is not None and where not in {
         mir.code[n].loc for n in (loop or ()) if 0 <= n < len(mir.code)
     }
-    sides = [case.who(side.warp, where, "lets it arrive")] if where and inside else []
+    sides = [case.warp(side.warp, where, "lets it arrive")] if where and inside else []
     return (own, *sides, case.side(side, "accesses afterwards"))
 
 
 def own_copy(case: Case) -> Cause | None:
-    """A warp that accesses what a copy of its own moves, and nobody waits for the barrier on which
+    """A warp that accesses what a copy of its own moves, and no wait on the barrier on which
     that completes."""
     for first, second in directions(case):
         on = tracked_by(case, first)

@@ -116,7 +116,7 @@ def _by_all_lanes(
         op, side = credits[0].op, case.of(credits[0], what)
     else:
         op = case.sides[0].op
-        side = case.who(case.sides[0].warp, op, what)
+        side = case.warp(case.sides[0].warp, op, what)
     if init and has(op, fx.Arrives, asynchronous=True):
         return Cause(
             f"each lane's {op.mnemonic} on {on.label}, which counts {on.expected}, stands for the "
@@ -152,7 +152,7 @@ def again_without_a_wait(case: Case) -> Cause | None:
             return Cause(
                 f"{side.warp} arrives on {on.label} again and has not waited since its last "
                 f"arrival{told}",
-                (case.who(side.warp, side.op, what, on), *sides),
+                (case.warp(side.warp, side.op, what, on), *sides),
                 f"wait before the next arrival on {on.label} until its phase is over and what it "
                 "guards is used",
             )
@@ -191,7 +191,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
             where = branch_past(case.mir, credits[0].op)
             if where is not None:
                 warps = len({warp for warp, _ in each})
-                sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
+                sides.insert(1, case.warp(credits[0].warp, where, f"is entered by {warps} warps"))
         some = _some_lanes(case, credits, each) if total < on.expected else None
         if absent is not None:
             sides.insert(0, absent)
@@ -202,7 +202,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         elif total < on.expected and _leaves_out(case, on, credits):
             sides = [*sides[1:], *init]
         elif total * case.history.machine.program.cluster_size == on.expected != total:
-            # the count is that of all CTAs, who arrives is of one
+            # the count is that of all CTAs, the arrivals are of one
             sides = [*sides[1:], *init]
         return Cause(
             f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use",
@@ -276,7 +276,7 @@ def _is_about(case: Case, on: Mbarrier) -> bool:
 
 def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
     """1 if the arrival that is too many is one of a turn in which its warp has arrived; in the
-    first phase all those of one who has not arrived before."""
+    first phase all those of a warp that has not arrived before."""
     if case.finding.rule != "over-arrival" or not case.sides:
         return 0
     if _newcomer(case, on, credits):
@@ -288,11 +288,11 @@ def _one_more(case: Case, on: Mbarrier, credits: list[Touch]) -> int:
 
 
 def _newcomer(case: Case, on: Mbarrier, credits: list[Touch]) -> list[Participant]:
-    """Who arrives on a barrier for the first time, in its first phase, and is too many."""
+    """The warp that arrives on a barrier for the first time, in its first phase, one too many."""
     if case.finding.rule != "over-arrival" or on.phase or not _is_about(case, on):
         return []
     return [
-        case.who(side.warp, side.op, f"makes {count(_too_many(case), 'arrival')} more")
+        case.warp(side.warp, side.op, f"makes {count(_too_many(case), 'arrival')} more")
         for side in case.sides[:1] if all(c.warp is not side.warp for c in credits)
     ]  # fmt: skip
 
@@ -328,7 +328,7 @@ def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | Non
                 continue
             where = case.history.condition_past(warp, op)
             if where is not None and has(op, fx.Arrives):
-                return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+                return case.warp(warp, where, f"keeps {op.mnemonic} from being executed")
     return None
 
 
@@ -349,7 +349,7 @@ def _left_early(
             mine = history.between(warp, 0, 1 << 62)
             through = any(d.op.number > op.number and not has(d, fx.Exits) for d in mine)
             if where is not None and not through:
-                return case.who(warp, where, f"ends by this condition, without the {op.mnemonic}")
+                return case.warp(warp, where, f"ends by this condition, without the {op.mnemonic}")
     return None
 
 
@@ -361,10 +361,10 @@ def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Par
         first = next(c for c in credits if c.warp is warp and c.op.number == number)
         for done in case.history.between(warp, 0, first.issued):
             if has(done, fx.Exits):
-                return case.who(warp, done, "ends lanes that do not arrive")
+                return case.warp(warp, done, "ends lanes that do not arrive")
         where = branch_past(case.mir, first.op)
         if where is not None:
-            return case.who(warp, where, f"lets {made} lanes of it arrive")
+            return case.warp(warp, where, f"lets {made} lanes of it arrive")
     return None
 
 
@@ -421,10 +421,10 @@ def not_every_time(case: Case) -> Cause | None:
                 continue
             wait, arrival = lost
             where = branch_past(case.mir, arrival)
-            sides = [case.who(warp, arrival, f"does not arrive on {on.label} after each wait", on)]
+            sides = [case.warp(warp, arrival, f"does not arrive on {on.label} after each wait", on)]
             if where is not None:
                 sides.insert(
-                    0, case.who(warp, where, f"skips the {arrival.mnemonic} by this condition")
+                    0, case.warp(warp, where, f"skips the {arrival.mnemonic} by this condition")
                 )
             return Cause(
                 f"{warp} has not arrived on {on.label} after one of its waits, as it does after "
@@ -450,8 +450,8 @@ def _turn_without(case: Case, stuck: Stuck, arrivals: list[Op]) -> tuple[Touch, 
     return (odd[0], made[-1].op) if len(odd) == 1 else None
 
 
-def nobody_arrives(case: Case) -> Cause | None:
-    """A barrier on which no arrival has ever been made: it is expected of somebody, and where."""
+def never_arrived(case: Case) -> Cause | None:
+    """A barrier on which no arrival has been made: the warp that should make one, and where."""
     history = case.history
     for on in about(case):
         credits = history.credits(on)
@@ -497,7 +497,7 @@ def nobody_arrives(case: Case) -> Cause | None:
             return Cause(
                 f"no instruction arrives on {on.label}, which counts "
                 f"{count(on.expected, 'arrival')}",
-                (*(case.who(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}", on)
+                (*(case.warp(s.warp, s.blocked.op or s.blocked.loc, f"waits on {on.label}", on)
                    for s in history.stuck if s.on is on), *case.inits(on)),
                 f"arrive on {on.label} before this wait",
                 facts=Stated(arrivals=(on.expected,)),
@@ -532,7 +532,7 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
             return Cause(
                 f"no arrival comes on {on.label}: {warp} does not execute the "
                 f"{told.op.mnemonic} by which {told.warp} arrives on {told.on.label}",
-                (case.who(warp, where, f"skips that {told.op.mnemonic} by this condition"),
+                (case.warp(warp, where, f"skips that {told.op.mnemonic} by this condition"),
                  case.arrives(told), *case.inits(on)),
                 f"let {warp} arrive on {on.label}",
             )  # fmt: skip
@@ -558,14 +558,14 @@ def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
                 last = steps[-1].what
                 where = branch_past(mir, last)
                 return tuple(
-                    case.who(warp, loc, "lets its slot start over")
+                    case.warp(warp, loc, "lets its slot start over")
                     for loc in (where, last.loc) if loc is not None
                 )  # fmt: skip
     return None
 
 
 def _last_use(case: Case, on: Mbarrier) -> Participant | None:
-    """The last thing that a warp does which those who wait for ``on`` have let go on: it should
+    """The last thing that a warp does which warps that wait for ``on`` have let go on: it should
     arrive."""
     history = case.history
     waiters = {s.warp for s in history.stuck if s.on is on}
@@ -582,7 +582,7 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         arrivals = [d for d in turn if has(d, fx.Arrives)]
         done = arrivals or turn or done
         if done:
-            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards", on)
+            return case.warp(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards", on)
     return None
 
 

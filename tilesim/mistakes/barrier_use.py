@@ -1,4 +1,4 @@
-"""What is wrong with a barrier: its count, its bytes, who arrives and how often."""
+"""What is wrong with a barrier: its count, its bytes, what arrives and how often."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNTED_RULES = (*RULES, "over-arrival", "deadlock", "tx-mismatch", "async-at-ex
 
 
 def barriers(case: Case) -> Iterator[Mbarrier]:
-    """The barriers that a finding is about: those that nobody can complete, those that waiters of a
+    """The barriers that a finding is about: those that no warp can complete, that waiters of a
     cycle wait for, the one that it names, those that connect the sides of a race."""
     graph = case.history.waits_for
     if case.finding.rule == "deadlock" and graph is not None:
@@ -78,7 +78,7 @@ def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int
 
 
 def never_executed(case: Case) -> Cause | None:
-    """An instruction that would help is there, and a condition lets nobody come to it.
+    """An instruction that would help is there, and a condition lets no warp come to it.
 
     It can name the barrier, no warp has executed it or will, and its warp has executed no other one
     of its statement that can.
@@ -96,8 +96,8 @@ def never_executed(case: Case) -> Cause | None:
                 if left is not None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: {warp} exits before it",
-                        (case.who(warp, left, "exits"),
-                         case.who(warp, op, "is never executed", on)),
+                        (case.warp(warp, left, "exits"),
+                         case.warp(warp, op, "is never executed", on)),
                         f"let {warp} arrive on {on.label} before it exits",
                     )  # fmt: skip
                 op, where = _nearest(case, warp, op, on)
@@ -105,8 +105,8 @@ def never_executed(case: Case) -> Cause | None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
                         "does not hold",
-                        (case.who(warp, where, "is never true"),
-                         case.who(warp, op, "is never executed", on)),
+                        (case.warp(warp, where, "is never true"),
+                         case.warp(warp, op, "is never executed", on)),
                         f"let {warp} come to this {op.mnemonic}, or do not wait for it",
                     )  # fmt: skip
     return None
@@ -163,7 +163,7 @@ def slots(case: Case) -> Cause | None:
             if other is not None and not any(c.tx > 0 for c in expected if c.phase == on.phase):
                 expect = case.of(other, f"expects bytes on {other.on.label}")
                 copy = case.of(landed[-1], f"completes bytes on {on.label}")
-                # other copies of this use go where the bytes are expected, or nobody waits here
+                # other copies of this use go where the bytes are expected, or no warp waits here
                 alone = not any(
                     c.tx < 0 and c.op is not landed[-1].op and c.issued > other.at
                     for c in case.history.credits(other.on, owner)
@@ -224,7 +224,7 @@ def no_init(case: Case) -> Cause | None:
 
 
 def _is_coming(case: Case) -> bool:
-    """Whether somebody has begun to initialise barriers, and goes on to the one that was used."""
+    """Whether a warp has begun to initialise barriers, and goes on to the one that was used."""
     mine = [on for on in about(case) if not on.live]
     return any(
         isinstance(e, fx.InitsMbarrier) and case.history.may_name(e.mbar, on)
@@ -245,9 +245,9 @@ def used_before_the_init(case: Case) -> Cause | None:
         for op in history.code_of(warp)
         if has(op, fx.InitsMbarrier) and not history.ever(op.number)
     ]  # fmt: skip
-    sides = [case.who(warp, op, "initialises barriers") for warp, op in coming[-1:]]
+    sides = [case.warp(warp, op, "initialises barriers") for warp, op in coming[-1:]]
     if before:
-        sides.append(case.who(side.warp, before[-1], "is the last thing before the use"))
+        sides.append(case.warp(side.warp, before[-1], "is the last thing before the use"))
     return Cause(
         f"nothing makes {side.warp} wait for the initialisation of the barriers",
         tuple(sides),
@@ -265,7 +265,7 @@ def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:
             yield op
 
 
-#: families that change who arrives
+#: families that change which warps arrive
 COUNTED_FAMILIES = frozenset({
     "rank", "slot", "condition", "participants", "one lane", "missing arrival", "arrival too many",
     "repeated", "other arm", "peer arrival",
@@ -319,7 +319,7 @@ def executes(facts: Facts, place: Place, rank: int) -> bool:
 
 def counted(facts: Facts, edit: Edit) -> Edit | None:
     """An edit with the counts of the barriers on which others arrive after it; None if these stay:
-    those that it changes by as many, or what then arrives if nobody can tell how many it changes.
+    those that it changes by as many, or what then arrives if it is not known how many it changes.
     """
     arrays = {
         e.mbar.array.name

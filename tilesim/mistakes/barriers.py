@@ -29,7 +29,7 @@ _LANES = 32
 
 def too_few_threads(case: Case) -> Cause | None:
     """A named barrier between the two sides that lets go on before the first one has come: its
-    count is smaller than those who join it."""
+    count is smaller than the threads that join it."""
     history = case.history
     for first, second in case.both:
         before = [d for d in history.between(second.warp, 0, second.at) if joined(d.op)]
@@ -43,7 +43,7 @@ def too_few_threads(case: Case) -> Cause | None:
         threads = _said(effect)
         if threads is None or first.warp not in users or _LANES * len(users) <= threads:
             continue
-        own = case.who(second.warp, before[-1], f"goes on with {threads} threads")
+        own = case.warp(second.warp, before[-1], f"goes on with {threads} threads")
         stray = _rarest(case, users, effect.id)
         return Cause(
             f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
@@ -92,7 +92,7 @@ def _rarest(case: Case, users: Sequence[Agent], ident: object) -> Participant | 
     least = len(times[warp])
     if not least or least == most:
         return None
-    return case.who(warp, times[warp][0], f"joins {count(least, 'time')}, others {most}")
+    return case.warp(warp, times[warp][0], f"joins {count(least, 'time')}, others {most}")
 
 
 def _joins(case: Case, warp: Agent, ident: object) -> list[Done]:
@@ -103,7 +103,7 @@ def _joins(case: Case, warp: Agent, ident: object) -> list[Done]:
 
 
 def unequal_counts(case: Case) -> Cause | None:
-    """Two that join a round with different counts: one of them is that of all who come."""
+    """Two that join a round with different counts: one of them is that of all that come."""
     found = [(side, effect) for side in case.sides if (effect := joined(side.op)) is not None]
     counts = {_said(effect) for _, effect in found}
     if len(counts) < 2 or None in counts:
@@ -118,14 +118,14 @@ def unequal_counts(case: Case) -> Cause | None:
     return Cause(
         f"{count(len(users), 'warp')} come to the named barrier, {right} threads, and it is joined "
         f"here with {effect.threads}",
-        (case.who(side.warp, side.op, f"joins with {effect.threads} threads"),
-         case.who(other.warp, other.op, f"joins with {right}")),
+        (case.warp(side.warp, side.op, f"joins with {effect.threads} threads"),
+         case.warp(other.warp, other.op, f"joins with {right}")),
         f"join with {right} threads",
     )  # fmt: skip
 
 
-def nobody_waits_there(case: Case) -> Cause | None:
-    """One side arrives at a named barrier at which nobody ever waits: the other one should."""
+def no_wait_there(case: Case) -> Cause | None:
+    """One side arrives at a named barrier at which no warp ever waits: the other one should."""
     every = (effect for w in case.history.machine.warps for _, effect in _uses(case, w))
     waited = {effect.id for effect in every if effect.waits}
     for first, second in case.both:
@@ -137,15 +137,15 @@ def nobody_waits_there(case: Case) -> Cause | None:
                 continue
             return Cause(
                 f"{first.warp} arrives at named barrier {own.id}, and nobody waits there",
-                (case.who(second.warp, second.op, f"comes without a wait at barrier {own.id}"),
-                 case.who(first.warp, done[0], f"arrives at named barrier {own.id}")),
+                (case.warp(second.warp, second.op, f"comes without a wait at barrier {own.id}"),
+                 case.warp(first.warp, done[0], f"arrives at named barrier {own.id}")),
                 f"let {second.warp} join named barrier {own.id} with bar.sync before its access",
             )  # fmt: skip
     return None
 
 
 def other_counts(case: Case) -> Cause | None:
-    """Who waits at a named barrier that others join with another count: their round has ended."""
+    """A wait at a named barrier that others join with another count: their round has ended."""
     for stuck in case.history.stuck:
         on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
         if op is None or effect is None or not isinstance(on, NamedBarrier):
@@ -157,8 +157,8 @@ def other_counts(case: Case) -> Cause | None:
                     return Cause(
                         f"{on.label} is joined with {own.threads} threads, and {stuck.warp} waits "
                         f"there for {effect.threads}",
-                        (case.who(warp, done[-1], f"joins with {own.threads} threads"),
-                         case.who(stuck.warp, op, f"waits for {effect.threads} threads")),
+                        (case.warp(warp, done[-1], f"joins with {own.threads} threads"),
+                         case.warp(stuck.warp, op, f"waits for {effect.threads} threads")),
                         f"join {on.label} with one count: that of all who come to it",
                     )  # fmt: skip
     return None
@@ -185,7 +185,7 @@ def rounds(case: Case) -> Cause | None:
                 f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
                 (*_to_themselves(case, waiter),
-                 case.who(waiter, op, f"waits for {effect.threads} threads")),
+                 case.warp(waiter, op, f"waits for {effect.threads} threads")),
             )  # fmt: skip
         joins = {w: _joins(case, w, effect.id) for w in users}
         others = (w for w in users if w is not waiter)
@@ -205,7 +205,7 @@ def rounds(case: Case) -> Cause | None:
         times = count(len(joins[rare]), "time")
         return Cause(
             f"{rare} comes {times} to {on.label}, and {waiter} waits there once more",
-            (case.who(waiter, ours, "goes on"), case.who(rare, theirs, f"comes {times}")),
+            (case.warp(waiter, ours, "goes on"), case.warp(rare, theirs, f"comes {times}")),
             f"let both come to {on.label} equally often",
         )
     return None
@@ -213,14 +213,14 @@ def rounds(case: Case) -> Cause | None:
 
 def _to_themselves(case: Case, waiter: Agent) -> Iterator[Participant]:
     """An arrival of another warp at a named barrier at which that warp waits itself: it may mean
-    the one to which nobody comes."""
+    the one to which no warp comes."""
     for warp in case.history.machine.warps:
         ids = {effect.id for _, effect in _uses(case, warp) if effect.waits}
         for op, own in _uses(case, warp):
             if own.waits or own.id not in ids or warp.cta is not waiter.cta:
                 continue
             if case.history.executions(warp, op.number):
-                yield case.who(warp, op, f"arrives at barrier {own.id}, where it waits itself")
+                yield case.warp(warp, op, f"arrives at barrier {own.id}, where it waits itself")
                 return
 
 
@@ -235,18 +235,18 @@ def _kept_away(case: Case, waiter: Agent, at: Op, ident: object) -> Iterator[Par
                 continue
             where = history.condition_past(warp, op)
             if where is not None and any(history.executions(w, op.number) for w in near):
-                yield case.who(warp, where, f"skips the {op.mnemonic} by this condition")
+                yield case.warp(warp, where, f"skips the {op.mnemonic} by this condition")
                 return
 
 
-def nobody_else(case: Case) -> Cause | None:
-    """Who waits at a barrier of threads that nobody else will come to."""
+def no_other_warp(case: Case) -> Cause | None:
+    """A warp that waits at a barrier of threads to which no other will come."""
     for waiter, op, on, effect in _hopeless(case):
         others = [s for s in case.history.stuck if s.on is not on]
         if not others:
             continue
         sides = [*_kept_away(case, waiter, op, effect.id),
-                 case.who(waiter, op, f"waits at {on.label}", on)]  # fmt: skip
+                 case.warp(waiter, op, f"waits at {on.label}", on)]  # fmt: skip
         before = (
             s.warp for s in others if isinstance(s.on, NamedBarrier)
             and any(w is waiter for w, _ in case.history.suppliers(s.warp))
@@ -254,7 +254,7 @@ def nobody_else(case: Case) -> Cause | None:
         last = next(map(case.history.last_of, before), None)
         own = None if last is None else joined(last.op)
         if last is not None and (own is None or own.id != effect.id):
-            sides.append(case.who(last.warp, last, f"does not come to {on.label} then", on))
+            sides.append(case.warp(last.warp, last, f"does not come to {on.label} then", on))
         return Cause(
             f"nobody else comes to {on.label}",
             tuple(sides),
@@ -294,7 +294,7 @@ def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 
 def free_id(facts: Facts) -> int:
-    """The first named barrier, of 1 to 15, that nobody uses."""
+    """The first named barrier, of 1 to 15, that is not used."""
     used = {
         constant(e.id) for p in facts.ops for e in p.op.effects() if isinstance(e, fx.JoinsBarrier)
     }
@@ -420,7 +420,7 @@ def _behind(
 
 def _counts(facts: Facts, array: Mbarriers, inits: list[Place]) -> Iterator[Expr]:
     """The counts that an array may be meant to have: that of its other slots, the number of those
-    who arrive, counts of others."""
+    that arrive, counts of others."""
     arrive = dict.fromkeys((p.loc, p.role, p.arrivals) for p in facts.using(array.name, fx.Arrives))
     counts = [(p.op.mbar.array, p.op.count) for p in inits if isinstance(p.op, MbarrierInit)]
     own = [count for owner, count in counts if owner == array]

@@ -1,4 +1,4 @@
-"""Where each statement of a program is, who uses which barrier, and what a finding is about."""
+"""Where each statement of a program is, what uses which barrier, and what a finding is about."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ SYNC = (
     fx.Orders, fx.Crosses, fx.OrdersTmem, fx.FencesFragments, fx.Gathers, fx.ReleasesMaps,
     fx.AcquiresMap,
 )  # fmt: skip
-#: effects of those whose work must stay
+#: effects of instructions whose work must stay
 DATA = (
     fx.Reads, fx.Writes, fx.RemoteStore, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.UsesTmem,
     fx.Issues, fx.Defines,

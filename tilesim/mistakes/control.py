@@ -169,7 +169,7 @@ def _following(facts: Facts, place: Place) -> tuple[Place, ...]:
 
 
 def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Iterator[Edit]:
-    """The statements behind an election whose result nobody asks for, in a region of its lane."""
+    """The statements behind an election whose result is not used, in a region of its lane."""
     if following and isinstance(following[0].what, If):
         return
     for count in range(len(following), 0, -1):
@@ -324,13 +324,13 @@ def _repeated(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 @family("arrival too many")
 def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """An arrival, or bytes that nobody copies."""
+    """An arrival, or bytes that no copy completes."""
     yield from _taken_out(facts, "arrival too many", _ARRIVES, 2)
 
 
 @family("meeting too many")
 def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """A barrier that not everybody comes to."""
+    """A barrier to which not all come."""
     yield from _taken_out(facts, "meeting too many", _MEETS, 2)
 
 
@@ -364,7 +364,7 @@ def _end(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 @family("wait too many")
 def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """A wait for what nobody does."""
+    """A wait for what no instruction does."""
     yield from _taken_out(facts, "wait too many", (fx.Waits,), 3)
 
 
@@ -395,7 +395,7 @@ def _answer(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 @family("request too many")
 def _request_too_many(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """A request whose answer nobody reads, with what is there for it."""
+    """A request whose answer is not read, with what is there for it."""
     for place in facts.ops:
         if has(place, fx.Cancels) and not _read(facts, place):
             unit = _request(facts, place)

@@ -57,7 +57,7 @@ def unfinished_group(case: Case) -> Cause | None:
         if side.done is None or group not in _GROUPS:
             continue
         if case.finding.rule == "uninitialised-read" and len(case.sides) < 2:
-            continue  # who reads is not who should have written
+            continue  # the reader is not what should have written
         if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
             continue  # what comes second need not be over
         if case.finding.rule == "race" and _came_too_soon(case, side):
@@ -138,7 +138,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     """Why ``side`` is not complete at its release, at ``end``; None if it is."""
     history, op, warp = case.history, side.op, side.warp
     after = history.between(warp, side.at, end)
-    own = case.who(warp, op, f"is still under way ({group} group)")
+    own = case.warp(warp, op, f"is still under way ({group} group)")
     turn = next((d.at for d in after if waits(d.op) is not None), 1 << 62)
     commits = [d for d in after if has(d, fx.Commits, group=group)]
     if not commits or commits[0].at > turn:
@@ -164,7 +164,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
             waited = done
     if waited is not None:
         return _too_few(case, side, waited, own, release)
-    commit = case.who(warp, commits[0], "commits it")
+    commit = case.warp(warp, commits[0], "commits it")
     then = [] if release is None else history.between(warp, release.issued, 1 << 62)
     following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
                      None)  # fmt: skip
@@ -177,7 +177,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if foreign is not None:
         return Cause(
             f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
-            (case.who(foreign.warp, foreign, "waits for groups of its own thread only"), own,
+            (case.warp(foreign.warp, foreign, "waits for groups of its own thread only"), own,
              commit, *sides),
             f"wait_group in the thread that has committed the {op.mnemonic}",
         )  # fmt: skip
@@ -187,7 +187,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     hands = next((d for d in history.between(warp, side.at, 1 << 62) if d.at >= end), None)
     if group == "cp.async" and release is None and hands is not None:
         # what is missing stands before it: the copy may be far up, before a loop
-        return Cause(what, (case.who(warp, hands, "hands on what it uses"), own, commit))
+        return Cause(what, (case.warp(warp, hands, "hands on what it uses"), own, commit))
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
 
 
@@ -197,11 +197,11 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     it."""
     op, warp = side.op, side.warp
     assert side.done is not None
-    own = case.who(warp, op, f"is still under way ({group} group)")
+    own = case.warp(warp, op, f"is still under way ({group} group)")
     later = case.history.between(warp, side.at, 1 << 62)
     commit = next((d for d in later if has(d, fx.Commits, group=group)), None)
     waited = next((d for d in later if _pending(d, group) is not None), None)
-    sides = [] if early is None else [case.who(warp, early, "commits before it")]
+    sides = [] if early is None else [case.warp(warp, early, "commits before it")]
     alike = case.history.of_statement(op)
     again = next((d for d in later if d.op in alike and d.turns != side.done.turns), None)
     if commit is not None and again is not None and again.at < commit.at:
@@ -214,8 +214,8 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
         late = commit if waited is None else waited
         return Cause(
             f"this {hands.op.mnemonic} hands on what {op.mnemonic} still uses",
-            (case.who(warp, hands, f"comes before {late.op.mnemonic}"), own,
-             case.who(warp, late, "comes only afterwards")),
+            (case.warp(warp, hands, f"comes before {late.op.mnemonic}"), own,
+             case.warp(warp, late, "comes only afterwards")),
             f"commit_group and wait_group for {op.mnemonic} before this {hands.op.mnemonic}",
         )  # fmt: skip
     if waited is None:
@@ -234,7 +234,7 @@ def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause 
     return Cause(
         f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "
         "it has written",
-        (case.who(side.warp, waited, "waits for the reads only"), own),
+        (case.warp(side.warp, waited, "waits for the reads only"), own),
         f"{waited.op.mnemonic} without .read",
     )
 
@@ -267,8 +267,8 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
             return Cause(
                 f"this {hands.op.mnemonic} hands on what {side.op.mnemonic} still uses: "
                 f"{side.warp} waits for that only afterwards",
-                (case.who(side.warp, hands, f"comes before {waited.op.mnemonic}"),
-                 case.who(side.warp, waited, "comes only afterwards"),
+                (case.warp(side.warp, hands, f"comes before {waited.op.mnemonic}"),
+                 case.warp(side.warp, waited, "comes only afterwards"),
                  case.side(side, "is still under way")),
                 f"wait for {side.op.mnemonic} before this {hands.op.mnemonic}, or put a "
                 f"barrier of threads after this {waited.op.mnemonic}",
@@ -277,7 +277,7 @@ def _alone(case: Case, side: Side, waited: Done) -> Cause | None:
     return Cause(
         f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
         (case.side(other, "comes without a barrier of threads"),
-         case.who(side.warp, waited, "waits alone")),
+         case.warp(side.warp, waited, "waits alone")),
         f"a barrier of threads between this {waited.op.mnemonic} and the access",
         "spoken_for",
     )  # fmt: skip
@@ -333,7 +333,7 @@ def _too_few(
         if outside:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
-                (case.who(side.warp, outside[0], "comes first behind the loop"), own),
+                (case.warp(side.warp, outside[0], "comes first behind the loop"), own),
                 f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
                 "no_fence_of_registers" if group == "wgmma" else "",
             )
@@ -343,7 +343,7 @@ def _too_few(
     if lost is not None and lost.op is not side.op:
         return Cause(
             f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
-            (case.who(side.warp, lost, "is committed to no group"), own),
+            (case.warp(side.warp, lost, "is committed to no group"), own),
             f"commit_group after this {lost.op.mnemonic}",
         )
     seldom = _commits_seldom(case, side.warp, waited, group)
@@ -351,14 +351,14 @@ def _too_few(
         return Cause(
             f"{seldom.op.mnemonic} is left out in some turns: {waited.op.mnemonic} {left} counts "
             "groups",
-            (case.who(side.warp, seldom.op, "is not executed in every turn"),
-             case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
+            (case.warp(side.warp, seldom.op, "is not executed in every turn"),
+             case.warp(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
             "commit a group in every turn, also where it is empty",
         )  # fmt: skip
     return Cause(
         f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
         (
-            case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
+            case.warp(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
             own,
             *(() if release is None else (case.of(release, "hands on what it uses"),)),
         ),

@@ -111,7 +111,7 @@ def _statement(op: Op) -> Hashable:
 
 
 class History(Watcher):
-    """The trace of one cluster's run: instructions, touches of barriers, and who is stuck."""
+    """The trace of one cluster's run: instructions, touches of barriers, and the stuck warps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class History(Watcher):
         self.now = 0
         #: how often warps have come to instructions
         self._reached: dict[tuple[Agent, int], int] = defaultdict(int)
-        #: by instruction that somebody still comes to: what it acts on
+        #: by instruction that a warp still comes to: what it acts on
         self._ahead: dict[int, set[object]] = {}
         self._done: dict[tuple[Agent, int], list[Done]] = defaultdict(list)
         self._of: dict[Agent, list[Done]] = defaultdict(list)
@@ -273,7 +273,7 @@ class History(Watcher):
         self.repeated.append(finding)
 
     def over(self) -> None:
-        """Keeps who is stuck, and why nobody can end that."""
+        """Keeps the stuck warps, and why nothing can end that."""
         self.now += 1
         self._look()
         machine = self.machine
@@ -433,7 +433,7 @@ class History(Watcher):
         return done[low : bisect_left(done, last, key=lambda d: d.at)]
 
     def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
-        """Who may still end the wait of a stuck warp, and by which instruction."""
+        """The warps that may still end the wait of a stuck one, and by which instruction."""
         return [] if self.waits_for is None else [*self.waits_for.suppliers(warp)]
 
     @property
@@ -478,7 +478,7 @@ class History(Watcher):
         return done[place] if place < len(done) and done[place].at == when else None
 
     def turns_of(self, finding: Finding, p: Participant) -> tuple[Turn, ...]:
-        """The turns of loops in which somebody did, or waits for, what a finding says."""
+        """The turns of loops in which a warp did, or waits for, what a finding says."""
         warp = self.warp(p.cta, p.warp)
         if warp is None or p.instruction is None:
             return p.turns

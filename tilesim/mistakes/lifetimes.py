@@ -31,18 +31,18 @@ def after_the_init(case: Case) -> Cause | None:
                     last = op
             return Cause(
                 "nothing hands the initialisation on to those who use the barrier",
-                (case.who(side.warp, last, "is the last to initialise"),),
+                (case.warp(side.warp, last, "is the last to initialise"),),
             )
     return None
 
 
-def who_takes(case: Case) -> Cause | None:
+def no_free_registers(case: Case) -> Cause | None:
     """The instruction that wants more registers than there are."""
     for stuck in case.history.stuck:
         op = stuck.blocked.op
         if op is not None and has(op, fx.Registers, increase=True):
             return Cause(f"{stuck.warp} wants registers that nobody gives back",
-                         (case.who(stuck.warp, op, "waits for registers"),))  # fmt: skip
+                         (case.warp(stuck.warp, op, "waits for registers"),))  # fmt: skip
     return None
 
 
@@ -70,9 +70,9 @@ def generic_side(case: Case) -> Cause | None:
             isinstance(e, fx.Reads | fx.Writes) and e.proxy == "async" for e in effects
         )
         if generic and not asynchronous:
-            own = case.who(side.warp, side.op, "accesses through the generic proxy")
+            own = case.warp(side.warp, side.op, "accesses through the generic proxy")
             over = _completed(case, side)
-            sides = [] if over is None else [case.who(side.warp, over, "completes it")]
+            sides = [] if over is None else [case.warp(side.warp, over, "completes it")]
             return Cause(
                 "no fence.proxy.async follows this access of the generic proxy", (*sides, own)
             )
@@ -94,7 +94,7 @@ def split_group(case: Case) -> Cause | None:
         return None
     found = [(side, branch_past(mir, side.op)) for side in case.sides]
     sides = tuple(
-        case.who(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
+        case.warp(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
         for side, where in found if where is not None
     )  # fmt: skip
     what = "the warps of one group are led to different instructions"
@@ -117,12 +117,12 @@ def uneven_rounds(case: Case) -> Cause | None:
         (m for m, o in zip(mine, other, strict=False) if m.op is not o.op), mine[-1]
     )  # fmt: skip
     where = branch_past(mir, odd.op)
-    sides = [] if where is None else [case.who(ending[0], where, "leaves a round out")]
+    sides = [] if where is None else [case.warp(ending[0], where, "leaves a round out")]
     return Cause(
         f"{ending[0]} comes {count(len(other), 'time')} to the cluster barrier, and "
         f"{case.sides[0].warp} {count(len(mine), 'time')}",
-        (*sides, case.who(ending[0], other[-1], "ends after this round"),
-         case.who(odd.warp, odd, "is in the same round")),
+        (*sides, case.warp(ending[0], other[-1], "ends after this round"),
+         case.warp(odd.warp, odd, "is in the same round")),
         "let every CTA of the cluster come to its barrier equally often",
     )  # fmt: skip
 
@@ -145,8 +145,8 @@ def uneven(case: Case) -> Cause | None:
                 times = len(history.executions(side.warp, side.op.number))
                 return Cause(
                     f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
-                    (case.who(side.warp, issues, "issues one copy too many"),
-                     case.who(waiting[-1].warp, waits, "waits once too few")),
+                    (case.warp(side.warp, issues, "issues one copy too many"),
+                     case.warp(waiting[-1].warp, waits, "waits once too few")),
                     "let both loops make the same number of trips",
                 )  # fmt: skip
     return None
@@ -176,7 +176,7 @@ def not_drained(case: Case) -> Cause | None:
         place, array = last[-1] if last else names[-1].op, case.history.array_name(on)
         return Cause(
             f"{waiter} does not wait for the last arrivals on {array} before its CTA can end",
-            (case.who(waiter, place, "is the last thing in its loop"),
+            (case.warp(waiter, place, "is the last thing in its loop"),
              case.of(names[-1], f"waits on {array} for the last time")),
             f"let {waiter} wait behind its loop until every arrival on {array} has come",
         )  # fmt: skip
@@ -184,7 +184,7 @@ def not_drained(case: Case) -> Cause | None:
 
 
 def _meets(op: Op) -> bool:
-    """Whether an instruction only lets lanes meet, as behind a branch, where nobody wrote it."""
+    """Whether an instruction only lets lanes meet, as lowering puts one behind a branch."""
     return all(isinstance(e, fx.Gathers) and e.orders for e in op.effects())
 
 
@@ -199,10 +199,10 @@ def end_of_the_target(case: Case) -> Cause | None:
         )  # fmt: skip
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
         if done is not None:
-            sides = [case.who(done.warp, done, "is the last thing that it does")]
+            sides = [case.warp(done.warp, done, "is the last thing that it does")]
             ops = list(history.code_of(done.warp))
             if ops[-1] is not done.op:
-                sides.append(case.who(done.warp, ops[-1], "is the end of the kernel"))
+                sides.append(case.warp(done.warp, ops[-1], "is the end of the kernel"))
             return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
                          tuple(sides))  # fmt: skip
     return None
@@ -223,7 +223,7 @@ def start_of_the_target(case: Case) -> Cause | None:
             return Cause(
                 f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
                 "first remote access",
-                (case.who(side.warp, told, "arrives at it only"), own),
+                (case.warp(side.warp, told, "arrives at it only"), own),
             )
         kinds = fx.JoinsBarrier | fx.InitsMbarrier
         last = next(
@@ -234,7 +234,7 @@ def start_of_the_target(case: Case) -> Cause | None:
             ), None,
         )  # fmt: skip
         sides = [] if last is None else [
-            case.who(side.warp, last, "comes last before the remote access")
+            case.warp(side.warp, last, "comes last before the remote access")
         ]  # fmt: skip
         return Cause("no cluster barrier comes before the first remote access", (*sides, own))
     return None
@@ -249,7 +249,7 @@ def never_freed(case: Case) -> Cause | None:
             if has(done, fx.JoinsBarrier, fx.RelinquishesTmem):
                 return Cause(
                     "nobody frees the columns at the end",
-                    (case.who(side.warp, done, "is followed by no tcgen05.dealloc"),),
+                    (case.warp(side.warp, done, "is followed by no tcgen05.dealloc"),),
                     f"let {side.warp} execute tcgen05.dealloc at the end, after everybody's use",
                 )
     return None
@@ -262,7 +262,7 @@ def before_the_inval(case: Case) -> Cause | None:
             if len(case.sides) > 1 and all(has(s, fx.InvalidatesMbarrier) for s in case.sides):
                 return Cause(
                     "a barrier is invalidated twice",
-                    (case.who(side.warp, side.op, "names a barrier that is invalid already"),),
+                    (case.warp(side.warp, side.op, "names a barrier that is invalid already"),),
                 )
             return None if side.done is None else _unawaited(case, side.done)
     return None
@@ -282,12 +282,12 @@ def _invalidated(case: Case, side: Side) -> Done | None:
 
 
 def _unawaited(case: Case, invalidation: Done) -> Cause | None:
-    """Who invalidates a barrier does not wait for its users: what it does before that."""
+    """A warp that invalidates a barrier without waiting for its users: what it does before that."""
     for done in reversed(case.history.between(invalidation.warp, 0, invalidation.at)):
         if not has(done, fx.InvalidatesMbarrier, fx.Elects):
             return Cause(
                 "nothing makes the warp wait for all users before it invalidates",
-                (case.who(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
+                (case.warp(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
                 "let it wait until nobody uses the barrier any more, then invalidate it",
             )
     return None
@@ -311,7 +311,7 @@ def before_the_grids(case: Case) -> Cause | None:
         )
     return Cause(
         f"this {waits[0].mnemonic} comes after what it is for",
-        (case.who(side.warp, waits[0], "comes too late"),
+        (case.warp(side.warp, waits[0], "comes too late"),
          case.side(side, "comes before it")),
         f"{waits[0].mnemonic} before the first use of what earlier grids produce",
     )  # fmt: skip

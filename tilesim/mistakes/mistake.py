@@ -20,9 +20,9 @@ from tilesim.sim.machine.warp import Agent
 
 @dataclass(frozen=True)
 class Cause:
-    """What a finding comes from: a sentence, and who did it, the line to change first.
+    """What a finding comes from: a sentence, and what did it, the line to change first.
 
-    ``fix``: what to do about it; empty: what the finding says. ``diagnosis``: who says so.
+    ``fix``: what to do about it; empty: what the finding says. ``diagnosis``: the name of it.
     ``facts``: what both texts state besides what the sides do.
     """
 
@@ -134,7 +134,7 @@ class Case:
         """The first and the last instruction of the innermost loop around an instruction."""
         return loop_range(self.mir, op)
 
-    def who(
+    def warp(
         self, warp: Agent, op: Op | Loc | Done, action: str,
         on: Mbarrier | NamedBarrier | None = None,
     ) -> Participant:  # fmt: skip
@@ -149,20 +149,20 @@ class Case:
         self, side: Side, action: str, on: Mbarrier | NamedBarrier | None = None
     ) -> Participant:
         """A side of the finding as one of the cause, when it acted."""
-        return self.who(side.warp, side.done or side.op, action, on)
+        return self.warp(side.warp, side.done or side.op, action, on)
 
     def of(self, touch: Touch, action: str) -> Participant:
-        """Who touched a barrier."""
+        """What touched a barrier."""
         done = self.history.at(touch.warp, touch.op.number, touch.issued)
         deed = Deed("touches", touch.on.named, bytes=abs(touch.tx))
-        return replace(self.who(touch.warp, done or touch.op, action), deed=deed)
+        return replace(self.warp(touch.warp, done or touch.op, action), deed=deed)
 
     def arrives(self, touch: Touch) -> Participant:
-        """Who has arrived on a barrier."""
+        """What has arrived on a barrier."""
         return self.of(touch, f"arrives on {touch.on.label}")
 
     def waits(self, touch: Touch) -> Participant:
-        """Who has waited on a barrier."""
+        """What has waited on a barrier."""
         return self.of(touch, f"waits on {touch.on.label}")
 
     def inits(self, on: Mbarrier) -> list[Participant]:
@@ -170,7 +170,7 @@ class Case:
         if on.init is None:
             return []
         action = f"initialises {on.label} with {on.expected}"
-        return [self.who(on.init.warp, on.init.op, action, on)]
+        return [self.warp(on.init.warp, on.init.op, action, on)]
 
 
 #: a function of a finding in its run: what it comes from, or None
@@ -197,7 +197,7 @@ class Mistake:
 
 
 def with_cause(case: Case, cause: Cause | None) -> Finding:
-    """The finding, which names its cause, and everybody the turns of loops that they were in."""
+    """The finding, which names its cause, with the turns of loops that each side was in."""
     finding, turns_of = case.finding, case.history.turns_of
     sides = tuple(
         replace(p, turns=() if _said_before(finding, n) else turns_of(finding, p))

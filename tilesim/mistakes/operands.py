@@ -130,7 +130,7 @@ def _count(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 
 def _arriving(facts: Facts, init: Place) -> Iterator[int]:
-    """How many arrivals a phase of a barrier may have, by who arrives on it."""
+    """How many arrivals a phase of a barrier may have, by the warps that arrive on it."""
     for mbar in mbars(init.op):
         by_role = [n for n, _ in arriving(facts, mbar.array.name).values()]
         yield total(facts, mbar.array.name)

@@ -72,8 +72,8 @@ def spoken_for(case: Case) -> Cause | None:
             where = "sets a flag" if on is None else f"arrives on {on.label}"
             return Cause(
                 f"{warp} {where} for {lost.warp} as well, and no barrier of threads lies between",
-                (case.who(lost.warp, own, f"is not waited for by {warp}"),
-                 case.who(warp, op, f"{where} for all of them", on)),
+                (case.warp(lost.warp, own, f"is not waited for by {warp}"),
+                 case.warp(warp, op, f"{where} for all of them", on)),
                 f"a barrier of the threads for which {warp} speaks, "
                 f"{bar_of(case, [warp, *sharing(case, lost)])}, before its {op.mnemonic}",
             )  # fmt: skip
@@ -82,7 +82,7 @@ def spoken_for(case: Case) -> Cause | None:
 
 def _unheard(case: Case, first: Side, warp: Agent, op: Op, at: int) -> Side | None:
     """Whose access a warp hands on by an instruction without having met it: the side's; or, if it
-    hands on for lanes of its own that it has not met either, that of others who do the same."""
+    hands on for lanes of its own that it has not met either, that of others that do the same."""
     if warp is not first.warp:
         unmet = same_code(case, first, op) and not meet(case, first.warp, first.at, warp, at)
         return first if unmet else None
@@ -126,7 +126,7 @@ def bar_of(case: Case, warps: Collection[Agent]) -> str:
 def _releases(
     case: Case, first: Side, second: Side
 ) -> Iterator[tuple[int, Agent, Op, Touch | None]]:
-    """When and by whom the second side was told something that it has waited for: by flags in
+    """When, and by which warp, what the second side has waited for was announced: by flags in
     memory, and by the last barrier that it has waited for (the arrival)."""
     for write, _ in flags(case, first, second):
         yield write.at, write.warp, write.op, None
@@ -162,7 +162,7 @@ def same_code(case: Case, side: Side, op: Op) -> bool:
 
 def meet(case: Case, first: Agent, after: int, second: Agent, before: int) -> bool:
     """Whether two warps are in one round of a barrier of threads, to which the first one comes
-    after a time, and the second one before another; who waits there may have come early."""
+    after a time, and the second one before another; a warp that waits there may have come early."""
     joins = case.history.joins
     mine = {(j.on, j.phase) for j in joins if j.warp is first and j.issued > after}
     others = {(j.on, j.phase) for j in joins if j.warp is second and j.issued < before}
@@ -231,9 +231,9 @@ def never_handed_on(case: Case) -> Cause | None:
         if not ops or on.init is None or any(history.executions(warp, op.number) for op in ops):
             continue
         where = history.condition_past(warp, ops[0])
-        sides = [case.who(warp, ops[0], f"is not executed by {warp}")]
+        sides = [case.warp(warp, ops[0], f"is not executed by {warp}")]
         if where is not None:
-            sides.append(case.who(warp, where, f"keeps {warp} from arriving"))
+            sides.append(case.warp(warp, where, f"keeps {warp} from arriving"))
         return Cause(
             f"{warp} never arrives on {on.label}, whose count leaves it out",
             (*case.inits(on), *sides),
@@ -253,7 +253,7 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
         return Cause(
             f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
             "on what all have accessed",
-            (case.who(earlier.warp, hands, "hands on for other lanes, which it has not met"),
+            (case.warp(earlier.warp, hands, "hands on for other lanes, which it has not met"),
              case.side(earlier, "is the access of other lanes")),
         )  # fmt: skip
     others = _other_warps(case, later, earlier)
@@ -296,7 +296,7 @@ def _hands_on(case: Case, side: Side) -> Done | None:
 
 
 def unobserved(case: Case) -> Cause | None:
-    """The first side arrives on a barrier for which nobody waits: the second one should, where its
+    """The first side arrives on a barrier on which no warp waits: the second one should, where its
     turn begins."""
     history = case.history
     waited = {on.named for on in history.waited}
@@ -333,7 +333,7 @@ def unobserved(case: Case) -> Cause | None:
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
         return Cause(
             f"{lost[0].warp} arrives on {on.label}, and nobody waits for it",
-            (case.who(second.warp, before or begin, f"comes without a wait for {on.label}", on),
+            (case.warp(second.warp, before or begin, f"comes without a wait for {on.label}", on),
              case.arrives(lost[0])),
             f"let {second.warp} wait for {on.label} before it",
         )  # fmt: skip
@@ -422,7 +422,7 @@ def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
 
 
 def told_elsewhere(case: Case) -> Cause | None:
-    """The first side arrives on its own CTA's barrier, for which nobody waits: the second one does
+    """The first side arrives on its own CTA's barrier, on which no warp waits: the second one does
     so on the barrier at the same place of another CTA."""
     history, waited = case.history, case.history.waited
     for first, second in case.both:
@@ -464,7 +464,7 @@ def stays_at_home(case: Case) -> Cause | None:
 
 
 def never_waited_for(case: Case) -> Cause | None:
-    """Two copies into one place by one instruction, and nobody has waited for the first: its loop
+    """Two copies into one place by one instruction, and no warp has waited for the first: its loop
     makes more turns than the one that waits."""
     history = case.history
     if len(case.sides) < 2:
@@ -482,10 +482,10 @@ def never_waited_for(case: Case) -> Cause | None:
             and p.on is not on and history.number_of(p.on) != history.number_of(on)
         ]  # fmt: skip
         if others and not any(p.on is on and p.at < second.at for p in passed):
-            sides = [case.who(first.warp, loop, "goes round more often than is waited for")]
+            sides = [case.warp(first.warp, loop, "goes round more often than is waited for")]
             waits = case.loop_of(others[-1].op)
             if waits is not None and waits != loop:
-                sides.append(case.who(others[-1].warp, waits, "waits for fewer copies"))
+                sides.append(case.warp(others[-1].warp, waits, "waits for fewer copies"))
             return Cause(
                 f"nobody waits for this copy, tracked by {on.label}, before the next one",
                 tuple(sides),
@@ -516,10 +516,10 @@ def not_in_this_turn(case: Case) -> Cause | None:
         ):  # fmt: skip
             continue
         where, array = branch_past(mir, second.op), history.array_name(link.on)
-        sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
+        sides = [] if where is None else [case.warp(second.warp, where, "is the way past the wait")]
         return Cause(
             f"{second.warp} has not waited for {array} in this turn of its loop",
-            (case.who(second.warp, second.done, f"comes without a wait for {array}", link.on),
+            (case.warp(second.warp, second.done, f"comes without a wait for {array}", link.on),
              *sides, case.of(wait, "is the last such wait")),
             f"let {second.warp} wait for {array} in every turn in which it accesses",
         )  # fmt: skip
@@ -562,7 +562,7 @@ def refilled(case: Case) -> Cause | None:
             f"{copy.warp} fills what {user.warp} still uses: it waits for {told.on.label} only "
             "afterwards",
             (case.of(late, f"waits for {told.on.label}, too late"),
-             case.who(copy.warp, copy.done, "fills it before that"),
+             case.warp(copy.warp, copy.done, "fills it before that"),
              case.of(told, f"arrives on {told.on.label} after the use")),
             f"let {copy.warp} wait for {told.on.label} before this {copy.op.mnemonic}",
         )  # fmt: skip
@@ -596,13 +596,13 @@ def no_wait(case: Case) -> Cause | None:
         if not writes(first.op) or writes(second.op) or all(t.warp is not first.warp
                                                             for t in credits):  # fmt: skip
             continue
-        sides = [case.who(second.warp, second.op, "accesses without a wait for it")]
+        sides = [case.warp(second.warp, second.op, "accesses without a wait for it")]
         before = None if second.done is None else case.history.before(second.done)
         # in PTX all warps have one role, and what comes before may be far away
         same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
         if before is not None and (same or has(before, fx.Waits)):
             what = "and waits for others" if has(before, fx.Waits) else "without a barrier"
-            sides.insert(0, case.who(second.warp, before, f"comes before, {what}"))
+            sides.insert(0, case.warp(second.warp, before, f"comes before, {what}"))
         on = tracked_by(case, first)
         fix = "" if on is None else (
             f"let {second.warp} wait on {on.label}, on which {first.op.mnemonic} completes, before "
@@ -631,7 +631,7 @@ def gap(case: Case) -> Cause | None:
     before = _last(case, later, _SYNCHRONISE)
     if before is None:
         return _no_synchronisation(case, later, earlier)
-    sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
+    sides = [case.warp(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number < later.op.number and behind:
         sides.insert(0, case.side(later, "comes without a barrier"))
     elif before.op.number < later.op.number and later.op.loc.behind is not None:
@@ -641,10 +641,10 @@ def gap(case: Case) -> Cause | None:
         own = case.side(later, "comes in the next turn, without a wait")
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)
     if has(later, fx.FreesTmem):
-        sides.append(case.who(later.warp, later.op, "frees without having waited"))
+        sides.append(case.warp(later.warp, later.op, "frees without having waited"))
     after = case.history.between(earlier.warp, earlier.at, case.made)
     if after:
-        sides.append(case.who(earlier.warp, after[0], "is the first thing after the access"))
+        sides.append(case.warp(earlier.warp, after[0], "is the first thing after the access"))
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),

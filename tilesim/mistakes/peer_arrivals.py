@@ -3,7 +3,7 @@
 A warp that writes into a peer's memory waits until that has been read, on a barrier of its own CTA:
 the peer has to arrive there (``mapa`` and ``mbarrier.arrive.release.cluster.shared::cluster``, PTX
 9.7.13.15.13), and with a multicast every CTA of its mask on the barrier of every CTA that issues
-one. Whom a CTA has to tell so is read off the memory that the waiting role accesses.
+one. Which CTAs that are is read off the memory that the waiting role accesses.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
 
 
 def _any(size: int) -> Iterator[Targets]:
-    """Whom an arrival may have been meant to tell: the peer (as well), all, each CTA."""
+    """The CTAs that an arrival may have been meant for: the peer (as well), all, each CTA."""
     if size == 2:
         yield (binary("^", RANK, 1),)
         yield None, binary("^", RANK, 1)
@@ -153,7 +153,7 @@ def _raised(inits: list[Place], size: int) -> Iterator[int]:
         yield known * size
 
 
-# ------------------------------------------------------------------ whom to tell
+# ------------------------------------------------------------------ CTAs to arrive in
 
 
 def _targets(facts: Facts, array: Mbarriers) -> list[Targets]:

@@ -37,7 +37,7 @@ from tilesim.wording import count
 
 
 def parity_of_a_wait(case: Case) -> Cause | None:
-    """A wait for a phase after the next one of its warp, or one that nobody can start with."""
+    """A wait for a phase after the next one of its warp, or one that no warp can start with."""
     history = case.history
     for stuck in history.waiting:
         on, op = stuck.on, stuck.op
@@ -54,7 +54,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     f"{on.label} is handed back to {stuck.warp} before it has filled what goes "
                     "with it: the arrival names another slot than what was used, or comes too soon",
                     (case.arrives(early),
-                     case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)),
+                     case.warp(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)),
                     "arrive on the barrier of the slot that was used, after its use",
                 )  # fmt: skip
             begun = _begun_at_once(case, stuck, before)
@@ -65,18 +65,18 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     (case.of(begun, f"passes {begun.on.label} before any phase has completed"),),
                     f"wait for parity 0 on {begun.on.label} first: who consumes starts with 0",
                 )
-            own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
+            own = case.warp(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
             steps = _stepped_twice(case, stuck)
             if not steps and not seen:
                 steps = _steps_of_parity(case, stuck)
-            sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
+            sides = [case.warp(stuck.warp, step, "changes its parity") for step in steps]
             anew = None if sides else starts_over(case, stuck.warp, op)
             if anew is not None:
                 return Cause(
                     f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited "
                     f"for phase {want}: its parity starts over in each turn of the loop at "
                     f"{anew.short}",
-                    (own, case.who(stuck.warp, anew, "lets the parity start over")),
+                    (own, case.warp(stuck.warp, anew, "lets the parity start over")),
                     f"carry what the parity of {on.label} is made of from turn to turn of "
                     f"the loop at {anew.short}, instead of starting it over in each",
                 )
@@ -97,27 +97,27 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 return Cause(
                     f"{stuck.on.label} gets no first arrival, as others of its array do",
                     (case.of(first, f"arrives on {first.on.label} before anything is filled"),
-                     case.who(stuck.warp, stuck.op, "waits before anything is filled")),
+                     case.warp(stuck.warp, stuck.op, "waits before anything is filled")),
                 )  # fmt: skip
             steps = _steps_of_parity(case, stuck)
             if steps:
                 return Cause(
                     f"{stuck.warp} waits for a first arrival on {stuck.on.label} although it has "
                     "not filled that: its parity has changed before all slots were used",
-                    (*(case.who(stuck.warp, loc, "changes its parity") for loc in steps),
-                     case.who(stuck.warp, stuck.op, "waits before anything is filled")),
+                    (*(case.warp(stuck.warp, loc, "changes its parity") for loc in steps),
+                     case.warp(stuck.warp, stuck.op, "waits before anything is filled")),
                     "change the parity once per round of the slots, where the slot is 0 again",
                 )  # fmt: skip
             warp, release = history.suppliers(stuck.warp)[0]
             sides = [
-                case.who(stuck.warp, stuck.op, "waits before anything is filled"),
-                case.who(warp, release, "would arrive only afterwards"),
+                case.warp(stuck.warp, stuck.op, "waits before anything is filled"),
+                case.warp(warp, release, "would arrive only afterwards"),
             ]
             ring = history.slots_of(stuck.on) > 1
             loop = None if ring else case.loop_of(release)
             once = f", or let {warp} arrive once before its loop" if loop is not None else ""
             if loop is not None:
-                sides.append(case.who(warp, loop, "has made no arrival before this loop"))
+                sides.append(case.warp(warp, loop, "has made no arrival before this loop"))
             filled = _has_filled(case, stuck)
             what = "the buffer that it guards" if filled else "anything"
             return Cause(
@@ -171,7 +171,7 @@ def _steps(case: Case, wait: Op) -> tuple[set[str], list[int]]:
 
 
 def _begun_at_once(case: Case, stuck: Waiting, before: Touch | None) -> Touch | None:
-    """The wait before an arrival on the barrier of who fills, if it has passed before any phase of
+    """The wait before an arrival on the producer's barrier, if it has passed before any phase of
     a barrier that this one completes."""
     if before is None or before.phase >= 0:
         return None
@@ -227,8 +227,8 @@ def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:
 
 
 def trips(case: Case) -> Cause | None:
-    """Who should arrive has left its loop: the loops of two roles make different numbers of
-    trips."""
+    """The warp that should arrive has left its loop: the loops of two roles make different numbers
+    of trips."""
     history = case.history
     for stuck in history.waiting:
         on, op = stuck.on, stuck.op
@@ -249,14 +249,14 @@ def trips(case: Case) -> Cause | None:
             sides = []
             rarely = _skipped_by(case, warp, made[-1].op)
             if rarely is not None:
-                sides.append(case.who(warp, rarely, "does not hold every time"))
+                sides.append(case.warp(warp, rarely, "does not hold every time"))
             if theirs is not None:
-                sides.append(case.who(warp, theirs, f"ends after {count(times, 'trip')}"))
+                sides.append(case.warp(warp, theirs, f"ends after {count(times, 'trip')}"))
             far = warp.cta is not stuck.warp.cta
             if far:
                 sides.append(case.of(made[-1], f"counts for {on.label}, in another CTA"))
             if ours is not None and ours != theirs:
-                sides.append(case.who(stuck.warp, ours, "goes on"))
+                sides.append(case.warp(stuck.warp, ours, "goes on"))
             what = count(times, "arrival") if made[-1].arrivals > 0 else f"{times} copies"
             return Cause(
                 f"{warp} has made {'all its ' if times > 1 else 'its '}{what} "
@@ -270,8 +270,8 @@ def trips(case: Case) -> Cause | None:
 
 
 def left_out(case: Case) -> Cause | None:
-    """Who should arrive has been through a turn of its loop without: a condition kept it from
-    that."""
+    """The warp that should arrive has been through a turn of its loop without: a condition kept it
+    from that."""
     history = case.history
     for stuck in history.waiting:
         for warp, op in history.suppliers(stuck.warp):
@@ -287,9 +287,9 @@ def left_out(case: Case) -> Cause | None:
             return Cause(
                 f"{warp} has been through a turn of its loop without an arrival on {array}, and "
                 f"{stuck.warp} waits for it",
-                (*(case.who(warp, d, "expects bytes and does not arrive") for d in bare[:1]),
-                 case.who(warp, where, "does not hold in every turn"),
-                 case.who(warp, op, "is left out then")),
+                (*(case.warp(warp, d, "expects bytes and does not arrive") for d in bare[:1]),
+                 case.warp(warp, where, "does not hold in every turn"),
+                 case.warp(warp, op, "is left out then")),
                 f"let {warp} arrive on {array} in every turn",
             )  # fmt: skip
     return None
@@ -333,7 +333,7 @@ def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
 
 def to_itself(case: Case) -> Cause | None:
     """An arrival on a barrier for which only its own role waits, where another role waits for one
-    of the same array on which nobody has arrived."""
+    of the same array on which no warp has arrived."""
     history = case.history
     for stuck in (s for s in history.waiting if not history.credits(s.on)):
         for told in history.arrivals():
@@ -347,15 +347,15 @@ def to_itself(case: Case) -> Cause | None:
                     f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
                     f"nobody arrives on {on.label}",
                     (case.arrives(told),
-                     case.who(stuck.warp, stuck.op, f"waits for {on.label}", on)),
+                     case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
                     f"let {told.warp} arrive on {on.label}",
                 )  # fmt: skip
     return None
 
 
 def used_up(case: Case) -> Cause | None:
-    """Who waits for a phase after the last one that is to come; if everybody could be released, who
-    waits before he does what the next one waits for."""
+    """The warp that waits for a phase after the last one that is to come; if all could be released,
+    the one that waits before it does what the next one waits for."""
     history, graph = case.history, case.history.waits_for
     if graph is None:
         return None
@@ -367,9 +367,13 @@ def used_up(case: Case) -> Cause | None:
             return _too_late(case, stuck) or Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
                 f"counted for phase {made[-1].phase}",
-                (case.who(stuck.warp, stuck.op, f"waits for phase {stuck.phase} of {on.label}", on),
-                 case.of(made[-1], f"makes the last arrival on {on.label}")),
-            )  # fmt: skip
+                (
+                    case.warp(
+                        stuck.warp, stuck.op, f"waits for phase {stuck.phase} of {on.label}", on
+                    ),
+                    case.of(made[-1], f"makes the last arrival on {on.label}"),
+                ),
+            )
     cycle = graph.cycle([s.warp for s in history.stuck])
     inside = [s for s in history.waiting if s.warp in cycle]
     late = (_too_late(case, s, in_cycle=True) for s in inside)
@@ -382,8 +386,8 @@ def used_up(case: Case) -> Cause | None:
 
 
 def _too_late(case: Case, stuck: Waiting, *, in_cycle: bool = False) -> Cause | None:
-    """Who waits for a phase that is over, because another one has arrived again without waiting
-    until he has seen it; ``in_cycle``: who may bring another one about, if it is not let."""
+    """A warp that waits for a phase that is over, because another one has arrived again without
+    waiting until it has seen it; ``in_cycle``: the other may bring one more about."""
     on, late = stuck.on, _missed(case, stuck)
     again = [
         c for c in case.history.arrivals(on=on)
@@ -396,14 +400,14 @@ def _too_late(case: Case, stuck: Waiting, *, in_cycle: bool = False) -> Cause | 
         f"{stuck.warp} looks at {on.label} too late: phase {other.phase} was over before its wait "
         f"for phase {late}, as {other.warp} does not wait for it",
         (case.of(other, f"arrives on {on.label} again"),
-         case.who(stuck.warp, stuck.op, f"waits for phase {late} too late")),
+         case.warp(stuck.warp, stuck.op, f"waits for phase {late} too late")),
         f"let {other.warp} wait for {stuck.warp} before it arrives again",
     )  # fmt: skip
 
 
 def _missed(case: Case, stuck: Waiting) -> int | None:
     """The first phase for which a warp has taken a later one of the same parity; -1: the one before
-    the first, with which those start who fill."""
+    the first, with which producers start."""
     seen = [*(t.phase for t in case.history.passes(stuck.warp, stuck.on)), stuck.phase]
     start = -1 - seen[0] % 2
     return next((a + 1 for a, b in pairwise([start, *seen]) if b - a > 1 and (b - a) % 2), None)
@@ -416,8 +420,8 @@ def _wanted(case: Case, stuck: Waiting) -> int:
 
 
 def _let_on(case: Case, again: Touch, warp: Agent) -> bool:
-    """Whether who arrives again has waited until others than a warp let it: that one may well ask
-    for a use that is not its own."""
+    """Whether the warp that arrives again has waited until others than ``warp`` let it:
+    ``warp`` may well ask for a use that is not its own."""
     passed = [p for p in case.history.passes(again.warp) if p.at < again.issued and p.phase >= 0]
     if not passed:
         return False
@@ -435,7 +439,7 @@ def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
         if op is None or release is None or release.number < op.number:
             return None
         what = f"waits before its {release.mnemonic} at line {release.loc.line}"
-        sides.append(case.who(warp, op, what))
+        sides.append(case.warp(warp, op, what))
     return Cause(
         "each of these waits before it does what the one before it waits for",
         tuple(sides),

@@ -1,7 +1,7 @@
-"""Who hands on what a warp has accessed, and who speaks for it: nobody, too early, or too quietly.
+"""What hands on a warp's accesses, and which warp does so for it: none, too early, or too quietly.
 
 A slot may be given back, or a result announced, by one thread for many. What these do is in the
-order that the other side sees only if the one who speaks has waited for them.
+order that the other side sees only if that thread has waited for them.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def unpublished(case: Case) -> Cause | None:
                 own = "reads" if tells else "sets"
                 return Cause(
                     f"this {done.op.mnemonic} {what}",
-                    (case.who(done.warp, done, "hands nothing on" if tells else
+                    (case.warp(done.warp, done, "hands nothing on" if tells else
                               "learns of nothing"),
                      *(() if other.op is done.op else
-                       (case.who(other.warp, other, f"{own} the same word"),))),
+                       (case.warp(other.warp, other, f"{own} the same word"),))),
                     fix,
                 )  # fmt: skip
     return None
@@ -95,8 +95,8 @@ def another_value(case: Case) -> Cause | None:
         last = max(told, key=lambda d: d.at)
         return Cause(
             f"{stuck.warp} polls {word.name} for another value than it is left with",
-            (case.who(stuck.warp, stuck.blocked.loc, "polls for ever"),
-             case.who(last.warp, last, "is the last to change what it polls")),
+            (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
+             case.warp(last.warp, last, "is the last to change what it polls")),
             facts=Stated((Named(word.name, word.name),)),
         )  # fmt: skip
     return None
@@ -153,8 +153,8 @@ def heard_for(case: Case) -> Cause | None:
                 return Cause(
                     f"{warp} waits for a flag for {second.warp} as well, and no barrier of threads "
                     "lies behind that",
-                    (case.who(second.warp, second.done, f"does not wait for {warp}"),
-                     case.who(warp, last, "waits for all of them")),
+                    (case.warp(second.warp, second.done, f"does not wait for {warp}"),
+                     case.warp(warp, last, "waits for all of them")),
                     f"a barrier of the threads for which {warp} waits, behind its {op.mnemonic}",
                 )  # fmt: skip
     return None
@@ -200,7 +200,7 @@ def landed(case: Case) -> Cause | None:
 
 
 def not_asked(case: Case) -> Cause | None:
-    """Who uses a slot again waits until others have read it: nobody asks the first side, which
+    """A warp that uses a slot again waits until others have read it, not for the first side, which
     reads it too."""
     history = case.history
     for first, second in directions(case):
@@ -285,8 +285,8 @@ def last_phase(case: Case) -> Cause | None:
                 continue
             return Cause(
                 f"{seen[-1].warp} does not wait for phase {told.phase} of {on.label}, the last one",
-                (case.who(seen[-1].warp, waits, "waits once too few"),
-                 case.who(side.warp, loop, "goes on")),
+                (case.warp(seen[-1].warp, waits, "waits once too few"),
+                 case.warp(side.warp, loop, "goes on")),
                 "let both loops make the same number of trips",
             )  # fmt: skip
     return None
@@ -330,7 +330,7 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     turn = history.between(side.warp, side.at, next(following, 1 << 62))
     met = [d for d in turn if has(d, fx.JoinsBarrier)]
     place = met[-1] if met else side.done
-    return case.who(side.warp, place, f"does not arrive on {on.label} afterwards", on)
+    return case.warp(side.warp, place, f"does not arrive on {on.label} afterwards", on)
 
 
 def quiet_round(case: Case) -> Cause | None:
@@ -351,7 +351,7 @@ def quiet_round(case: Case) -> Cause | None:
         if any(not effect.arrives for _, effect in _rounds(case, second.warp, done.at, second.at)):
             return Cause(
                 f"this {done.op.mnemonic} is relaxed: it hands nothing on",
-                (case.who(first.warp, done, "arrives at the cluster barrier with .relaxed"),),
+                (case.warp(first.warp, done, "arrives at the cluster barrier with .relaxed"),),
                 "let the arrival release (the default)",
             )
     return None

@@ -126,7 +126,7 @@ def _scope(op: Op) -> str:
 
 
 def no_arrival(case: Case) -> Cause | None:
-    """A wait for the phase before the first on a barrier on which nobody ever arrives: it always
+    """A wait for the phase before the first on a barrier on which no instruction arrives: it always
     passes, and guards nothing."""
     history = case.history
     for side in case.sides:
@@ -160,7 +160,7 @@ def stale_wait(case: Case) -> Cause | None:
                 seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
                 anew = starts_over(case, warp, wait.op)
                 steps = [
-                    case.who(warp, loc, "steps the slot, and nothing the parity")
+                    case.warp(warp, loc, "steps the slot, and nothing the parity")
                     for loc in _steps_slot_only(case, wait)
                 ]
                 if anew is not None and not steps:
@@ -169,7 +169,7 @@ def stale_wait(case: Case) -> Cause | None:
                         f"this wait passes a second time on {wait.on.label} with {seen} completed: "
                         "its parity does not follow the uses of the barrier but starts over in "
                         f"each turn of the loop at {anew.short}",
-                        (again, case.who(warp, anew, "lets the parity start over")),
+                        (again, case.warp(warp, anew, "lets the parity start over")),
                         f"carry what the parity of {wait.on.label} is made of from turn to turn of "
                         f"the loop at {anew.short}, instead of starting it over in each",
                     )
@@ -262,7 +262,7 @@ def _worked(case: Case, before: Touch, after: Touch) -> bool:
 
 
 def early_wait(case: Case) -> Cause | None:
-    """A wait of who consumes that passes at once on a fresh barrier: parity 1 instead of 0."""
+    """A consumer's wait that passes at once on a fresh barrier: parity 1 instead of 0."""
     nearest: dict[int, Link] = {}
     for link in links(case):
         nearest.setdefault(id(link.second), link)
@@ -343,7 +343,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
     if filled in slots and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
-            (case.who(first.warp, first.op, f"completes its bytes on {landing.label}", landing),),
+            (case.warp(first.warp, first.op, f"completes its bytes on {landing.label}", landing),),
             f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
             f"barrier of slot {filled}",
         )
@@ -352,7 +352,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         alone = read == tracked and not any(
             t.kind == "pass" and t.on is landing for t in case.history.touches
         )
-        own = case.who(second.warp, second.op, f"accesses slot {read}")
+        own = case.warp(second.warp, second.op, f"accesses slot {read}")
         its = case.of(wait, f"waits on {link.on.label}")
         return Cause(
             f"slot {read} is accessed after a wait on {link.on.label}",

@@ -128,12 +128,12 @@ class _Balance:
         )
 
     def expecting(self, expects: Iterable[Touch] | None = None) -> tuple[Participant, ...]:
-        """Who expects bytes."""
+        """The instructions that expect bytes."""
         own = one_each(self.expects if expects is None else expects)
         return tuple(self.case.of(c, f"expects {c.tx} bytes on {self.on.label}") for c in own)
 
     def completing(self, copies: Iterable[Touch]) -> tuple[Participant, ...]:
-        """Who completes bytes, and where."""
+        """The copies that complete bytes, and where."""
         own = one_each(copies)
         return tuple(self.case.of(c, f"completes {-c.tx} bytes on {c.on.label}") for c in own)
 
@@ -149,8 +149,8 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
 
 
 def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
-    """Bytes that do not balance in the phase that is open, though they usually do, and everybody
-    has made his part of it."""
+    """Bytes that do not balance in the phase that is open, though they usually do, and every warp
+    has made its part of it."""
     if case.finding.rule != "deadlock" or on.pending or not on.tx:
         return None
     every = case.history.credits(on)
@@ -189,7 +189,7 @@ def _in_another_cta(b: _Balance) -> Cause | None:
     others = elsewhere(b.case, b.on, bytes_=True)
     if (
         b.copies
-    ):  # copies of others are astray where nobody expects them, if they are what is missing
+    ):  # copies of others are astray where they are not expected, if they are what is missing
         others = [c for c in others if sum(t.tx for t in b.case.history.credits(c.on)) < 0]
         if -sum(c.tx for c in others) != b.want - b.have:
             return None
@@ -287,11 +287,11 @@ def _unequal(b: _Balance) -> Cause | None:
 
 
 def _unexpected(b: _Balance) -> Cause | None:
-    """Nobody expects any: phases end without these bytes."""
+    """No instruction expects any: phases end without these bytes."""
     owners = {c.warp for c in b.copies}
     arrivals = [c for c in b.credits if c.arrivals > 0]
     own = [c for c in arrivals if c.warp in owners]
-    # of one execution each: nobody says which phase they belong to
+    # of one execution each: it is not known which phase they belong to
     have = -sum(c.tx for c in b.copies)
     label = b.on.label
     return Cause(
@@ -362,7 +362,7 @@ def _still_to_come(case: Case, on: Mbarrier) -> bool:
 
 
 def _never_filled(case: Case) -> str:
-    """A named shared tensor that somebody reads and nobody writes."""
+    """A named shared tensor that is read and not written."""
     read: dict[str, None] = {}
     written: set[str] = set()
     for effect in (e for effects in case.mir.effects for e in effects):
@@ -396,7 +396,7 @@ def _by_several(case: Case, expect: Touch, expected: dict[Maker, int], have: int
     who = "warps" if times == len(shares_) else "lanes"
     where = branch_past(case.mir, expect.op)
     own = case.of(expect, f"is executed by {times} {who}")
-    sides = [] if where is None else [case.who(expect.warp, where, f"lets {times} {who} in")]
+    sides = [] if where is None else [case.warp(expect.warp, where, f"lets {times} {who} in")]
     return Cause(
         f"{times} {who} execute {expect.op.mnemonic} on {expect.on.label}, where one is meant",
         (*sides, own) if who == "warps" else (own, *sides),

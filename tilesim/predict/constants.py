@@ -105,7 +105,7 @@ def constants_for(target: str) -> Constants:
     """The constants of a target.
 
     Raises:
-        UsageError: nobody has measured them.
+        UsageError: they have not been measured.
     """
     if target in H200.targets:
         return H200

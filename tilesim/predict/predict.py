@@ -15,7 +15,7 @@ from tilesim.predict.constants import Constants, constants_for
 from tilesim.predict.replay import Replay, Share
 from tilesim.predict.work import Cluster, work_of
 
-#: registers of a thread besides those of fragments, if nobody says how many the compiler takes
+#: registers of a thread besides those of fragments, if it is not known how many the compiler takes
 _OTHER_REGISTERS = 32
 #: shared memory of an SM, and what the system takes of it per CTA
 _SHARED, _SYSTEM = 228 * 1024, 1024

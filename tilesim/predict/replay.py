@@ -72,7 +72,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Running:
-    """A cluster that runs: per group what is missing, when it is complete, who sleeps."""
+    """A cluster that runs: per group what is missing, when it is complete, which warps sleep."""
 
     cluster: Cluster
     sms: list[Sm]
@@ -180,7 +180,7 @@ class Replay:
         self._complete(agent.cta, group, time + (self.constants.far if far else 0.0))
 
     def _complete(self, cta: Running, group: int, time: float) -> None:
-        """A contribution; with the last one those go on who wait."""
+        """A contribution; with the last one the waiting warps go on."""
         cta.missing[group] -= 1
         cta.complete[group] = max(cta.complete[group], time)
         if cta.missing[group] == 0:

@@ -1,4 +1,4 @@
-"""What the warps of some clusters execute, and who waits for whom: the input of a prediction.
+"""What the warps of some clusters execute, and which wait for which: the input of a prediction.
 
 One run of the machine tells, as for `tilesim.conform.order`: which instructions each warp executes,
 to which phase or round each contributes (at once, or when what it has started is done), and for

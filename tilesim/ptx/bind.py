@@ -10,7 +10,7 @@ Parameters of which the place that is loaded is chosen while the kernel runs, as
 ``ld.param`` mostly names its place, and what lies there is known without running anything. A choice
 between two structs (``selp`` of their addresses), or an element of an array in one (``p.rows[i]``,
 of a ``__grid_constant__``), is an address like any other: such a parameter lies in memory that
-begins with what the launch passes, and that nobody writes (PTX 5.1.6: ``.param`` is read-only).
+begins with what the launch passes, and that is never written (PTX 5.1.6: ``.param`` is read-only).
 
 A kernel with its launch: declarations of MIR, and the values of its parameters.
 """
@@ -63,7 +63,7 @@ def variable_tensors(
     """A tensor for each variable that a kernel names; names that are ``taken`` it does not get.
 
     Raises:
-        LaunchError: nobody says how large one is, or the launch says what cannot be.
+        LaunchError: it is not known how large one is, or the launch says what cannot be.
     """
     given = variable_contents(launch)
     for name in given:
@@ -164,7 +164,7 @@ def _cells(initial: Initial, kind: str) -> Iterator[int | None]:
             yield None
 
 
-#: bytes, or None where nobody knows one, and the addresses among them
+#: bytes, or None where one is not known, and the addresses among them
 _Held = tuple[list[int | None], list[Pointed]]
 
 
@@ -282,7 +282,7 @@ class Launched:
     workspace: GlobalTensor | None = None
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
-        """What lies at an offset of a parameter; None where nobody says it. A tensor map has the
+        """What lies at an offset of a parameter; None where that is not known. A tensor map has the
         bytes that the simulator gives it."""
         for (parameter, start), map_ in self.maps.items():
             if parameter == name and start <= offset < start + NBYTES:
@@ -293,7 +293,7 @@ class Launched:
         return None
 
     def constant(self, variable: Variable, offset: int, nbytes: int) -> int | None:
-        """What bytes of a ``.const`` variable are, as a number; None: nobody says."""
+        """What bytes of a ``.const`` variable are, as a number; None: not known."""
         told = variable_contents(self.launch)
         if variable.name not in told:
             return variable_constant(variable, offset, nbytes)

@@ -4,7 +4,7 @@ special registers hold the halves of its address.
     %envreg1, %envreg2    the higher and lower half; both zero if the launch is not cooperative
 
 What nvcc makes of them is followed to where both halves are one number again. A half by itself is
-what nobody knows.
+not known.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class Contents:
 class Pointer:
     """The address of byte ``offset`` of a buffer in global memory.
 
-    Parameters with one ``name`` point into the same buffer. ``bytes`` is its size, None if nobody
-    knows; ``contents`` are values that steer the kernel. A buffer of no bytes is nowhere: its
+    Parameters with one ``name`` point into the same buffer. ``bytes`` is its size, None if not
+    known; ``contents`` are values that steer the kernel. A buffer of no bytes is nowhere: its
     address is 0, as that of an empty torch tensor.
     """
 
@@ -165,7 +165,7 @@ class Launch:
     compiler chooses; ``cooperative``: all CTAs run at once; ``dependent``: it may start before the
     grid before it has ended (programmatic dependent launch); ``buffers``: those that only addresses
     in memory lead to; ``variables``: what the host has put into variables of the module, by name,
-    None: what nobody knows. ``about``: what reports say of it."""
+    None: not known. ``about``: what reports say of it."""
 
     entry: str
     grid: Triple

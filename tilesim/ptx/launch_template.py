@@ -15,7 +15,7 @@ _MAP = 128
 
 def template(module: Module, entries: Sequence[Function]) -> str:
     """The description of a kernel as JSON, or a list of those of several, with `MISSING` wherever
-    somebody has to say something."""
+    a value has to be filled in."""
     open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
     found = [_description(entry, MISSING if open_ else 0) for entry in entries]
     return as_text(found[0] if len(found) == 1 else found)

@@ -22,7 +22,7 @@ _MOVES = ("mov", "cvta", "cvt")
 _DEEPEST = 64
 _POINTER = 8
 
-#: what is in a sum: a register that nobody looks behind, or the address of a buffer
+#: what is in a sum: a register whose value is not followed, or the address of a buffer
 _Term: TypeAlias = "Flat | Base | str"
 
 
@@ -89,7 +89,7 @@ class MadeMaps:
         return self._sum(operand.base) + _Sum((), operand.offset)
 
     def _sum(self, operand: Flat, depth: int = 0) -> _Sum:
-        """What a number is the sum of. That it may wrap around is left to who uses the map."""
+        """What a number is the sum of. That it may wrap around is left to the use of the map."""
         number = self._constants.number(operand)
         if number is not None:
             return _Sum((), number)
@@ -143,7 +143,7 @@ class MadeMaps:
     # ------------------------------------------------------------------ buffers
 
     def _owners(self, operand: Flat) -> frozenset[str] | None:
-        """The buffers that an address may be in; None if nobody knows."""
+        """The buffers that an address may be in; None if not known."""
         bases = [term for term, times in self._sum(operand).terms if times == 1]
         found = [own for own in map(self._owner, bases) if own]
         return found[0] if len(found) == 1 else None

@@ -45,7 +45,7 @@ class Located:
     def outermost(self) -> Located:
         """The position in the function that is not inlined.
 
-        Nobody calls from the first column: that is where Triton says its kernel calls a partition
+        No call is in the first column: that is where Triton says its kernel calls a partition
         of warps, with the line of the kernel's definition.
         """
         at = self
@@ -158,7 +158,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """``_``: a result that nobody wants."""
+    """``_``: a result that is not used."""
 
 
 Operand: TypeAlias = (

@@ -29,7 +29,7 @@ class Values:
             self._known[storage._cdata] = tensor, tensor._version, values
 
     def of(self, tensor: Any) -> Any:
-        """What a tensor is known to hold; None: nobody knows."""
+        """What a tensor is known to hold; None: not known."""
         found = self._of_storage(tensor.untyped_storage())
         return None if found is None or found.shape != tensor.shape else found
 

@@ -39,9 +39,9 @@ _FILLS = ((0, False), (0, True), (1, False))
 _REPEATS = frozenset({"trips", "condition"})
 #: what a run goes on behind as if it were not so
 _UNORDERED = frozenset({"race", "proxy-fence", "async-at-exit"})
-#: effects of instructions that say who does which work
+#: effects of instructions that say which cluster does which work
 _STEERS = (fx.Cancels, fx.Queries)
-#: scheduling points of a run without waits: a loop that nobody ends may go on for ever
+#: scheduling points of a run without waits: a loop that nothing ends may go on for ever
 _STEPS = 20_000
 #: CTA, warp, mnemonic, line, and whether it writes global memory
 _Key = tuple[int, int, str, Loc, bool]
@@ -53,7 +53,7 @@ class Work:
 
     ``same`` says whether what a program computes from ``numbers`` is right, if there is a
     reference. Without one, the work is what it stores to, every element of global memory that it
-    writes (if it does not come to its end: would write if nobody waited for anything); and how
+    writes (if it does not come to its end: would write if no warp waited for anything); and how
     often each warp executes the instructions that move data. ``inputs`` are those that its control
     flow depends on.
     """
@@ -143,12 +143,12 @@ class Work:
                     where = (piece.track.cta, piece.track.warp, piece.name, piece.loc)
                     found[(*where, stores)] += 1
         if recording.cut_off:
-            return Counter(found.keys())  # how often, nobody knows
+            return Counter(found.keys())  # how often, is not known
         return found
 
     @cached_property
     def _runs(self) -> bool:
-        """Whether it can be run; nobody knows how often one does its work that is rejected."""
+        """Whether it can be run; how often a rejected one does its work is not known."""
         try:
             verify(self.program)
         except InvalidProgram:
@@ -303,7 +303,7 @@ def _stores_globally(op: Op) -> bool:
 
 
 def without_waits(program: Program | Mir) -> Program | Mir:
-    """The program without waiting: nobody arrives, waits, or meets others but all of the CTA."""
+    """The program without waiting: no warp arrives, waits, or meets others but all of the CTA."""
     instead: dict[int, tuple[Op, ...]] = {}
     for place in Facts(program).ops:
         met = has(place, fx.JoinsBarrier) and len(place.warps) == kernel_of(program).warps

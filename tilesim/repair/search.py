@@ -331,7 +331,7 @@ _MENDS, _LATER, _CULPRIT = 3, 0.25, 0.5
 
 def _fits(facts: Facts, edit: Edit) -> bool:
     """Whether a program can have what an edit puts in: machine code has no regions, and nothing
-    is put behind its end, where nobody comes."""
+    is put behind its end, where no warp comes."""
     return isinstance(facts.program, Program) or not any(
         not isinstance(what, Op | Control) or _ends(new[:place])
         for new in edit.instead.values() for place, what in enumerate(new)

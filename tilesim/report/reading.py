@@ -31,7 +31,7 @@ def more(rule: str, message: str) -> list[str]:
 
 
 def page(name: str, anchor: str = "") -> str:
-    """The address of a page of the documentation; nothing if nobody says where that is."""
+    """The address of a page of the documentation; nothing if it is not known where that is."""
     where = os.environ.get(DOCS, "")
     return f"{where.replace('{page}', name)}{anchor}" if where else ""
 

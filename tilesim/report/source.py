@@ -49,8 +49,8 @@ def doing(p: Participant) -> str:
 
 
 def _turns(p: Participant) -> Iterator[str]:
-    """``in iteration 2 of the loop at :38 (tile=5)``, ``3 of that at :41 (i=2)``; where nobody
-    has counted, ``i=2 in the loop at :41``."""
+    """``in iteration 2 of the loop at :38 (tile=5)``, ``3 of that at :41 (i=2)``; where that
+    is not counted, ``i=2 in the loop at :41``."""
     begin, loop = "in iteration ", "the loop"
     for turn, name in zip(p.turns, names_of(p.turns), strict=True):
         file = "" if turn.loc.file == p.loc.file else turn.loc.file.rpartition("/")[2]

@@ -477,7 +477,7 @@ def _places(
     shown: set[tuple[str, ...]],
     style: Style,
 ) -> Iterator[str]:
-    """Who did what, and the source lines, of those that are not ``shown`` already."""
+    """Which warp did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
         yield from _field(label, _who(participant, several=several), style)
         if participant.loc.written in shown:

@@ -207,7 +207,7 @@ def mutated_pipelines(
 ) -> Example:
     """A correct pipeline with one fault injected; ``fault`` says which and where.
 
-    A fault may be harmless: a wait that another wait implies, a release nobody needs any more.
+    A fault may be harmless: a wait that another wait implies, a release not needed any more.
     """
     example = draw(correct_pipelines(families))
     every = list(mutants(example.program, None if faults is None else tuple(faults)))

@@ -165,7 +165,7 @@ class Tree:
         """Numbers the statements of ``program``.
 
         Raises:
-            InvalidProgram: an operand is at an address: nobody knows of what, before it runs.
+            InvalidProgram: an operand is at an address: not known of what, before it runs.
         """
         for op in instructions(program):
             for operand in vars(op).values():
@@ -429,7 +429,7 @@ class Load:
 
 @dataclass
 class Carried:
-    """Facts that have been released into barriers, and who acquires from them."""
+    """Facts that have been released into barriers, and which agents acquire from them."""
 
     waiters: Mapping[Key, frozenset[Agent]]
     by_key: dict[Key, Load] = field(default_factory=dict)
@@ -550,19 +550,19 @@ class Classes:
     @cached_property
     def waiters(self) -> Mapping[Agent, Mapping[Key, frozenset[Agent]]]:
         """By the class that is asked about, the others that acquire from barriers."""
-        return {who: self._waiters(who) for who in self.agents}
+        return {own: self._waiters(own) for own in self.agents}
 
-    def others(self, who: Agent) -> Iterator[Agent]:
-        """All agents beside one warp of the class ``who``."""
+    def others(self, own: Agent) -> Iterator[Agent]:
+        """All agents beside one warp of the class ``own``."""
         for agent in self.agents:
-            if agent != who or len(agent.warps) > 1:
+            if agent != own or len(agent.warps) > 1:
                 yield agent
             if self.tree.program.cluster_size > 1:
                 yield Agent(1, agent.warps)
 
-    def _waiters(self, who: Agent) -> Mapping[Key, frozenset[Agent]]:
+    def _waiters(self, own: Agent) -> Mapping[Key, frozenset[Agent]]:
         result: dict[Key, frozenset[Agent]] = {}
-        others = tuple(self.others(who))
+        others = tuple(self.others(own))
         for node in self.tree.nodes:
             for agent in others if node.effects else ():
                 for key in self.waits(agent, node) if executes(agent, node) else ():
@@ -589,11 +589,11 @@ class Flow:
         """The statements of the program."""
         return self.classes.tree
 
-    def carried_to(self, who: Agent) -> Carried:
-        """What the barriers carry for one warp of the class ``who``."""
-        carried = Carried(self.classes.waiters[who])
-        walks = [Walk(agent, carried, self.tree) for agent in self.classes.others(who)]
-        walks.append(Walk(one_of(who), carried, self.tree, asked=True))
+    def carried_to(self, own: Agent) -> Carried:
+        """What the barriers carry for one warp of the class ``own``."""
+        carried = Carried(self.classes.waiters[own])
+        walks = [Walk(agent, carried, self.tree) for agent in self.classes.others(own)]
+        walks.append(Walk(one_of(own), carried, self.tree, asked=True))
         while True:
             carried.changed = False
             for walk in walks:
@@ -601,9 +601,9 @@ class Flow:
             if not carried.changed:
                 return carried
 
-    def visit(self, who: Agent, carried: Carried, visit: Visit) -> None:
-        """Follows one warp of the class ``who`` and shows every state to ``visit``."""
-        self._run(Walk(one_of(who), carried, self.tree, asked=True), visit)
+    def visit(self, own: Agent, carried: Carried, visit: Visit) -> None:
+        """Follows one warp of the class ``own`` and shows every state to ``visit``."""
+        self._run(Walk(one_of(own), carried, self.tree, asked=True), visit)
 
     def _run(self, walk: Walk, visit: Visit | None) -> None:
         _Path(self, walk, visit).region(self.tree.body, State())

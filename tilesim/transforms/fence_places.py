@@ -21,33 +21,33 @@ from tilesim.transforms.fence_flow import (
 
 
 def handovers(
-    flow: Flow, who: Agent, carried: Carried, releases: Releases, sites: set[int]
+    flow: Flow, own: Agent, carried: Carried, releases: Releases, sites: set[int]
 ) -> tuple[list[Node], list[Node]]:
     """Places before hand-overs of the agent's own bad facts about ``sites``.
 
     All of them, and those of the first hand-over after the access.
     """
-    agent, nodes = one_of(who), flow.tree.nodes
+    agent, nodes = one_of(own), flow.tree.nodes
     every: list[Node] = []
     first: list[Node] = []
 
-    def own(node: Node, state: State) -> Facts:
+    def handed(node: Node, state: State) -> Facts:
         if not releases(agent, node):
             return NOTHING
         return frozenset(f for f in state.bad if f.agent == agent and f.site in sites)
 
     def note(node: Node, state: State) -> None:
-        if facts := own(node, state):
+        if facts := handed(node, state):
             every.append(hoisted(node, [nodes[fact.site] for fact in facts]))
 
     def transfer(node: Node, state: State, walk: Walk) -> State:
-        if facts := own(node, state):
+        if facts := handed(node, state):
             first.append(hoisted(node, [nodes[fact.site] for fact in facts]))
             state = state.publish(facts)
         return flow.transfer(node, state, walk)
 
-    flow.visit(who, carried, note)
-    replace(flow, transfer=transfer).visit(who, carried, note)
+    flow.visit(own, carried, note)
+    replace(flow, transfer=transfer).visit(own, carried, note)
     return every, first
 
 

@@ -87,9 +87,9 @@ class _Analysis:
         }
         #: the warps that make asynchronous accesses
         self._issuers = [
-            who
-            for who in classes.agents
-            if any(executes(who, tree.nodes[number]) for number in self._proxied)
+            own
+            for own in classes.agents
+            if any(executes(own, tree.nodes[number]) for number in self._proxied)
         ]
         #: by agent and statement, what it does that counts here
         self._acts: dict[tuple[Agent, int], _Acts] = {}
@@ -99,8 +99,8 @@ class _Analysis:
         """Statements before which a fence is needed."""
         if not self._sites:
             return frozenset()
-        carried = {who: self._flow.carried_to(who) for who in self._issuers}
-        bad = {lack for who in carried for lack in self._bad(self._flow, who, carried[who])}
+        carried = {own: self._flow.carried_to(own) for own in self._issuers}
+        bad = {lack for own in carried for lack in self._bad(self._flow, own, carried[own])}
         if not bad:
             return frozenset()
         nodes, sites = self._tree.nodes, {fact.site for _, fact in bad}
@@ -108,9 +108,9 @@ class _Analysis:
         every = [hoisted(nodes[number], [nodes[fact.site]]) for number, fact in bad]
         every = [node for node in every if node not in issuing]
         first: list[Node] = []
-        for who in self._flow.classes.agents:
-            load = carried.get(who) or self._flow.carried_to(who)
-            found = handovers(self._flow, who, load, self._hands_over, sites)
+        for own in self._flow.classes.agents:
+            load = carried.get(own) or self._flow.carried_to(own)
+            found = handovers(self._flow, own, load, self._hands_over, sites)
             every += found[0]
             first += found[1]
         best = self._lacking(frozenset(n.number for n in [*issuing, *every]))
@@ -124,20 +124,20 @@ class _Analysis:
     def _lacking(self, before: frozenset[int], most: int | None = None) -> int:
         """How many accesses lack a fence if some stand there, counted to one more than ``most``."""
         flow, bad = replace(self._flow, before=before), set[tuple[int, Fact]]()
-        for who in self._issuers:
-            bad |= self._bad(flow, who, flow.carried_to(who))
+        for own in self._issuers:
+            bad |= self._bad(flow, own, flow.carried_to(own))
             if most is not None and len(bad) > most:
                 break
         return len(bad)
 
-    def _bad(self, flow: Flow, who: Agent, carried: Carried) -> set[tuple[int, Fact]]:
+    def _bad(self, flow: Flow, own: Agent, carried: Carried) -> set[tuple[int, Fact]]:
         """The asynchronous accesses of one warp of a class, with what is not fenced before each."""
         bad: set[tuple[int, Fact]] = set()
 
         def visit(node: Node, state: State) -> None:
-            bad.update((node.number, fact) for fact in self._unfenced(one_of(who), node, state))
+            bad.update((node.number, fact) for fact in self._unfenced(one_of(own), node, state))
 
-        flow.visit(who, carried, visit)
+        flow.visit(own, carried, visit)
         return bad
 
     def _unfenced(self, agent: Agent, node: Node, state: State) -> list[Fact]:

@@ -67,7 +67,7 @@ def _fence(tree: Tree, number: int, side: Side) -> Op:
 
 @dataclass
 class _Missing:
-    """What an agent's accesses lack: facts whose fence is missing on either side, and for whom."""
+    """What an agent's accesses lack: facts with no fence on either side, and their agents."""
 
     bad: set[tuple[int, Fact]]
     unseen: set[tuple[int, Fact]]
@@ -96,8 +96,8 @@ class _Analysis:
             return frozenset()
         every: list[Node] = []
         first: list[Node] = []
-        for who in self._classes:
-            found = handovers(self._flow, who, carried[who], self._hands_over, sites)
+        for own in self._classes:
+            found = handovers(self._flow, own, carried[own], self._hands_over, sites)
             every += found[0]
             first += found[1]
         best = len(self._solve(frozenset(n.number for n in every))[1].bad)
@@ -112,7 +112,7 @@ class _Analysis:
 
         def lacking(after: frozenset[int]) -> int:
             flow = replace(self._flow, before=before, after=after)
-            return sum(len(self._missing(flow, who, carried[who]).unseen) for who in self._classes)
+            return sum(len(self._missing(flow, own, carried[own]).unseen) for own in self._classes)
 
         best = lacking(frozenset(n.number for n in candidates))
         return smallest(candidates, lambda chosen: lacking(chosen) == best)
@@ -129,8 +129,8 @@ class _Analysis:
     def _lack(self, before: frozenset[int], after: frozenset[int], count: int) -> bool:
         """Whether so many accesses lack a ``before_thread_sync``, no more and no fewer."""
         flow, bad = replace(self._flow, before=before, after=after), set[tuple[int, Fact]]()
-        for who in self._classes:
-            bad |= self._missing(flow, who, flow.carried_to(who)).bad
+        for own in self._classes:
+            bad |= self._missing(flow, own, flow.carried_to(own)).bad
             if len(bad) > count:
                 return False
         return len(bad) == count
@@ -139,15 +139,15 @@ class _Analysis:
         self, before: frozenset[int], after: frozenset[int] = frozenset()
     ) -> tuple[dict[Agent, Carried], _Missing]:
         flow = replace(self._flow, before=before, after=after)
-        carried = {who: flow.carried_to(who) for who in self._classes}
-        found = [self._missing(flow, who, carried[who]) for who in self._classes]
+        carried = {own: flow.carried_to(own) for own in self._classes}
+        found = [self._missing(flow, own, carried[own]) for own in self._classes]
         return carried, _Missing(
             {item for m in found for item in m.bad}, {item for m in found for item in m.unseen}
         )
 
-    def _missing(self, flow: Flow, who: Agent, carried: Carried) -> _Missing:
+    def _missing(self, flow: Flow, own: Agent, carried: Carried) -> _Missing:
         missing = _Missing(set(), set())
-        agent = one_of(who)
+        agent = one_of(own)
 
         def visit(node: Node, state: State) -> None:
             if not _accesses(node):
@@ -160,7 +160,7 @@ class _Analysis:
                 if fact in state.unseen:
                     missing.unseen.add((node.number, fact))
 
-        flow.visit(who, carried, visit)
+        flow.visit(own, carried, visit)
         return missing
 
     def _concerns(self, agent: Agent, node: Node, fact: Fact, state: State) -> bool:
@@ -231,8 +231,8 @@ class _Analysis:
         accesses = [self._tree.nodes[number] for number, _ in missing.unseen]
         found: list[Node] = []
         for node in self._tree.nodes:
-            for who in self._classes:
-                delivered = map(carried[who].get, self._meetings.acquired(who, node))
+            for own in self._classes:
+                delivered = map(carried[own].get, self._meetings.acquired(own, node))
                 if any(facts & load.facts for load in delivered):
                     found.append(sunk(node, accesses))
         return found

@@ -14,7 +14,7 @@ Machine programs without what their text claims about them.
 
 Some of what a listing says is no instruction but a claim, on which analyses rest: that lanes on
 both sides of a branch synchronise, that a loop only waits, within which bounds a counter stays, and
-that nobody reads it after its loop. Lowering knows them; of a text that somebody has written they
+that it is not read after its loop. Lowering knows them; of a text written by hand they
 would have to be believed, and a wrong one could make a wrong proof. So they are left out, and found
 again as for PTX, which has none.
 

@@ -36,7 +36,7 @@ def _inval(e: Emitter, op: MbarrierInval) -> None:
 
 
 def _arrive_on(e: Emitter, name: str, mbar: Mbar, operand: Expr | None, token: Var | None) -> None:
-    """``name.space.b64 token, [mbar], operand``; ``_`` is the sink for a token nobody wants."""
+    """``name.space.b64 token, [mbar], operand``; ``_`` is the sink for a token that is not used."""
     inputs: list[AsmOperand] = [("r", mbar_address(e, mbar))]
     if operand is not None:
         inputs.append(("r", e.cast(operand, "u32")))

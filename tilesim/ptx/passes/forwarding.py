@@ -21,7 +21,7 @@ Instructions of PTX with what registers hold in their place.
 Compilers keep each step of an address in a register of its own, and each is an instruction to
 analyse, to load and to run. An expression takes the place of a register where it has its value in
 every lane: what it is made of is not set in between. Where a value is not known, neither is what
-is computed of it, and of that only counts what it is made of. What nobody reads any more,
+is computed of it, and of that only counts what it is made of. What is not read any more,
 `tilesim.ptx.passes.simplify` leaves out.
 """
 
@@ -334,7 +334,7 @@ class _Forwarding:
                 return what
 
     def _unless_unknown(self, compute: Compute) -> Op:
-        """A computation; if it is one with what nobody knows, that is what comes out."""
+        """A computation; if it is one with what is not known, that is what comes out."""
         registers = {source.name: source for source in compute.sources if isinstance(source, Var)}
         if len(registers) != 1 or len(compute.results) != 1:
             return compute

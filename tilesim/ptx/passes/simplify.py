@@ -1,13 +1,13 @@
 """MIR of PTX without detours: fewer predicates, registers and instructions.
 
-MIR of PTX without detours: predicates that went through a number, registers nobody reads.
+MIR of PTX without detours: predicates that went through a number, registers that are not read.
 
     selp r, 1, 0, p
     setp q, r == 0        ->    branch ..., cond=p, sense=False
     branch ..., cond=q
 
 Inline assembly hands its predicates on so, `elect.sync` and polls among them. What an instruction
-that only sets registers from others sets, and nobody reads, is left out.
+that only sets registers from others sets, and is not read, is left out.
 
 Instructions that compute data of the same data are one, which has the results of all.
 
@@ -15,7 +15,7 @@ Instructions that compute data of the same data are one, which has the results o
     cvt r2, f3, f4    ->    ptx.data "cvt", {r1, r2}, {tile}
 
 A variable stands for all registers of a tile (`tilesim.ptx.accumulators`), and a compiler does to
-each of them what it does to the others. Nobody knows what comes out, only what it is made of; that
+each of them what it does to the others. What comes out is not known, only what it is made of; that
 is the same for all, and one instruction is to be analysed, loaded and run.
 
 Branches that ask whether a pointer of the launch is null, where it is.
@@ -89,7 +89,7 @@ def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
 
 
 def _left(code: list[Instruction], block: Sequence[int], unread: Collection[int]) -> list[int]:
-    """The instructions of a block but for those that nobody reads; the time of these is kept."""
+    """The instructions of a block but for those that are not read; the time of these is kept."""
     left = [number for number in block if number not in unread]
     if not left:
         return left
@@ -129,7 +129,7 @@ def _may_precede(instruction: Instruction, product: Instruction) -> bool:
 
 
 def _unread(graph: FlowGraph, listing: Listing, again: Collection[int]) -> set[int]:
-    """What sets registers that nobody reads but what is left out as well, as ``again`` is, or that
+    """What sets registers that nothing reads but what is left out as well, as ``again`` is, or that
     are set again before, or to what they hold."""
     found = _set_again(graph, listing, again)
     readers, setters = defaultdict[str, int](int), defaultdict[str, list[int]](list)

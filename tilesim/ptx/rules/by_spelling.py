@@ -42,7 +42,7 @@ class _Reader:
     reading: Reading
     #: operands by name
     found: dict[str, Flat] = field(default_factory=dict)
-    #: registers where the template has none: nobody says what they hold
+    #: registers where the template has none: it is not known what they hold
     spare: list[Register] = field(default_factory=list)
 
     def read(self) -> list[Op]:

@@ -195,7 +195,7 @@ def _spelled(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("call")
 def _printed(low: Lowering, step: Step) -> Iterator[Op]:
-    """A function that only prints gives what nobody needs to know."""
+    """A function that only prints gives what need not be known."""
     results = [o for o in step.operands if isinstance(o, Symbol)]
     made = tuple(low.argument(o, o.variable.size) for o in results)
     yield Data(opcode="call", results=made, sources=(), loc=low.loc)
@@ -204,8 +204,8 @@ def _printed(low: Lowering, step: Step) -> Iterator[Op]:
 _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
-#: an acquire of a value that nobody looks at, nor at any other that threads leave for each other,
-#: comes after nothing for certain, and a release that nobody looks at before nothing
+#: an acquire of a value that nothing looks at, nor at any other that threads leave for each other,
+#: comes after nothing for certain, and a release that nothing looks at before nothing
 _WITHOUT_ORDER = {"acq_rel": "relaxed", "acquire": "relaxed", "release": "relaxed"}
 _WITHOUT_RESULT = {"acq_rel": "release", "acquire": "relaxed"}
 _WIDEST = 64
@@ -233,7 +233,7 @@ def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
 
 
 def _as_seen(low: Lowering, step: Step) -> Step:
-    """An atomic without what it orders if nobody sees that, nor what it finds."""
+    """An atomic without what it orders if nothing sees that, nor what it finds."""
     names, seen = step.qualifiers, low.constants.observes
     if "async" in names:
         return step

@@ -96,7 +96,7 @@ def data(low: Lowering, step: Step) -> list[Data]:
 
 @rule("redux.sync")
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
-    """Of floating-point numbers nobody computes the result; the lanes meet all the same."""
+    """Of floating-point numbers the result is not computed; the lanes meet all the same."""
     if step.qualifiers[-1] != "f32" or len(step.operands) != 3:
         yield from spelled(low, step) or ()
         return
@@ -220,7 +220,7 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("createpolicy")
 def _policy(low: Lowering, step: Step) -> Iterator[Op]:
-    """A policy of caches is a number that nobody needs to know."""
+    """A policy of caches is a number that need not be known."""
     yield from data(low, step)
 
 

@@ -1,4 +1,4 @@
-"""The barrier protocol of a program: who arrives on which barrier, what completes on it, who waits.
+"""The barrier protocol of a program: what arrives, completes or waits on which barrier.
 
 Read from the instructions' effects, so it shows what the program says, not one run.
 """

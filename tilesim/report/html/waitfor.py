@@ -1,4 +1,4 @@
-"""The wait-for graph of a deadlock as SVG: who waits, on what, and who could end that."""
+"""The wait-for graph of a deadlock as SVG: which warps wait, on what, and what could end that."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Node:
 
 
 def draw(timeline: Timeline) -> Svg | None:
-    """The graph; None if nobody waits for ever."""
+    """The graph; None if no warp waits for ever."""
     waiters = timeline.waiters[:_MOST]
     if not waiters:
         return None
@@ -79,7 +79,7 @@ def _find(waiters: tuple[Waiter, ...], releaser: Releaser) -> int | None:
 
 
 def _other(nodes: list[_Node], rows: list[str]) -> int:
-    """The node for somebody who does not wait himself."""
+    """The node for a warp that does not wait itself."""
     for number, node in enumerate(nodes):
         if node.rows == rows:
             return number
