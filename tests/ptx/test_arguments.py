@@ -9,6 +9,7 @@ from tilesim.ptx.launch import Launch
 from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import PtxError
 
 #: the function gives what it has loaded, and the kernel traps if that is another number. The
 #: number is no constant of the text
@@ -64,3 +65,15 @@ def test_bytes_that_were_stored_apart_are_not_loaded_together() -> None:
     halves = "st.param.b16 [a], %rs1; st.param.b16 [a+2], %rs1;"
     with pytest.raises(Unsupported, match="not accessed as it was stored"):
         run(1022, halves, "ld.param.b32 %r1, [in];", 0)
+
+
+def test_a_variable_of_an_argument_has_an_end() -> None:
+    """Both have 8 bytes; behind them lies what is not said."""
+    store, load = "st.param.b32 [a+{at}], %r2;", "ld.param.b32 %r1, [in+{at}];"
+    assert run(1022, store.format(at=4), load.format(at=4), 1022).verdict == "proved"
+    for end in (6, 8):
+        what = rf"bytes {end} to {end + 3} of .*, which has 8 bytes"
+        with pytest.raises(PtxError, match=rf"st\.param\.b32: {what}"):
+            run(1022, store.format(at=end), load.format(at=4), 1022)
+        with pytest.raises(PtxError, match=rf"ld\.param\.b32: {what}"):
+            run(1022, store.format(at=4), load.format(at=end), 1022)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tilesim.ptx.launch import Field, Launch, Map, Parameter, Pointer, Scalar, S
 from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.ptx.syntax import LaunchError, PtxError
 
 HEAD = (
     ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k({params})\n{{\n"
@@ -122,3 +124,79 @@ def test_a_tensor_map_is_named_by_where_it_is() -> None:
     odd = Struct("s", 136, (Field(8, map_),), bytes(136))
     with pytest.raises(Unsupported, match=r"ld\.param\.u64"):
         run(f"{CHOSEN}\nld.param.u64 %rd4, [%rd3];\n", {"s": odd, "t": odd})
+
+
+#: loads that reach the end of what they load from, and the same beyond it, or before its start
+EDGES = [
+    ("ld.param.u32 %r3, [n];", "ld.param.u64 %rd1, [n];", "bytes 0 to 7 of n, which has 4"),
+    ("ld.param.u16 %r3, [n+2];", "ld.param.u32 %r3, [n+2];", "bytes 2 to 5 of n, which has 4"),
+    ("ld.param.u32 %r3, [s+12];", "ld.param.u32 %r3, [s+16];", "bytes 16 to 19 of s, which has 16"),
+    ("ld.param.u32 %r3, [s];", "ld.param.u32 %r3, [s+-4];", "bytes -4 to -1 of s, which has 16"),
+    (
+        "ld.param.v2.u32 {%r3, %r4}, [s+8];",
+        "ld.param.v4.u32 {%r3, %r4, %r5, %r6}, [s+8];",
+        "bytes 8 to 23 of s, which has 16",
+    ),
+    (
+        "mov.b64 %rd1, s; add.u64 %rd2, %rd1, 8; ld.param.u64 %rd3, [%rd2];",
+        "mov.b64 %rd1, s; add.u64 %rd2, %rd1, 8; ld.param.u64 %rd3, [%rd2+8];",
+        "bytes 16 to 23 of s, which has 16",
+    ),
+    (
+        "mov.b64 %rd1, s; cvta.param.u64 %rd2, %rd1; ld.u64 %rd3, [%rd2+8];",
+        "mov.b64 %rd1, s; cvta.param.u64 %rd2, %rd1; ld.u64 %rd3, [%rd2+12];",
+        "bytes 12 to 19 of s, which has 16",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("inside", "beyond", "what"), EDGES)
+def test_a_load_lies_in_one_parameter(inside: str, beyond: str, what: str) -> None:
+    """What lies between parameters, and before and behind them, is not said (PTX 5.1.6.1): such a
+    load is refused also where its result is not used."""
+    values: dict[str, Parameter] = {"n": Scalar("n", "u32", 1), "s": struct("s", "a")}
+    assert run(inside + "\n", values).verdict == "proved"
+    with pytest.raises(PtxError, match=rf"^k\.ptx:{FIRST}:.*{what} bytes"):
+        run(beyond + "\n", values)
+
+
+#: a barrier for which threads are lacking, unless a register is a number
+UNLESS = "setp.ne.u64 %p1, %rd1, {number};\n@%p1 bar.sync 1, 64;\n"
+
+
+def test_a_load_of_two_fields_has_the_bytes_of_both() -> None:
+    """Not those that the struct has at their places, nor those of one of them and zeros."""
+    fields = Field(0, Scalar("low", "u32", 7)), Field(4, Scalar("high", "u32", 9))
+    body = "ld.param.u64 %rd1, [s];\n" + UNLESS
+    values = {"s": Struct("s", 8, fields, bytes(8))}
+    assert run(body.format(number=9 << 32 | 7), values).verdict == "proved"
+    for number in (0, 7, 9 << 32):
+        assert run(body.format(number=number), values).rules == {"named-barrier"}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Scalar("low", "u32", None),
+        Pointer("a", 256),
+        Map("a", "u32", (32, 32), (128,), (32, 32)),
+    ],
+)
+def test_bytes_of_what_is_not_known_are_not_known(first: Parameter) -> None:
+    """A number that is not given, part of an address, the end of a tensor map and more: whatever
+    the struct has at their places."""
+    size = {"Scalar": 4, "Pointer": 8, "Map": 128}[type(first).__name__]
+    values = {"s": Struct("s", 256, (Field(0, first),), bytes(256))}
+    load = "ld.param.u64 %rd1, [s+{at}];\n" + UNLESS.format(number=0)
+    assert run(load.format(at=size), values).verdict == "proved"
+    unknown = run(load.format(at=size - 4), values)
+    assert unknown.verdict == "bounded"
+    assert f"byte {size - 4} of s, which the launch description does not say" in unknown.reasons[0]
+
+
+def test_fields_end_in_their_struct() -> None:
+    right = Struct("s", 16, (Field(8, Pointer("a", 256)),), bytes(16))
+    assert run("ld.param.u64 %rd4, [s+8];\n", {"s": right}).verdict == "proved"
+    wrong = replace(right, fields=(Field(12, Pointer("a", 256)),))
+    with pytest.raises(LaunchError, match=r"field at byte 12 ends at byte 20, the struct has 16"):
+        run("ld.param.u64 %rd4, [s+8];\n", {"s": wrong})

@@ -238,6 +238,8 @@ def _held(actual: Parameter, at: int) -> _Held:
             return list(bytes_of(kind, value)), []
         case Scalar(type=kind):
             return [None] * len(bytes_of(kind, 0)), []
+        case Map():
+            return [None] * NBYTES, []
         case Struct():
             return _of_struct(actual, at)
         case _:
@@ -252,6 +254,16 @@ def _of_struct(actual: Struct, at: int) -> _Held:
         cells[field.offset : field.offset + len(own)] = own
         pointers += addresses
     return cells, pointers
+
+
+def _across(actual: Struct, offset: int, nbytes: int) -> Const | None:
+    """Bytes of a struct that no field has alone; None if one is not known, or of an address."""
+    cells, pointers = _of_struct(actual, 0)
+    known = [cell for cell in cells[offset : offset + nbytes] if cell is not None]
+    named = any(p.at < offset + nbytes and offset < p.at + ADDRESS_BYTES for p in pointers)
+    if named or len(known) < nbytes:
+        return None
+    return Const(int.from_bytes(bytes(known), "little"))
 
 
 #: element types of maps as those of tensors
@@ -282,13 +294,13 @@ class Launched:
     workspace: GlobalTensor | None = None
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
-        """What lies at an offset of a parameter; None where that is not known. A tensor map has the
-        bytes that the simulator gives it."""
+        """What lies at an offset of a parameter; None where that is not known, or not all inside of
+        it. A tensor map has the bytes that the simulator gives it."""
         for (parameter, start), map_ in self.maps.items():
-            if parameter == name and start <= offset < start + NBYTES:
+            if parameter == name and 0 <= offset - start <= NBYTES - nbytes:
                 return _bytes_of_map(map_, offset - start, nbytes)
         for formal, actual in zip(self.kernel.entry.params, self.launch.params, strict=True):
-            if formal.name == name:
+            if formal.name == name and 0 <= offset <= formal.size - nbytes:
                 return self._value(actual, offset, nbytes)
         return None
 
@@ -320,20 +332,19 @@ class Launched:
             case Struct():
                 for field in actual.fields:
                     inside = offset - field.offset
-                    if inside >= 0 and not isinstance(field.value, Map):
-                        found = self._value(field.value, inside, nbytes)
-                        if found is not None:
-                            return found
-                if offset + nbytes <= len(actual.data):
-                    return Const(int.from_bytes(actual.data[offset : offset + nbytes], "little"))
-                return None
+                    if 0 <= inside <= _size(field.value) - nbytes:
+                        return self._value(field.value, inside, nbytes)
+                return _across(actual, offset, nbytes)
             case _:
                 return None
 
 
-def _bytes_of_map(map_: TensorMap, offset: int, nbytes: int) -> Expr:
-    """Bytes of a tensor map as a number: of the address that it begins with, or of the rest."""
+def _bytes_of_map(map_: TensorMap, offset: int, nbytes: int) -> Expr | None:
+    """Bytes of a tensor map as a number: of the address that it begins with, or of the rest; None
+    for bytes of both."""
     mask = (1 << 8 * nbytes) - 1
+    if offset < ADDRESS_BYTES < offset + nbytes:
+        return None
     if offset >= ADDRESS_BYTES:
         row = encoded(fields_of(map_), 0)[0].tobytes()
         return Const(int.from_bytes(row[offset : offset + nbytes], "little"))
@@ -682,6 +693,13 @@ def check(entry: Function, launch: Launch) -> None:
                 f"{name}: params[{number}]: parameter {formal.name} has {formal.size} bytes, the "
                 f"description gives {size}"
             )
+        for field in actual.fields if isinstance(actual, Struct) else ():
+            end = field.offset + _size(field.value)
+            if end > size:
+                raise LaunchError(
+                    f"{name}: params[{number}]: the field at byte {field.offset} ends at byte "
+                    f"{end}, the struct has {size}"
+                )
 
 
 def _same(

@@ -75,6 +75,19 @@ def _require_form(low: Lowering, step: Step) -> None:
             low.require_width(item, 8 * _size(step), wider=True)
 
 
+def _require_inside(low: Lowering, place: Symbol, nbytes: int) -> None:
+    """A parameter, or a variable with which a function is called, has all bytes that are accessed.
+
+    Raises:
+        PtxError: some lie before it, or behind its end.
+    """
+    name, size, first = place.variable.name, place.variable.size, place.offset
+    if not 0 <= first <= size - nbytes:
+        raise low.malformed(
+            f"bytes {first} to {first + nbytes - 1} of {name}, which has {size} bytes"
+        )
+
+
 @rule("ld")
 def _load(low: Lowering, step: Step) -> Iterator[Op]:
     _require_form(low, step)
@@ -83,7 +96,10 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
         yield from _in_memory(low, step)
         return
     values: list[tuple[Flat, int | None]] = []
-    for part, target in _elements(step, place, low.items(step.operands[0])):
+    items = low.items(step.operands[0])
+    if place.variable.space == "param":
+        _require_inside(low, place, nbytes * len(items))
+    for part, target in _elements(step, place, items):
         if place.variable.space == "const":
             values.append((target, low.launched.constant(part.variable, part.offset, nbytes)))
         elif _is_argument(low, place):
@@ -124,8 +140,9 @@ def _store(low: Lowering, step: Step) -> Iterator[Op]:
     if place is None or place.variable.space != "param" or not _is_argument(low, place):
         yield from _in_memory(low, step)
         return
-    for part, item in _elements(step, place, low.items(step.operands[1])):
-        nbytes = _size(step)
+    nbytes, items = _size(step), low.items(step.operands[1])
+    _require_inside(low, place, nbytes * len(items))
+    for part, item in _elements(step, place, items):
         value = low.value(item, 8 * nbytes)
         yield Assign(var=low.argument(part, nbytes), value=value, loc=low.loc)
 
