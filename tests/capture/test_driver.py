@@ -105,6 +105,29 @@ def test_a_wrong_kernel_is_found_and_the_exit_code_is_the_programs(
 
 
 @cc
+@pytest.mark.parametrize(
+    ("says", "answer", "written"),
+    [
+        (".explicitcluster\n.reqnctapercluster 1", "0", 2),
+        (".explicitcluster", "912", 0),
+        (".reqntid 32\n.reqnctapercluster 1\n.blocksareclusters", "1", 0),
+    ],
+)
+def test_a_launch_without_a_cluster(
+    tmp_path: Path, program: Path, capture: Capture, says: str, answer: str, written: int
+) -> None:
+    """A kernel that has to be given one; and one of which a launch counts clusters."""
+    ptx, folder = tmp_path / "k.ptx", tmp_path / "captured"
+    ptx.write_text(PTX.replace(".maxntid 32", f".maxntid 32\n{says}"))
+    done = capture(folder, program, str(ptx))
+    lines = done.out.splitlines()
+    assert lines[lines.index("cuFuncSetAttribute 0") + 1] == f"cuLaunchKernel {answer}"
+    assert f"captured {written} kernel" in done.err
+    counts = "k: its grid counts clusters (.blocksareclusters): not captured"
+    assert (counts in done.err) is ("blocksareclusters" in says)
+
+
+@cc
 def test_the_gpu_is_that_of_the_target(tmp_path: Path, program: Path, capture: Capture) -> None:
     ptx, folder = tmp_path / "k.ptx", tmp_path / "captured"
     ptx.write_text(PTX)

@@ -83,6 +83,13 @@ def test_the_template_says_what_is_missing(tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(text)
     assert (found["entry"], found["block"], found["grid"]) == ("k", [32], ["FILL_IN"])
+    assert found["cluster"] == [1, 1, 1]
+    path = files(tmp_path, "")
+    text = Path(path).read_text()
+    for says, cluster in (("", ["FILL_IN"]), (".reqnctapercluster 2", [2])):
+        clusters = f".reqntid 32\n.explicitcluster {says}\n"
+        Path(path).write_text(text.replace(".reqntid 32\n", clusters))
+        assert json.loads(run("launch-template", path)[1])["cluster"] == cluster
 
 
 def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:

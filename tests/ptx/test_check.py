@@ -380,6 +380,52 @@ def test_what_the_launch_does_not_say_the_kernel_says() -> None:
         assert message in str(caught.value)
 
 
+#: a launch without a cluster
+_NONE = (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("says", "cluster", "wrong"),
+    [
+        (".explicitcluster", (1, 1, 1), ""),
+        (".explicitcluster", (2, 1, 1), ""),
+        (".explicitcluster\n.reqnctapercluster 2", _NONE, ""),
+        (".maxclusterrank 2", _NONE, ""),
+        (
+            ".explicitcluster", _NONE,
+            "cluster: give the cluster: the PTX has .explicitcluster, and no .reqnctapercluster",
+        ),
+        (
+            ".explicitcluster\n.maxclusterrank 2", _NONE,
+            "cluster: give the cluster: the PTX has .explicitcluster, and no .reqnctapercluster",
+        ),
+        (".reqntid 32\n.reqnctapercluster 2\n.blocksareclusters", _NONE, ""),
+        (".reqntid 32\n.reqnctapercluster 2\n.blocksareclusters", (2, 1, 1), ""),
+        (
+            ".reqnctapercluster 2\n.blocksareclusters", (2, 1, 1),
+            ".blocksareclusters needs .reqntid, which the PTX has not",
+        ),
+        (
+            ".reqntid 32\n.blocksareclusters", (2, 1, 1),
+            ".blocksareclusters needs .reqnctapercluster, which the PTX has not",
+        ),
+    ],
+)  # fmt: skip
+def test_kernels_that_have_to_be_launched_with_clusters(
+    says: str, cluster: tuple[int, int, int], wrong: str
+) -> None:
+    """PTX 11.7.2, 11.8.1: another launch fails."""
+    text = f"{HEAD.format(params='')}ret; }}".replace(")\n{", f")\n{says}\n{{")
+    module = read(text, "k.ptx")
+    launch = Launch("k", (4, 1, 1), (32, 1, 1), cluster)
+    if not wrong:
+        assert check(lower(module, module.entries[0], launch)).verdict == "proved"
+        return
+    with pytest.raises(LaunchError) as caught:
+        lower(module, module.entries[0], launch)
+    assert str(caught.value) == f"k: {wrong}"
+
+
 def test_a_dependent_launch_must_wait_for_the_grid_before_it() -> None:
     load = "ld.param.u64 %rd1, [a]; {wait}\nld.global.u32 %r5, [%rd1];\nret; }}"
     verdicts = []

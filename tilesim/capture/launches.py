@@ -16,6 +16,7 @@ from tilesim.capture.parameters import Described
 from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
+from tilesim.ptx.syntax import LaunchError
 
 _COOPERATIVE, _DEPENDENT = 1, 2
 #: ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and the end of such a list
@@ -61,9 +62,15 @@ class Launches:
 
         Raises:
             CudaError: no GPU would take it.
+        LaunchError: its grid counts clusters, which is not captured.
             FatbinError: there is no PTX of the kernel.
         """
         kernel = self._modules.kernel(request.kernel)
+        if "blocksareclusters" in kernel.entry.directives:
+            name = readable(kernel.name)
+            raise LaunchError(
+                f"{name}: its grid counts clusters (.blocksareclusters): not captured"
+            )
         cluster = _accepted(kernel, request)
         described = Described(self._memory, self.maps, self._contents)
         params = tuple(
@@ -167,6 +174,8 @@ def _accepted(kernel: Kernel, request: Request) -> Triple:
         raise CudaError(Number.INVALID_VALUE)
     cluster = request.cluster
     if cluster == UNSAID:
+        if "explicitcluster" in kernel.entry.directives and not any(kernel.cluster):
+            raise CudaError(Number.INVALID_CLUSTER)  # PTX 11.7.2
         cluster = kernel.cluster if any(kernel.cluster) else (1, 1, 1)
     most = _LARGEST_CLUSTER if kernel.nonportable else _PORTABLE
     whole = all(c and n % c == 0 for n, c in zip(request.grid, cluster, strict=True))

@@ -632,15 +632,21 @@ def completed(entry: Function, launch: Launch) -> Launch:
     """The launch with the block and the cluster that the PTX says where the description does not.
 
     Raises:
-        LaunchError: neither says how many threads a CTA has.
+        LaunchError: neither says how many threads a CTA has, or how many CTAs a cluster of a kernel
+            that has to be launched with one (PTX 11.7.2).
     """
-    block, cluster = launch.block, launch.cluster
+    block, cluster, says = launch.block, launch.cluster, entry.directives
     if block == UNSAID:
-        block = _triple(entry.directives.get("reqntid"))
+        block = _triple(says.get("reqntid"))
         if block == UNSAID:
             raise LaunchError(f"{launch.entry}: block: give the block: the PTX has no .reqntid")
     if cluster == UNSAID:
-        cluster = _triple(entry.directives.get("reqnctapercluster", (1,)))
+        if "explicitcluster" in says and "reqnctapercluster" not in says:
+            raise LaunchError(
+                f"{launch.entry}: cluster: give the cluster: the PTX has .explicitcluster, and no "
+                ".reqnctapercluster"
+            )
+        cluster = _triple(says.get("reqnctapercluster", (1,)))
     for n, c, axis in zip(launch.grid, cluster, "xyz", strict=True):
         if n % c:
             raise LaunchError(
@@ -668,6 +674,9 @@ def check(entry: Function, launch: Launch) -> None:
         raise LaunchError(f"entry: the description is for {launch.entry}, the kernel is {name}")
     _same(name, "block", launch.block, says.get("reqntid"), ".reqntid")
     _same(name, "cluster", launch.cluster, says.get("reqnctapercluster"), ".reqnctapercluster")
+    for needed in ("reqntid", "reqnctapercluster") if "blocksareclusters" in says else ():
+        if needed not in says:  # PTX 11.8.1
+            raise LaunchError(f"{name}: .blocksareclusters needs .{needed}, which the PTX has not")
     most = _volume(says.get("maxntid"))
     if most is not None and launch.threads > most:
         raise LaunchError(f"{name}: block: {launch.threads} threads, .maxntid allows {most}")

@@ -23,10 +23,11 @@ def template(module: Module, entries: Sequence[Function]) -> str:
 
 def _description(entry: Function, dynamic_shared: object) -> dict[str, Any]:
     says = entry.directives
+    cluster = (MISSING,) if "explicitcluster" in says else (1, 1, 1)
     document: dict[str, Any] = {
         "schema": SCHEMA, "entry": entry.name, "grid": [MISSING],
         "block": list(says.get("reqntid", (MISSING,))),
-        "cluster": list(says.get("reqnctapercluster", (1, 1, 1))),
+        "cluster": list(says.get("reqnctapercluster", cluster)),
         "dynamic_shared": dynamic_shared,
     }  # fmt: skip
     if "maxnreg" in says:
