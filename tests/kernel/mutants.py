@@ -70,7 +70,7 @@ from benchmarks.finder_mutants.mutate import Finder, Mutant
 if sys.argv[1]:
     Finder.install(Mutant(sys.argv[1], int(sys.argv[2]), 0, ""))
 slow = "tests/kernel/test_limits.py::test_classes_are_found_by_few_executions"
-names = ("certificate", "repetitions", "limits", "not_covered", "elections")
+names = ("many", "written", "certificate", "repetitions", "limits", "not_covered", "elections")
 files = [f"tests/kernel/test_{name}.py" for name in names]
 sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", "--deselect", slow, *files]))
 """

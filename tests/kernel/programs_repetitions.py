@@ -110,6 +110,18 @@ def a_parity_that_no_longer_changes(k: Builder, *, right: bool) -> None:
         k.mbarrier.wait(b, (i & 1) if right else (i & 1) & (i <= LAST))
 
 
+@wrong("deadlock", "the state is another one", 1, 2)
+def a_load_of_data_by_all_lanes_in_each_turn(k: Builder, *, right: bool) -> None:
+    """What is loaded is as little known before turns are left out as in these."""
+    k.launch(warps=1)
+    b, g, r = k.mbarriers("b"), k.tensor("g", s32, (ITERATIONS * 32,)), k.var("r")
+    begin(k, (b, 32))
+    with k.loop(ITERATIONS) as i:
+        k.mem.load(r, g[i * 32 + k.lane_id])
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, (i & 1) if right else (i & 1) & (i <= LAST))
+
+
 @wrong("H6", "the order is another one", 4)
 def a_fence_before_a_store_for_an_arrival_of_the_next_iteration(k: Builder, *, right: bool) -> None:
     k.launch(warps=2)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.kernel.pairs import PAIRS
 from tilesim.arith.types import pred, s32, s64, u8, u32, u64
-from tilesim.ir.expr import Binary, Const, Expr, Select, Special, Unary, Var
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Special, Unary, Var
 from tilesim.ir.mir import Mir
 from tilesim.proof.effects import execute
 from tilesim.proof.machine import Machine, Warp
 from tilesim.proof.operands import LANES, Address, Drawn, Operands, Value, exactly, value_in
 
-OPERATORS = (
-    "+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max", "==", "!=", "<", "<=", ">",
-    ">=", "and", "or",
-)  # fmt: skip
+OPERATORS: tuple[BinaryOp, ...] = get_args(BinaryOp)
 NUMBERS = (0, 1, 2, 3, 5, 31, 32, 63, 64, 65, -1, -7, 1 << 31, (1 << 31) - 1, (1 << 32) - 1,
            1 << 62, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1)  # fmt: skip
 VARIABLES = (Var("a", s32), Var("b", u32), Var("c", s64), Var("d", u64), Var("p", s64),
@@ -65,7 +62,7 @@ def an_expression(draw: random.Random, depth: int) -> Expr:
             return Unary(draw.choice(("-", "~", "not")), parts[0])
         case 1 | 2:
             return Select(*parts)
-    return Binary(draw.choice(OPERATORS), *parts[:2])  # type: ignore[arg-type]
+    return Binary(draw.choice(OPERATORS), parts[0], parts[1])
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -252,9 +252,11 @@ def exactly(value: Value) -> object:
 
 
 def uniform(row: list[Scalar]) -> Value:
-    """The number that all lanes have, if they have one."""
+    """What all lanes have, if that is one number, or known of none."""
     kind = type(row[0])
-    same = kind in (int, Address, Form) and all(type(x) is kind and x == row[0] for x in row)
+    same = kind in (int, Address, Form, type(None)) and all(
+        type(x) is kind and x == row[0] for x in row
+    )
     return row[0] if same else row
 
 
@@ -782,8 +784,9 @@ class Operands:
             return False
         fields = fields_of(e.map)
         multiple = unit(fields.packing, fields.dtype, self.program.target.name)
-        known = last is not None and last.numbers is not None
-        return known and not (last.numbers % multiple).any()  # type: ignore[union-attr,operator]
+        if last is None or last.numbers is None:
+            return False
+        return not (last.numbers % multiple).any()
 
     def mbarrier(self, mbar: Mbar, w: Warp, lanes: Sequence[int]) -> list[AtMbarrier]:
         """By lanes that name the same, where an mbarrier is."""
