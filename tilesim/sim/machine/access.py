@@ -70,7 +70,7 @@ class Access:
     #: `EVERY`: each of ``lanes`` touches all of them; 0: it is not known which touches what
     among: int = 0
     #: if not 0, these lanes take so many bytes of the footprint at a time, in turn, or what they
-    #: hold of a fragment; each what nobody says
+    #: hold of a fragment; each what is not known
     piece: int | Held | Unsaid = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
@@ -86,7 +86,7 @@ class Access:
     #: the number that a weak store leaves in each element, or a name of what it leaves where; None:
     #: that is not known
     stored: Hashable = None
-    #: what says whether it is made, if nobody knows that
+    #: what says whether it is made, if that is not known
     perhaps: Unknown | None = None
     #: of a strong write: which one of its machine (`tilesim.sim.machine.word_order`)
     number: int | None = None

@@ -191,7 +191,7 @@ class AddressedAccess(ViewAccess):
         return value if type(value) is not Unknown else self._anywhere(warp, value)
 
     def _anywhere(self, warp: Warp, address: Unknown) -> int:
-        """An address that stands for any in a tensor that nobody writes and of whose contents
+        """An address that stands for any in a tensor that is never written and of whose contents
         nothing is known, or matters: there, a read in bounds leaves the same wherever it reads.
 
         Raises:
@@ -211,12 +211,12 @@ class AddressedAccess(ViewAccess):
         return type(address) is not Unknown and not np.any(np.broadcast_to(address, 32)[lanes])
 
     def lost(self, warp: Warp) -> Unknown | None:
-        """The address, if nobody knows it."""
+        """The address, if it is not known."""
         value = self._address(warp)
         return value if type(value) is Unknown else None
 
     def memory_at(self, warp: Warp, address: Unknown) -> Memory:
-        """The memory that an ``address`` is into of which nobody knows where it is.
+        """The memory that an ``address`` is into whose place there is not known.
 
         Raises:
             UnknownSteers: that is not known either.

@@ -365,7 +365,7 @@ class LaneGroups(Groups):
         return replace(promise, own=((mask, self.opened),))
 
     def tell(self, barrier: int, phase: int, promise: Promise) -> list[tuple[int, int]]:
-        """By component, how many operations are complete for those who wait for this phase of the
+        """By component, how many operations are complete for warps that wait for this phase of the
         barrier, now that an arrival has landed there."""
         before, known = self.told.get(barrier, (phase, promise))
         together = promise.join(known) if before == phase and known is not promise else promise
@@ -375,7 +375,7 @@ class LaneGroups(Groups):
         return [(self.component, together.complete), *own]
 
     def over(self, known: Callable[[int], int]) -> bool:
-        """Whether all operations are complete, as lanes have waited for them or as somebody knows:
+        """Whether all operations are complete, as lanes have waited for them or as a clock says:
         of those that a component publishes, ``known`` ones."""
         if self.opened <= max(self.done, known(self.component)):
             return True

@@ -20,7 +20,7 @@ _VOUCHED = 4096
 class Completions:
     """An asynchronous access publishes itself alone when it completes, not what its issuer knew.
 
-    Yet what it came after on its own bytes is over by then: who comes after an asynchronous write
+    Yet what it came after on its own bytes is over by then: what comes after an asynchronous write
     sees nothing older there, and a stage that TMA has filled and an mma has read may be filled
     again after tcgen05.commit. Bytes that were not touched are not handed back.
     """
@@ -43,7 +43,7 @@ class Completions:
     @staticmethod
     def note_part(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
         """A write of a thread comes after asynchronous accesses to more than it writes: on its own
-        bytes, whoever comes after it sees nothing of them."""
+        bytes, what comes after it sees nothing of them."""
         for other in footprint.overlaps:
             if other not in unordered and other not in footprint.covers:
                 for record in (*other.writes, *other.reads.values()):

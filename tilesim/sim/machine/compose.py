@@ -346,7 +346,7 @@ class Execution:
 
     def computed(self) -> Any:
         """The next value that the instruction computes, one per lane; not known if it computes them
-        of what nobody knows."""
+        of unknown values."""
         if self._values is None:
             try:
                 self._values = iter(tuple(self._op.evaluate(self)))

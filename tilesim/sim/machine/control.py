@@ -41,7 +41,7 @@ from tilesim.sim.machine.warp import Blocked, Frame, Lap
 
 #: instructions that are looked at
 _FAR = 64
-#: what cannot be told: an operand holds something that nobody knows, or makes no sense
+#: what cannot be told: an operand holds something that is not known, or makes no sense
 _LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
 
 
@@ -65,7 +65,7 @@ def do_nothing(w: Warp, lanes: int, pc: int, meet: int) -> bool:
 
 def _next(w: Warp, number: int) -> int | None:
     """Executes an instruction on a copy of a warp: where all of its lanes go on; None if they part,
-    do something, or nobody knows."""
+    do something, or that is not known."""
     plan = w.machine.plan
     match plan.mir.code[number].what:
         case Branch(target=target, cond=cond, sense=sense):
@@ -94,7 +94,7 @@ def _next(w: Warp, number: int) -> int | None:
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20
-#: what may be executed before lanes meet that a value which nobody knows splits (`Region`)
+#: what may be executed before lanes meet that an unknown value splits (`Region`)
 Within: TypeAlias = Callable[[], Region | None]
 #: the registers that are set by what nothing else is done by; None: more is done
 Skipped: TypeAlias = Collection[int] | None
@@ -229,7 +229,7 @@ def _await_others(w: Warp, frame: Frame) -> bool:
 
 
 def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
-    """For exploration: who goes on at the end of a branch comes after its other lanes."""
+    """For exploration: what goes on at the end of a branch comes after its other lanes."""
     if w.machine.trace is not None and frame.forked:
         text = "comes to the end of a branch"
         w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
@@ -371,7 +371,7 @@ def ending(
 
 
 def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
-    """Nobody knows whether these registers are set."""
+    """Whether these registers are set is not known."""
     for slot in slots:
         w.registers[slot] = value
 

@@ -173,7 +173,7 @@ class LaunchControl:
             self._share = [*range(first_cluster + resident, total, resident)]
 
     def launches(self, cluster: int) -> bool:
-        """Whether a cluster is launched, as nobody has cancelled it."""
+        """Whether a cluster is launched, as no request has cancelled it."""
         return cluster not in self._cancelled
 
     def cancel(self, warp: Agent, op: Op) -> tuple[int, int, int] | None:

@@ -264,7 +264,7 @@ def _may_end(w: Warp, missing: int) -> bool:
 
 
 def _note(w: Warp, op: Op, mask: int, kind: str) -> None:
-    """For exploration: who goes on comes after those who have come."""
+    """For exploration: what goes on comes after the lanes that have come."""
     if w.machine.trace is not None:
         text = f"{'comes to' if kind == 'join' else 'leaves'} {op.mnemonic}"
         what = ("lanes", w.origin.index, mask)

@@ -28,8 +28,8 @@ COMES_BACK = "computes the same again and again"
 
 def compared(warp: Agent, looks: int, before: object, version: int) -> object:
     """Blocks a warp, at its ``looks``-th look in a row, that would go on like this for ever: its
-    state is the one ``before``. What to compare with at the next look. ``version`` counts what
-    anybody has changed."""
+    state is the one ``before``. What to compare with at the next look. ``version`` counts all
+    changes."""
     if warp.ways is not None:
         return None
     state = version, _state(warp)

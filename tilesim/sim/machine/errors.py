@@ -29,11 +29,11 @@ class UnassignedVariable(Fault):
 
 
 class CutOff(Exception):
-    """A run cannot go on, and that is nobody's mistake; the message says why."""
+    """A run cannot go on, and that is no mistake of the kernel; the message says why."""
 
 
 class NotKnown(CutOff):
-    """It needs a value that nobody knows: of what comes behind, nothing is known either."""
+    """It needs a value that is not known: of what comes behind, nothing is known either."""
 
 
 #: what a step may raise

@@ -60,7 +60,8 @@ Key = tuple[int, int]
 
 @dataclass(slots=True)
 class Step:
-    """One move of the schedule: who moved, which others could have, and what it touched."""
+    """One move of the schedule: the agent that moved, which others could have, and what it
+    touched."""
 
     agent: Key
     enabled: tuple[Key, ...]

@@ -218,7 +218,7 @@ class Facts:
     #: some of what it works on is not known (`tilesim.sim.machine.unknown`)
     forgets: bool = False
     #: what threads leave for each other in memory may be looked at (`tilesim.sim.machine.havoc`)
-    somebody_looks: bool = True
+    words_are_observed: bool = True
     #: fences for shared memory alone (H18)
     fences_near: bool = False
     #: warps whose fences act for relaxed operations (H3)

@@ -6,7 +6,7 @@ emitted code. Where the operands' ranges show that nothing can wrap, nothing is 
 
 Quotients of a division by zero are numbers that PTX leaves open. A register may hold one in some
 lanes as long as nothing depends on it: ``select`` throws away what it does not choose, a branch
-leaves lanes out. In which lanes registers do is kept beside them (`Warp.undefined`); every use of
+leaves lanes out. In which lanes registers do is kept beside them (`Agent.undefined`); every use of
 an expression that may be such a number looks there.
 """
 
@@ -116,7 +116,7 @@ def _is_wide(value: Any) -> bool:
 
 def evaluator(code: Code, expr: Expr) -> Evaluate:
     """The function that evaluates ``expr``, an expression of a loaded program, which is compiled
-    once for all who ask."""
+    once for all its uses."""
     known = code.evaluators.get(id(expr))
     if known is None:
         known = expr, compile_expr(expr, code.slots, code.mir.typing)
@@ -453,8 +453,8 @@ class UsesUndefined(Fault):
 class Quotients:
     """Where a program may divide by zero, and what becomes of the result.
 
-    Of a divisor that is data nobody looks at, nothing is said: ``deciding`` are the registers that
-    are computed anyhow, all of them if it is None.
+    Of a divisor that is data which is not looked at, nothing is said: ``deciding`` are the
+    registers that are computed anyhow, all of them if it is None.
     """
 
     def __init__(self, mir: Mir, code: Code, deciding: frozenset[str] | None) -> None:
@@ -489,7 +489,7 @@ class Quotients:
         return frozenset(closure(found, lambda name: sources.get(name, ())))
 
     def used(self, expr: Expr, evaluate: Evaluate) -> Evaluate:
-        """``evaluate`` for those to whom the number matters in all active lanes."""
+        """``evaluate`` for uses to which the number matters in all active lanes."""
         lanes_of = self.lanes(expr)
 
         def use(w: Warp) -> Any:

@@ -339,7 +339,7 @@ class FootprintTable:
             self.written.add(footprint.tensor)
 
     def perhaps_written(self, footprint: Footprint) -> Unknown | None:
-        """What says whether some of the bytes have been written, if nobody knows it."""
+        """What says whether some of the bytes have been written, if that is not known."""
         return next(
             (v for other, v in self._perhaps.items() if other.bytes.meets(footprint.bytes)), None
         )

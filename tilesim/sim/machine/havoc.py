@@ -54,9 +54,9 @@ from tilesim.sim.machine.unknown import Unknown, UnknownSteers, require_known
 from tilesim.sim.machine.view_access import ViewAccess
 
 
-def somebody_looks(mir: Mir) -> bool:
+def words_are_observed(mir: Mir) -> bool:
     """Whether a strong load, or a result of an atomic, says what threads leave in memory for each
-    other: where nobody looks, reductions order nothing."""
+    other: where none does, reductions order nothing."""
     words = filter(None, map(word_access, mir.effects))
     return any(word.result is not None and word.sem != "weak" for word in words)
 
@@ -169,7 +169,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         finding = findings[found]
         del findings[found:]
         raise UnknownSteers(value, finding)
-    if w.machine.plan.somebody_looks and len(w.machine.released) != released:
+    if w.machine.plan.words_are_observed and len(w.machine.released) != released:
         raise UnknownSteers(value)  # it would end what others learn from there
     if w.parts is not None and len(w.parts.leaves) != parts:
         raise UnknownSteers(value)  # its lanes would know less of each other
@@ -177,7 +177,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
 
 
 def forget_written(w: Warp, value: Unknown) -> None:
-    """Nobody knows whether what has been stored is there."""
+    """Whether what has been stored is there is not known."""
     for footprint, forget in w.perhaps_written:
         forget(value)
         if w.ways is not None:
@@ -365,7 +365,7 @@ class _State:
 
 
 class Ways:
-    """A warp that goes through a region, since nobody knows ``value``."""
+    """A warp that goes through a region, since ``value`` is not known."""
 
     def __init__(self, w: Warp, value: Unknown, within: Region) -> None:
         self._w = w
@@ -436,7 +436,7 @@ class Ways:
         self._w.mask &= ~lanes
 
     def _may_leave(self, number: int, targets: Collection[int]) -> None:
-        """Nobody knows whether a branch leaves a loop: it is taken to be data that ends it.
+        """Whether a branch leaves a loop is not known: it is taken to be data that ends it.
 
         Raises:
             UnknownSteers: it could be what others leave in memory.
@@ -546,8 +546,8 @@ def _covers(earlier: _State, state: _State) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether registers hold the same, bit by bit; what nobody knows is like anything else that
-    nobody does."""
+    """Whether registers hold the same, bit by bit; what is not known is like anything else that is
+    not known."""
     if Unknown in (type(one), type(other)):
         return type(one) is type(other)
     if one is other:
@@ -570,7 +570,8 @@ def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
 
 @dataclass(frozen=True)
 class Spared:
-    """A branch one side of which does nothing but ``trap``: who does not has gone to ``others``."""
+    """A branch one side of which does nothing but ``trap``: the lanes that do not have gone to
+    ``others``."""
 
     trap: Loc
     others: int
@@ -625,7 +626,8 @@ _MOST_STAYS = 16
 
 @dataclass(frozen=True)
 class Leaving:
-    """A branch: who ends goes on at ``end``, where nothing else is done, the others at ``stay``."""
+    """A branch: lanes that end go on at ``end``, where nothing else is done, the others at
+    ``stay``."""
 
     number: int
     end: int
@@ -680,12 +682,12 @@ class _Place:
     scope: FenceScope | None
 
     def address(self, w: Warp) -> Unknown | None:
-        """The address, if nobody knows it."""
+        """The address, if it is not known."""
         return self.view.lost(w) if isinstance(self.view, AddressedAccess) else None
 
 
 class Anywhere:
-    """An instruction of which nobody knows where it accesses memory, or whether it does."""
+    """An instruction of which it is not known where it accesses memory, or whether it does."""
 
     def __init__(self, c: Operands, op: Op) -> None:
         self._operands, self._op = c, op
@@ -705,11 +707,11 @@ class Anywhere:
         )  # fmt: skip
 
     def lost(self, w: Warp) -> Unknown | None:
-        """An address that nobody knows, if it has one."""
+        """An address that is not known, if it has one."""
         return next((a for a in (p.address(w) for p in self._places) if a is not None), None)
 
     def access(self, w: Warp) -> None:
-        """Made where it may be made: what it leaves, in memory and in registers, nobody knows.
+        """Made where it may be made: what it leaves, in memory and in registers, is not known.
 
         Raises:
             UnknownSteers: that has to be known.
@@ -753,8 +755,8 @@ class Anywhere:
             w.machine.changed()
 
 
-def where_nobody_knows(step: Step, anywhere: Anywhere) -> Step:
-    """``step`` of an instruction that accesses memory; ``anywhere``: what it is if nobody knows
+def where_not_known(step: Step, anywhere: Anywhere) -> Step:
+    """``step`` of an instruction that accesses memory; ``anywhere``: what it is if it is not known
     where, or whether it is made and others could learn from it."""
 
     def run(w: Warp) -> bool | None:

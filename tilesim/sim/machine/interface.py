@@ -85,7 +85,7 @@ class Core:
         self.env = env
         self.options = options
         self.timed = not isinstance(env, ChoiceEnvironment)
-        #: recorded for exploration and stories; None where nobody asked
+        #: recorded for exploration and stories; None where it is not recorded
         self.trace: Trace | None = getattr(env, "trace", None)
         self.components = Components(
             own=program.cluster_size if plan.fences_own else 0, near=plan.fences_near
@@ -162,7 +162,7 @@ class Core:
         """Adds a finding unless the same rule was reported for the same lines.
 
         Raises:
-            UnknownSteers: whether it is one ``depends`` on a value that nobody knows.
+            UnknownSteers: whether it is one ``depends`` on an unknown value.
         """
         finding = Finding(
             rule, message, participants, notes, fix, kind=kind, facts=facts, noted=noted

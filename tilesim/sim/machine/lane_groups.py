@@ -43,7 +43,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Parting:
     """A part was split: what its lanes did in ticks ``since + 1`` to ``until`` of its component is
-    known to those who know the first tick of the parts that these lanes then belonged to.
+    known to those that know the first tick of the parts that these lanes then belonged to.
 
     ``until`` is per row of a clock: up to there, proxy fences have handed it over.
     """
@@ -135,7 +135,8 @@ class Parts:
         self._split.append(part)
         starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
         since = part.settled[part.component]
-        # who knows the first tick of a child in such a row knows it by way of the other one (H10)
+        # a clock that knows the first tick of a child in such a row knows it by way of the other
+        # one (H10)
         begun = [
             (row, first)
             for row, first in self._warp.components.begun
@@ -179,7 +180,7 @@ class Parts:
         self.advance(child)
         marks = self._warp.marks
         if marks.get(part.component, 0) > part.settled[part.component]:
-            # whoever knows the first tick knows what these lanes did before
+            # what knows the first tick knows what these lanes did before
             marks[component] = settled[component] + 1
         moments = self._warp.moments
         if moments.get(part.component, 0) > max(part.settled[part.component], done):
@@ -198,7 +199,7 @@ class Parts:
         return clock
 
     def _spare(self, part: Part) -> int:
-        """A component for a child: who knows the child knows all that was done there before."""
+        """A component for a child: what knows the child knows all that was done there before."""
         clock, size = part.clock, self._size
         since = part.settled[part.component]
         others = range(SHARED * size, len(clock), size)
@@ -288,7 +289,7 @@ class Parts:
 
     def released(self, clock: Clock, component: int, tick: int) -> tuple[int, int]:
         """Lanes that made an access which ``clock`` does not know, and those of them that have
-        released since to whoever has this clock, be it as parts of a part."""
+        released since to the one that has this clock, be it as parts of a part."""
         for parting in self._partings.get(component, ()):
             if parting.since < tick <= parting.until[0]:
                 made = released = 0

@@ -65,9 +65,9 @@ from tilesim.sim.machine.havoc import (
     leaving,
     region,
     skipped,
-    somebody_looks,
     spared,
-    where_nobody_knows,
+    where_not_known,
+    words_are_observed,
 )
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
@@ -258,7 +258,7 @@ class Compiler:
         self.word_waits = word_waits(graph)
         self.code.counters = counters(mir, self.word_waits)
         self.code.counting = counting_words(mir, self.word_waits, self.code.counters)
-        self.code.somebody_looks = somebody_looks(mir)
+        self.code.words_are_observed = words_are_observed(mir)
 
     # ------------------------------------------------------------------ operands, for rules
 
@@ -478,7 +478,7 @@ class Compiler:
         else:
             step = by_masks(self.quotients.around(op, execute(self, op)), op, self.expr)
             if self.code.forgets and accessing(op.effects()) is not None:
-                step = where_nobody_knows(step, Anywhere(self, op))
+                step = where_not_known(step, Anywhere(self, op))
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
@@ -532,7 +532,7 @@ class Compiler:
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
         """What may be executed from ``targets`` on, where instruction ``number`` leads, before
-        lanes meet: found when somebody asks."""
+        lanes meet: found when it is asked for."""
         if not self.code.forgets:
             return control.nowhere
         return cache(lambda: region(self.code.graph, number, targets, meet))
@@ -596,7 +596,7 @@ class Compiler:
         self._fuse((step, sync, cycles), number, head)
 
     def _fuse_idle(self, heads: set[int]) -> None:
-        """Instructions in a row of which nobody needs what they compute, as one step; each of the
+        """Instructions in a row whose results are not needed, as one step; each of the
         ``heads`` of polling loops is one of its own."""
         row: list[int] = []
         for number, instruction in enumerate((*self.mir.code, None)):
@@ -629,7 +629,7 @@ class Compiler:
             code.assigned.add(numbers[0])
 
     def _row(self, numbers: tuple[int, ...]) -> Entry:
-        """What these assignments do, as one step, which is the same whoever asks for it."""
+        """What these assignments do, as one step, which is the same for all uses."""
         known = self.code.rows.get(numbers)
         if known is not None:
             return known

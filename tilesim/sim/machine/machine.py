@@ -246,7 +246,7 @@ class Machine(Core):
     ) -> None:
         super().__init__(program, code, env, options)
         self.globals = memory
-        #: the program, without the steps of who watches
+        #: the program, without the steps of what watches it
         self.loaded = code
         self.code = self.trace.watch(self) if isinstance(self.trace, Watcher) else code.steps
         self.version = 0
@@ -255,7 +255,7 @@ class Machine(Core):
         self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
-        #: how long a copy of so many bytes takes: whoever looks for repetitions may choose
+        #: how long a copy of so many bytes takes: the search for repetitions may choose
         self.copy_cycles: Callable[[int], int] = copy_cycles
         #: scheduling points so far
         self.steps = 0
@@ -485,7 +485,7 @@ class Machine(Core):
 
         Raises:
             Stop: always, or
-            CutOff: it needs a value that nobody knows.
+            CutOff: it needs an unknown value.
         """
         origin = op or self.plan.origins[warp.pc - 1]
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic

@@ -81,7 +81,7 @@ class MbarrierState:
         #: the component and the value in a clock that say so
         self._initialised = (0, 0)
         self.live = False
-        #: who has invalidated it
+        #: what has invalidated it
         self.ended: Side | None = None
         self.base = 0
         self.phase = 0
@@ -102,7 +102,8 @@ class MbarrierState:
         self.joined: Clock = machine.components.clock()
         self.arrived: Clock = self.joined
         self.completed: Clock = self.joined
-        #: up to where those who made the last phase's credits had acquired this barrier's phases
+        #: up to where the warps that made the last phase's credits had acquired this barrier's
+        #: phases
         self.handed_on = 0
         #: the same of those whose credits only waits of cluster scope acquire
         self.handed_on_away = 0
@@ -121,8 +122,8 @@ class MbarrierState:
         self.stored_by_peers = False
         #: by component, the last phase whose landings only waits of cluster scope acquire
         self.away: dict[int, int] = {}
-        #: of those that the last phase has published: the phase before, and up to where those who
-        #: made its credits had acquired them
+        #: of those that the last phase has published: the phase before, and up to where the warps
+        #: that made its credits had acquired them
         self.away_before: dict[int, tuple[int, int]] = {}
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Agent, Access] | None = None
@@ -138,7 +139,7 @@ class MbarrierState:
         self.by_count = True
         #: warps of other CTAs that have arrived, and the position that they published
         self.senders: dict[int, int] = {}
-        #: the phases from the first doubtful one on, which nobody may be able to observe
+        #: the phases from the first doubtful one on, which no agent may be able to observe
         self.tail: Tail | None = None
 
     def tracks(self, cta: Place) -> int:
@@ -390,7 +391,7 @@ class Mbarrier(MbarrierState):
         self.arrived = self.machine.components.clock()
 
     def _note_init(self, warp: Agent, tick: int) -> tuple[int, int]:
-        """What a clock holds of an init that ``warp`` makes now: whoever acquires that comes after.
+        """What a clock holds of an init that ``warp`` makes now: what acquires that comes after.
 
         Either the warp's position, or what fence.mbarrier_init can hand over apart from it (D6).
         """
@@ -471,12 +472,12 @@ class Mbarrier(MbarrierState):
         if self.phase and clock.item(self.component) < self.base + self.phase:
             self._check_early(credit, clock)
             if not self.machine.options.ptx:
-                # who has learned of that phase by a wait for it has the wait in his past
+                # what has learned of that phase by a wait for it has the wait in its past
                 self.machine.lean("U1", credit.op)
-        # nothing is pending and nothing was contributed: everybody has dropped (U6)
+        # nothing is pending and nothing was contributed: all threads have dropped (U6)
         if credit.arrivals > self.pending or not (self.pending or self.current.credits):
             raise over_arrival(self, credit)
-        # that of an asynchronous operation's issue is nobody's any more
+        # that of an asynchronous operation's issue belongs to no agent any more
         credit.clock = clock if credit.asynchronous else clock.copy()
         if self.tail is not None:
             self.tail.add(credit, clock)
@@ -632,7 +633,7 @@ class Mbarrier(MbarrierState):
 
     def _land_away(self, component: int, clock: Clock, done: int) -> None:
         """What has landed in this phase takes a wait of cluster scope, and so did what landed
-        before: who has not acquired that does not so now (U7)."""
+        before: what has not acquired that does not so now (U7)."""
         entry = self.machine.components.size + component
         handed = max(clock.item(entry), self._for_cluster().item(entry))
         self.away_before[component] = self.away.get(component, 0), handed
@@ -730,12 +731,12 @@ class Mbarrier(MbarrierState):
 
     @property
     def hides_order(self) -> bool:
-        """True if nobody can tell which phase an arrival in doubt has counted for.
+        """True if it cannot be observed which phase an arrival in doubt has counted for.
 
         Its state then depends on how many arrivals were made, and on nothing else: they all have
         one size and carry no bytes; none is a drop, after which a phase expects less, or
-        .noComplete, which sees whether it is the last. It has one life, and nobody waits for it, or
-        not any more.
+        .noComplete, which sees whether it is the last. It has one life, and no warp waits for it,
+        or not any more.
         """
         unwatched = not self.waited or (self.tail is not None and self.tail.hidden)
         return self.counts_only and unwatched and self.base + self.skipped == 0

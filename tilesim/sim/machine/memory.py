@@ -27,7 +27,7 @@ from tilesim.sim.machine.unknown import Marks, Unknown
 class Overlaid:
     """The last writer of every byte of a shared memory, among some allocations that overlap.
 
-    A write counts from its issue on: who reads before it has landed races with it.
+    A write counts from its issue on: a read before it has landed races with it.
     """
 
     def __init__(self, names: Iterable[str], nbytes: int) -> None:
@@ -57,7 +57,7 @@ class Overlaid:
 class Memory:
     """The bytes of one address space and the footprints recorded on them.
 
-    ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
+    ``tracked`` is False for global tensors that are never written: reads of them cannot race.
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
     ``given``: a check was given its contents. ``own_row``: the row of clocks about fences for this
@@ -86,16 +86,17 @@ class Memory:
         self.constant = constant
         self.table = FootprintTable(label, by_element=apart)
         self.own_row = 0
-        #: where allocations that overlap may steer: who wrote their bytes
+        #: where allocations that overlap may steer: what wrote their bytes
         self.overlaid: Overlaid | None = None
-        #: which bytes nobody knows; None: all are known
+        #: which bytes are not known; None: all are known
         self.marks: Marks | None = None
         self._typed: dict[DType, NDArray[Any]] = {}
 
     @property
     def is_uniform(self) -> bool:
-        """Whether it is the same wherever one looks, for good: nobody looks at its bytes, or nobody
-        writes them and either nothing is known of them or they are the zeros of what is not given.
+        """Whether it is the same wherever one looks, for good: its bytes are not looked at, or are
+        never written and either nothing is known of them or they are the zeros of what is not
+        given.
         """
         if self.tracked or not self.data.size:
             return not self.data.size
@@ -106,7 +107,8 @@ class Memory:
         return (self.table.get if self.tracked else self.table.alone)(key, make)
 
     def forget(self, footprint: Footprint, value: Unknown) -> None:
-        """Nobody knows any longer what these bytes hold; of memory without bytes nobody asks."""
+        """What these bytes hold is not known any longer; of memory without bytes it is not
+        asked."""
         if self.data.size:
             self._marks().set(footprint.bytes, value)
 
@@ -132,7 +134,7 @@ class Memory:
 class GlobalMemory:
     """The global tensors of a launch; inputs are copied in, outputs read at the end.
 
-    Only ``real`` tensors hold bytes: those somebody can observe. ``by_bytes``: they are accessed at
+    Only ``real`` tensors hold bytes: those that can be observed. ``by_bytes``: they are accessed at
     addresses as well, which know bytes and not elements. Of tensors with ``contents`` that are no
     input these are known, and nothing else.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Join:
     """A warp that joined a generation; ``reduction`` marks ``barrier.red``, ``value`` its votes, or
-    what says them, if nobody knows them."""
+    what says them, if they are not known."""
 
     warp: Agent
     op: Op
@@ -37,7 +37,7 @@ class Join:
 
 @dataclass(slots=True)
 class Generation:
-    """One use of the barrier: who joined, and what it publishes when it completes."""
+    """One use of the barrier: which warps joined, and what it publishes when it completes."""
 
     number: int
     joined: Clock
@@ -61,7 +61,7 @@ class Generation:
 
 
 def votes(joins: Iterable[Join]) -> int | Unknown:
-    """How many threads have voted for it, or what says it, if nobody knows."""
+    """How many threads have voted for it, or what says it, if it is not known."""
     found = 0
     for entry in joins:
         if isinstance(entry.value, Unknown):
@@ -106,7 +106,7 @@ class Gathering:
 
     @property
     def joins(self) -> list[Join]:
-        """Who has joined the round."""
+        """The warps that have joined the round."""
         return [self.entry] if self.generation is None else self.generation.joins
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-#: who sends requests: the rank of its CTA and the number of the warp in it
+#: what sends requests: the rank of its CTA and the number of the warp in it
 Asker: TypeAlias = tuple[int, int]
 
 
@@ -20,7 +20,7 @@ Word: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """In which order warps (by their index) draw; who is not named comes last.
+    """In which order warps (by their index) draw; one that is not named comes last.
 
     ``alike``: warps that are all told to be the last one of their counter. No schedule does that,
     but each of them sees with those that are not named what it sees in one; what two of them do is

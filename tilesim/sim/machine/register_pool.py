@@ -115,8 +115,8 @@ class _Grant:
 class RegisterPool:
     """Registers given back by setmaxnreg.dec and not yet taken by .inc (E14: starts empty).
 
-    Who comes first may decide whether an .inc is granted at all (E18). Those for which it does not
-    are told from one run (`_Grant`); if all are, no schedule blocks one for ever.
+    Which warp comes first may decide whether an .inc is granted at all (E18). Those for which it
+    does not are told from one run (`_Grant`); if all are, no schedule blocks one for ever.
     """
 
     def __init__(self, mir: Mir, warps: Sequence[Agent]) -> None:

@@ -15,7 +15,7 @@ _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 
 #: an address of a memory, and a lane of a warp
 _Thread = tuple[int, int, int, int]
-#: what was published at an address: by scope and CTA of who released it
+#: what was published at an address: by scope, and by the CTA that released it
 Released = dict[tuple[FenceScope, "Place"], Clock]
 
 
@@ -245,7 +245,7 @@ class Fences:
     ) -> None:
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
         release through it."""
-        for fences in self._apart.values():  # whoever of them writes
+        for fences in self._apart.values():  # whichever of them writes
             fences.publish(released, scope, cta, size, near=near)
         for fenced, clock in self._released.items():
             add(released, (narrower(fenced, scope), cta), clock, slice(size, None))

@@ -22,7 +22,7 @@ Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A determinacy condition that failed: where, between whom, in which phase.
+    """A determinacy condition that failed: where, between which warps, in which phase.
 
     ``past`` is the clock of what must have happened before ``op``: the divergent schedule of
     DETERMINACY theorem 2 runs just that, then ``op``. ``harmless``: what ``op`` and ``other`` count
@@ -69,9 +69,9 @@ class Outcome:
     draws: list[Draw] = field(default_factory=list)
     #: for each of them the warps that could have drawn, if the order was told
     contenders: list[tuple[int, ...]] = field(default_factory=list)
-    #: by cluster and who asked it: how many clusters launch control has cancelled
+    #: by cluster and by the warp that asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
-    #: where addresses come from that nobody knows, into tensors that are only read
+    #: where addresses come from that are not known, into tensors that are only read
     in_bounds: dict[str, None] = field(default_factory=dict)
     #: what depends on where memory begins, a sentence each
     decided_by_bases: dict[str, None] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Outcome:
     rounds: bool = False
     #: pairs of overlapping allocations: bytes were written as the first and read as the second
     crossed: set[tuple[str, str]] = field(default_factory=set)
-    #: stores of data that nobody knows, which race if several warps do not store the same
+    #: stores of unknown data, which race if several warps do not store the same
     unnamed: set[int] = field(default_factory=set)
     #: switches of SEMANTICS 0.3 by which something may have been accepted, each with instructions
     leaned: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)

@@ -102,7 +102,7 @@ def _admit_draw(machine: Machine) -> bool:
 
 
 def _release_pollers(machine: Machine) -> bool:
-    """At quiescence a suspended try_wait gives up once; True if somebody was woken."""
+    """At quiescence a suspended try_wait gives up once; True if a warp was woken."""
     woken = False
     for warp in (*machine.warps, *machine.forks):
         polled = warp.polled
@@ -178,7 +178,7 @@ class Simulation:
         self.written = frozenset(_written(mir))
         #: whether the whole grid is simulated together: CTAs of different clusters synchronise
         self.together = communicates(mir)
-        #: by the cluster that runs: who follows the others
+        #: by the cluster that runs: what follows the others
         self.followers: dict[int, Follower] = {}
         #: judges reads of bytes that nothing has filled; None where they do not matter
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
@@ -191,7 +191,7 @@ class Simulation:
         self.accessed = Accessed(mir) if asked else None
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
-        #: who looks for them
+        #: what looks for them
         self.skipper: Callable[[Machine], object] = Skipper
         #: is told of every machine that is going to run
         self.watches: Callable[[Machine], object] | None = None
@@ -306,7 +306,7 @@ class Simulation:
         )  # fmt: skip
 
     def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:
-        """From now on, who runs the first of ``clusters`` follows the others."""
+        """From now on, what runs the first of ``clusters`` follows the others."""
         far = (p.far.written for p in plan.values() if p.far is not None)
         follower = Follower(self.program, plan, clusters, self.named.union(*far))
         self.followers[int(clusters[0])] = follower

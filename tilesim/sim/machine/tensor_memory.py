@@ -120,7 +120,7 @@ class Allocation:
     """Columns of one alloc; ``visible_to`` are warps that are known to come after it.
 
     ``first`` is where they lie, ``tag`` what addresses of them carry (0: all columns). ``partner``
-    is who made the other half of a pair's alloc, which is one act of both (G9).
+    is the warp that made the other half of a pair's alloc, which is one act of both (G9).
     """
 
     first: int

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Tickets:
-    """The draws of one machine so far, and who waits to draw."""
+    """The draws of one machine so far, and the warps that wait to draw."""
 
     def __init__(self, order: Order | None) -> None:
         self.drawn: list[Draw] = []
-        #: for each draw who could have drawn, if the order was told
+        #: for each draw the warps that could have drawn, if the order was told
         self.contenders: list[tuple[int, ...]] = []
         self.alike: frozenset[int] = order.alike if order else frozenset()
         self._told = order is not None
@@ -47,7 +47,7 @@ class Tickets:
         return True
 
     def admit(self) -> Agent | None:
-        """Nothing else can move: who of those that wait may draw now."""
+        """Nothing else can move: which of those that wait may draw now."""
         if not self._waiting:
             return None
         warp = min(self._waiting, key=self._rank)

@@ -18,7 +18,7 @@ from tilesim.ir.loc import UNKNOWN, Loc
 
 
 class UnknownSteers(Exception):
-    """A value that nobody knows decides what the kernel does: a branch, an address, a count; or
+    """A value that is not known decides what the kernel does: a branch, an address, a count; or
     whether there is ``finding``."""
 
     def __init__(self, value: Unknown, finding: Finding | None = None) -> None:
@@ -30,12 +30,12 @@ class UnknownSteers(Exception):
 class Unknown:
     """A register's value that is not known, in all lanes, and where it came from.
 
-    Whoever needs the number gets `UnknownSteers`.
+    Where the number is needed, `UnknownSteers` is raised.
     """
 
     __slots__ = ("_loaded", "fix", "loc", "source")
 
-    #: for those who look at results of NumPy
+    #: for code that looks at results of NumPy
     dtype = np.dtype(object)
 
     def __init__(self, source: str, fix: str = "", loc: Loc = UNKNOWN) -> None:
@@ -67,7 +67,7 @@ class Unknown:
     __array_ufunc__ = astype = same
 
     def needed(self, *_how: object, **_options: object) -> NoReturn:
-        """Somebody has to know the number.
+        """The number has to be known.
 
         Raises:
             UnknownSteers: always.

@@ -356,7 +356,7 @@ def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray
 
 
 def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
-    """What an instruction reads there, if nobody knows some of it."""
+    """What an instruction reads there, if some of it is not known."""
     marks = memory.marks
     if marks is None:
         return None

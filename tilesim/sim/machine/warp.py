@@ -141,7 +141,7 @@ class Blocked:
         return what if self.parity is None else f"{what} parity {self.parity}"
 
 
-#: a component and a tick for each of the parts of a warp: whoever knows one comes after all
+#: a component and a tick for each of the parts of a warp: what knows one comes after all
 Positions = tuple[tuple[int, int], ...]
 
 
@@ -188,7 +188,7 @@ class Agent(ABC):
         self.perhaps: Unknown | None = None
         self.perhaps_written: list[tuple[object, Callable[[Unknown], None]]] = []
         self.ways: Ways | None = None
-        #: what its registers hold in other clusters, where somebody follows these
+        #: what its registers hold in other clusters, where these are followed
         self.elsewhere: Elsewhere | None = None
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0
@@ -444,7 +444,7 @@ class Agent(ABC):
         return found if self.inits is None else [*found, self.inits.component]
 
     def shared_by_lanes(self, clock: Clock) -> Clock:
-        """What is published when only some of the active lanes do, and nobody knows which."""
+        """What is published when only some of the active lanes do, and it is not known which."""
         return limited(clock, self.known_to_all, self.components.size)
 
     @property

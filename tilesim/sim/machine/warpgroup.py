@@ -80,7 +80,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A change that ``warp`` has executed, at its position: whoever knows that comes after it."""
+    """A change that ``warp`` has executed, at its position: what knows that comes after it."""
 
     warp: Agent
     change: Change
@@ -101,7 +101,7 @@ class Warpgroup:
         self.waiters: list[Agent] = []
         self._rounds: dict[int, Round] = {}
         self._commits: dict[Agent, int] = {}
-        #: who has made the n-th setmaxnreg; the last two rounds
+        #: which warps have made the n-th setmaxnreg; the last two rounds
         self.adjustments: dict[int, list[Adjustment]] = {}
         #: what the first warp executed where not all have, by number; None once they have differed
         self._first: dict[int, Execution] | None = {}

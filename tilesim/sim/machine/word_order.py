@@ -176,7 +176,7 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
     replicates data over warps, all of them store it. Numbers that are addresses of several things
     are equal by where these lie only.
 
-    Where nobody knows the data, it is noted that it would have to be looked at.
+    Where the data is not known, it is noted that it would have to be looked at.
     """
     machine = access.warp.machine
     if access.op is not record.op and not _are_twins(access.op, record.op, machine.plan):
@@ -217,7 +217,7 @@ def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
 def known_to_all(
     machine: Core, least: Clock, rows: dict[tuple[bool, bool], int], fenced: int
 ) -> Callable[[Access], bool]:
-    """Whether every warp knows of an access: ``least`` is what they all do, and whoever comes later
+    """Whether every warp knows of an access: ``least`` is what they all do, and a later access
     looks at ``rows``; in ``fenced``, if not 0, a copy would know a proxy fence in practice."""
     size = machine.components.size
 
@@ -243,7 +243,7 @@ def known_to_all(
 
 
 def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
-    """An access of which nobody knows whether it is made: to data, which orders nothing.
+    """An access of which it is not known whether it is made: to data, which orders nothing.
 
     Raises:
         UnknownSteers: it has to be known.
@@ -299,7 +299,7 @@ def _over(
     footprint: Footprint, access: Access, unordered: list[Footprint]
 ) -> tuple[tuple[Footprint, Access], ...]:
     """What a weak store supersedes, and earlier ones by the same instruction did: the last access
-    of each kind at each component, as who knows that knows the others."""
+    of each kind at each component, as what knows that knows the others."""
     last: dict[tuple[object, ...], tuple[Footprint, Access]] = {}
     for covered in footprint.covers:
         if covered in unordered:
@@ -337,10 +337,10 @@ class Look:
 
 @dataclass(eq=False, slots=True)
 class Word:
-    """What is known of the strong writes to one footprint, and the reads of it: by whom, and by
-    which lanes, each of which has made them.
+    """What is known of the strong writes to one footprint, and the reads of it: by which warps, and
+    by which lanes, each of which has made them.
 
-    Who reads it now observes those numbered from ``since`` on, all of them if that is None; the
+    A read of it now observes those numbered from ``since`` on, all of them if that is None; the
     store with which they begin is at ``begin``, component and tick, if it comes after another
     strong write. Or he is taken to observe none if the word is ``torn``: written asynchronously, or
     not as the word that it is.
@@ -353,7 +353,7 @@ class Word:
     torn: bool = False
 
     def goes_on(self, access: Access) -> bool:
-        """Whether who observes a strong write observes the one before it."""
+        """Whether what observes a strong write observes the one before it."""
         return _is_rmw(access.op) and (self.last is None or _strong(access, self.last))
 
     def look(self, look: Look, read: Access, recorded: list[Access]) -> None:
@@ -416,7 +416,7 @@ class Word:
 
     def stands_in(self, later: Access, record: Access) -> bool:
         """Whether all that comes after ``later``, in whichever way, comes after an earlier write by
-        the same thread: nobody has observed it without that one."""
+        the same thread: no agent has observed it without that one."""
         number, after = record.number, later.number
         if number is None or after is None or after <= number or not hides(later, record):
             return False
@@ -440,9 +440,9 @@ class Observations:
 
     def outlast(self, footprint: Footprint, access: Access) -> list[Access]:
         """The records that have to stay though a strong write which conflicts with all that they do
-        comes after them: whoever observes it has not observed those.
+        comes after them: what observes it has not observed those.
 
-        Of one thread that is the last one, and each before it that somebody has not observed who
+        Of one thread that is the last one, and each before it that an agent has not observed which
         has observed the next.
         """
         word = self._words.get(footprint)
@@ -454,7 +454,7 @@ class Observations:
     def wrote(self, footprint: Footprint, access: Access) -> None:
         """A write of any kind; an RMW of the same word goes on from the one before.
 
-        A weak one needs no more than that nobody observes through it: what conflicts with it is
+        A weak one needs no more than that no agent observes through it: what conflicts with it is
         ordered with it, and so what was observed before it comes before all that follow it.
         """
         if access.scope is None:

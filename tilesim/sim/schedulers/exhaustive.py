@@ -274,7 +274,7 @@ class _Place:
     """Where the search is, replaced in one piece so that an interrupt leaves no half of it.
 
     The next schedule takes the path's first ``depth`` nodes, ``chosen`` at the last of them, and
-    then whoever is not in ``sleep``. A depth of -1: nothing is left.
+    then any agent that is not in ``sleep``. A depth of -1: nothing is left.
     """
 
     depth: int

@@ -38,7 +38,8 @@ class Node:
     preemptions: int = 0
 
     def cost(self, agent: Key) -> int:
-        """Preemptions up to and including a move of ``agent``: who moved last could go on."""
+        """Preemptions up to and including a move of ``agent``: the one that moved last could go
+        on."""
         return self.preemptions + (self.last in self.enabled and agent != self.last)
 
 

@@ -52,7 +52,7 @@ def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
     """How many of so many random schedules are run after the timed one: all of them, unless what
     is left open is nothing that they decide.
 
-    A number that nobody knows, an order that no move of the machine shows: others may still fail
+    A number that is not known, an order that no move of the machine shows: others may still fail
     by something else, in what the timed one did not come to; but they cost as much as it did.
     """
     told = any(o.nondeterminism and o.explorable for o in first.outcomes)
@@ -64,7 +64,7 @@ def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
 
 def longest(first: Run) -> int:
     """After how many scheduling points schedules by chance are cut off, which may never end where
-    the timed one does: who looks at a clock may have come too late."""
+    the timed one does: a warp that looks at a clock may have come too late."""
     return max(_POINTS, _TIMES * first.stats.instructions)
 
 

@@ -370,7 +370,7 @@ class Inner:
         raise TypeError("bytes are ignored where a copy reads")
 
     def spoil(self, op: Op, memory: Memory, target: Footprint) -> None:
-        """Nobody knows what the ignored bytes are where they have been copied to."""
+        """What the ignored bytes are is not known where they have been copied to."""
         addresses = target.addresses.ravel()
         count = 0 if self.footprint is None else self.footprint.addresses.size
         left = self._left if count else addresses.size

@@ -109,9 +109,9 @@ def storing(step: Step, op: Op, drained: Drained) -> Step:
 
 
 def _draining(step: Step, *, together: bool) -> Step:
-    """``step`` stores the last of what the warp has loaded: for those who come after what its lanes
-    have stored, its loads are complete. ``together``: it is one act of
-    the warp, so each lane comes after what the others have stored."""
+    """``step`` stores the last of what the warp has loaded: for what comes after what its lanes
+    have stored, its loads are complete. ``together``: it is one act of the warp, so each lane comes
+    after what the others have stored."""
 
     def run(w: Warp) -> bool | None:
         if step(w):

@@ -303,7 +303,7 @@ def spread(w: Warp, values: NDArray[Any]) -> Any:
 
 
 def idle(c: Operands, op: Op) -> Step:
-    """The step of an instruction of which nobody needs what it computes: its registers are set.
+    """The step of an instruction whose results are not needed: its registers are set.
 
     It needs operands all the same, which it would find not to be set.
     """
@@ -324,7 +324,7 @@ def idle(c: Operands, op: Op) -> Step:
 
 
 def exchanged(c: Operands, op: Op, general: Step) -> Step:
-    """The step of an instruction by which lanes exchange what nobody needs: they meet.
+    """The step of an instruction by which lanes exchange what is not needed: they meet.
 
     ``general``: what it does where not all lanes take part, some of which may read from others.
     """
@@ -385,8 +385,8 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
 def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     slot, chance, elsewhere = c.slot(effect.var), effect.chance, effect.elsewhere
     if effect.unknown:
-        nobody = Unknown(effect.unknown, loc=op.loc)
-        return Act(lambda w: assign(w, slot, nobody))
+        unknown = Unknown(effect.unknown, loc=op.loc)
+        return Act(lambda w: assign(w, slot, unknown))
     if isinstance(effect.value, Expr):
         write = _setter(c, effect.var, effect.value)
         if effect.var.name in c.quotients.registers:

@@ -163,7 +163,7 @@ def _query(c: Operands, op: Op, effects: Effects) -> Step:
     def canceled(w: Warp) -> None:
         answer = response(w, op)
         found = int(answer.words[_CANCELED])
-        if not found and answer.came:  # what nobody has written is a race or worse, and no failure
+        if not found and answer.came:  # what was never written is a race or worse, no failure
             _see_failure(w, op)
         assign(w, slot, found)
 

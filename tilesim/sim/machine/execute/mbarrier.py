@@ -166,7 +166,7 @@ def arrive(
     tick = w.moment + w.apart
     contributions = shares(w, count, nbytes)
     if reaches and not visible and sem == "relaxed":
-        # whoever waits is in the barrier's CTA: the fence has to reach it, in practice as well
+        # a warp that waits is in the barrier's CTA: the fence has to reach it, in practice as well
         fenced = w.fences.released("cta" if barrier.cta is w.cta else "cluster")
         if fenced is not None:
             barrier.publish(fenced, w.cta)
@@ -733,7 +733,7 @@ def _standing(w: Warp, slot: int) -> list[Look]:
 
 
 def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
-    """Notes that nobody checks which of the waits after it a peek lets out."""
+    """Notes that it is not checked which of the waits after it a peek lets out."""
     name, alone = look.op.mnemonic, look.lanes & (look.lanes - 1) == 0
     what = f"whether {name} lets the wait on {barrier.name} out"
     w.machine.nondeterministic(what, look.op, explorable=alone)

@@ -64,7 +64,7 @@ def read_whole(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
 
 
 def write_whole(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
-    """One write by the warp; of values that nobody needs (None) only that it was made."""
+    """One write by the warp; of values that are not needed (None) only that it was made."""
     view, dtype = c.view(effect.view, split=_split(effect)), effect.view.dtype
     held = _held(c, effect)
 
@@ -113,7 +113,7 @@ def _access(w: Warp, op: Op, held: Held | Unsaid | None, *, write: bool) -> Acce
 def last_wins(
     w: Warp, op: Op, tensor: str, addresses: NDArray[np.int64], values: NDArray[Any]
 ) -> None:
-    """Notes that lanes leave different values at one address: which one stays, nobody knows."""
+    """Notes that lanes leave different values at one address: which one stays is not known."""
     if tensor not in w.machine.plan.flow.steering:
         return
     left: dict[int, Any] = {}
@@ -295,7 +295,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     value = effect.value
     results = [e for e in op.effects() if isinstance(e, fx.Writes | fx.Defines)]
     if not real and value is None and len(results) == 1:
-        return Act(lambda w: write(w, None))  # nobody needs what the instruction computes
+        return Act(lambda w: write(w, None))  # what the instruction computes is not needed
     return Take(write, c.expr(value) if isinstance(value, Expr) else value)
 
 

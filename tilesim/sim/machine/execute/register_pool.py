@@ -44,7 +44,7 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
         w.last_collective = op
         w.effects += 1
         _note_adjustment(w, change)
-        # whoever follows one of its lanes from here on follows the change
+        # what follows one of its lanes from here on follows the change
         w.gather()
         return None
 

@@ -516,7 +516,7 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
         tmem.request = other.request = None
         partner.warp.gather()
         w.machine.wake(partner.warp)
-    # whoever follows one of its lanes from here on follows it
+    # what follows one of its lanes from here on follows it
     w.gather()
     return True
 
@@ -682,8 +682,8 @@ def _give_back(machine: Machine, request: Request, allocation: Allocation) -> No
 
 
 def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> None:
-    """The two allocs of a pair are not known to end together: who frees must know that the other
-    CTA's is done (G9; a B300 fails otherwise)."""
+    """The two allocs of a pair are not known to end together: the warp that frees must know that
+    the other CTA's is done (G9; a B300 fails otherwise)."""
     assert allocation.partner is not None
     partner, at = allocation.partner
     size = warp.machine.components.size
@@ -866,5 +866,5 @@ def _signal(
 def _completion(
     barrier: Mbarrier, component: int, count: int, *, remote: bool
 ) -> Callable[[], None]:
-    """What tells those who wait that so many operations of a component are complete."""
+    """What tells warps that wait that so many operations of a component are complete."""
     return lambda: barrier.publish_completion(component, count, remote=remote)

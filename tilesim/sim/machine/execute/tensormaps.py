@@ -79,7 +79,7 @@ class MapReader:
         self._rank = declared.dimensions
 
     def at(self, w: Warp) -> MapInMemory:
-        """The map as it is now: who writes it before the copy has read it races.
+        """The map as it is now: a write of it before the copy has read it races.
 
         Raises:
             BarrierError: the bytes are no map, or one of another tensor.

@@ -457,7 +457,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         return unknown_at(memory, addresses, dtype.bytes, op) if found is None else found
 
     def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
-        """What nobody knows is left there, and so is what was there before."""
+        """An unknown value is left there, and so is what was there before."""
         if beside and poll is None:
             lose(w, op, memory, addresses, new, dtype)
         elif counting or poll is not None:
@@ -510,7 +510,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         return bool((cells[addresses // dtype.bytes] == expected).any())
 
     def draw(w: Warp) -> bool | None:
-        """One lane adds to a counter and uses what it finds; open is only who comes first."""
+        """One lane adds to a counter and uses what it finds; open is only which lane comes
+        first."""
         memory, footprint, addresses = view.lane_footprint(w)
         tickets = w.machine.tickets
         unknown = lost(w, memory, addresses)
