@@ -188,7 +188,7 @@ def as_bound(bound: Operand, loc: Loc) -> Expr:
 
 
 def check_size(expr: Expr, what: str, loc: Loc) -> None:
-    """Refuses an expression that nobody could go through.
+    """Refuses an expression that is too large to go through.
 
     Raises:
         InvalidProgram: it is ``what``, at ``loc``.

@@ -274,7 +274,8 @@ class Builder(BuilderMethods):
         return array
 
     def named_barrier(self, threads: int | None = None) -> NamedBarrier:
-        """A named barrier of ``threads`` threads (default: all), with an id nobody has to pick."""
+        """A named barrier of ``threads`` threads (default: all), with an id that need not be
+        picked."""
         loc = caller()
         return self._barriers.new(optional_count(threads, "threads", loc), loc)
 

@@ -403,7 +403,7 @@ class TimeMethods(Namespace):
     def sleep(self, duration: Operand) -> None:
         """``nanosleep``: pauses for about ``duration`` nanoseconds, up to a millisecond.
 
-        It orders and promises nothing: whoever relies on it has a race (H16).
+        It orders and promises nothing: an access that relies on it races (H16).
         """
 
     def read(

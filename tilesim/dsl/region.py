@@ -87,7 +87,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         )
 
     def problem(self) -> Diagnostic:
-        """Why a kernel in which nobody has entered the region is rejected."""
+        """Why a kernel in which the region has not been entered is rejected."""
         return Diagnostic(
             "region",
             f"{self._what} opens a region, but no `with` statement enters it: what follows "

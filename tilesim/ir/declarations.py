@@ -89,7 +89,7 @@ class GlobalTensor(_Indexable):
     ``dependent``: the grid before this one may still be reading or writing it (programmatic
     dependent launch), so every access must come after ``griddepcontrol.wait`` (D17). ``devices``:
     the parameter is a multimem address, of memory in so many devices, this one among them (H20).
-    ``contents``: the bytes it begins with, in hexadecimal, as far as anybody knows; None: what it
+    ``contents``: the bytes it begins with, in hexadecimal, as far as that is known; None: what it
     holds at the start is an input, and zero if that is not given. ``pointers``: the addresses among
     them. ``private``: every thread has a part of its own, and accesses no other. ``constant``: it
     is read-only while the kernel runs, by whatever address it is reached (PTX 9.7.9.11).

@@ -33,7 +33,7 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, each lane what it holds of the fragment ``held``, if any, or what nobody says.
+    reads one view, each lane what it holds of the fragment ``held``, if any, or what is not known.
     ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
     bytes at either end are not read. ``element``: of a vector that acquires or releases, which one
     of how many it is, in the order in which they are executed (H15). ``noncoherent``: through a
@@ -132,7 +132,7 @@ class Defines:
     arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
     it may differ between lanes although no operand does. ``chance``: what the value depends on
     besides the operands, so that no run shows all of them; ``elsewhere``: others than this grid
-    decide it. ``unknown``: why it is not computed, and nobody knows what it is. ``group``: of the
+    decide it. ``unknown``: why it is not computed; its value is not known. ``group``: of the
     asynchronous operation that sets it."""
 
     var: Var
@@ -266,9 +266,9 @@ class JoinsBarrier:
     vote: Expr | None = None
     reduction: Literal["and", "or", "popc"] = "or"
 
-    def count(self, everyone: int) -> int | None:
-        """How many threads it waits for, of a CTA of ``everyone``; None: the run says it."""
-        return everyone if self.threads is None else constant(self.threads)
+    def count(self, all_threads: int) -> int | None:
+        """How many threads it waits for, of a CTA of ``all_threads``; None: the run says it."""
+        return all_threads if self.threads is None else constant(self.threads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def unordered(elements: Sequence[Op]) -> Iterator[Op]:
 
 
 def goes_on(op: Op) -> bool:
-    """Whether an access is a further piece of one that others see as a whole: nobody comes between
+    """Whether an access is a further piece of one that others see as a whole: nothing comes between
     (``ld.b128``)."""
     view = op.src if isinstance(op, Load) else op.dst if isinstance(op, Store) else None
     tensor = None if view is None else view.tensor

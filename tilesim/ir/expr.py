@@ -349,7 +349,8 @@ class Select(Expr):
 
 
 def _spelled(expr: Expr) -> str:
-    """An expression as text, as far as anybody reads: forty times ``x = x + x`` has no end."""
+    """An expression as text, as far as it is worth reading: forty times ``x = x + x`` has no
+    end."""
     pieces: list[str] = []
     left: list[Expr | str] = [expr]
     while left and len(pieces) < _PIECES:

@@ -139,7 +139,7 @@ class Op:
     A subclass names its PTX ``mnemonic``, yields what is wrong with its operands from `verify`,
     does what its `effects` say, and computes what they need in `evaluate`. ``features`` names what
     the target must support (``wgmma``, ``tma``...); ``sync`` marks operations other agents can
-    observe or wait for, before which the schedule may let somebody else move.
+    observe or wait for, before which the schedule may let another agent move.
 
     ``call``: the method of the DSL, ``namespace.method`` with the order of its parameters if that
     is not the fields' order with a ``*`` before the first one that has a default. ``ptx``: the

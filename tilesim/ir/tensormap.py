@@ -454,7 +454,7 @@ _PLACE: dict[str, tuple[int, int, int]] = {
 }  # fmt: skip
 #: the bits that say which fields have been set
 _PRESENT = 64
-#: what copies go through a map, by its number; and that of one of which nobody knows it
+#: what copies go through a map, by its number; and that of one of which it is not known
 _MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
 _NO_MODE = 7
 #: by number of spatial dimensions: the bits of a corner of the pixel box (5.5.4.1)
@@ -497,7 +497,7 @@ def replaced(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
 
 
 def replaced_as_tiled(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
-    """The same by ``tensormap.replace.tile``: of a map of another mode nobody knows what it is."""
+    """The same by ``tensormap.replace.tile``: what it is of a map of another mode is not known."""
     result = replaced(maps, field, ord, values)
     for row in result:
         number = _number(row)

@@ -47,11 +47,11 @@ class ClcTryCancel(Op):
             yield "the mbarrier must be in the executing CTA (D18)"
 
     def effects(self) -> tuple[Effect, ...]:
-        everyone: Expr | None = Const(0xFFFF) if self.multicast else None
+        every_cta: Expr | None = Const(0xFFFF) if self.multicast else None
         return (
             Cancels(),
             Writes(self.response, "async", asynchronous=True),
-            Completes(self.mbar, Const(RESPONSE_BYTES), everyone, asynchronous=True),
+            Completes(self.mbar, Const(RESPONSE_BYTES), every_cta, asynchronous=True),
         )
 
 

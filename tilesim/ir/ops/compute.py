@@ -189,7 +189,7 @@ class Encode(Computation):
 @quick
 @dataclass(frozen=True, kw_only=True)
 class Data(Op, Symmetric):
-    """Arithmetic on elements of tensors, and other things that nobody knows: the results are
+    """Arithmetic on elements of tensors, and other things that are not known: the results are
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
     if it is no arithmetic. ``warp``: its lanes compute them together. ``partly``: the variables
     stand for several registers, of which others keep what they hold (`tilesim.ptx.accumulators`).
@@ -267,7 +267,7 @@ class Exchange(Op):
 @dataclass(frozen=True, kw_only=True)
 class Assumes(Op):
     """``result`` is 0 where ``value`` is ``expected``, as lowering has assumed of what it could not
-    know, and otherwise what nobody knows."""
+    know, and otherwise an unknown value."""
 
     mnemonic = "ptx.assumes"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Nanosleep(Op):
     """``nanosleep``: pauses for about ``duration`` nanoseconds, up to a millisecond.
 
-    It orders and promises nothing: whoever relies on it has a race (H16).
+    It orders and promises nothing: an access that relies on it races (H16).
     """
 
     mnemonic = "nanosleep"

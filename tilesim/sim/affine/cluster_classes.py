@@ -227,7 +227,7 @@ class Follower:
         self.partings = tuple(parting.only(kept) for parting in self.partings)
 
     def part(self, which: Mask) -> Follower:
-        """Who follows some of the clusters, and has seen what they have accessed so far."""
+        """What follows some of the clusters, and has seen what they have accessed so far."""
         other = Follower(self._program, self._plans, self.clusters[which], self._written)
         other.touches = {name: touches.only(which) for name, touches in self.touches.items()}
         other.far = {name: touches.only(which) for name, touches in self.far.items()}
@@ -254,7 +254,7 @@ class Follower:
             frozenset[int]().union(*(p.slots for p in self._plans.values())).issuperset(registers)
         )
 
-    # ------------------------------------------------------------------ who still agrees
+    # ------------------------------------------------------------------ which clusters still agree
 
     def leave(self, different: Mask, what: object, loc: Loc) -> None:
         """Follows these clusters no further, as they differ in something."""
@@ -355,7 +355,7 @@ class Follower:
         results = value if plan.moves == "computes" and value else (value,) * len(plan.slots)
         for slot, result in zip(plan.slots, results, strict=True):
             new, before = w.registers[slot], old[slot]
-            if type(new) is Unknown:  # who needs it ends the run
+            if type(new) is Unknown:  # a use of it ends the run
                 mirror.agree(slot)
                 continue
             if type(result) is Unknown:
@@ -591,7 +591,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class Apart:
-    """Clusters that a run stands for although it made other numbers of repetitions: who follows
+    """Clusters that a run stands for although it made other numbers of repetitions: what follows
     them, and how many instructions and cycles they take more."""
 
     follower: Follower

@@ -300,14 +300,14 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
 
 
 def _guesses(op: Op) -> bool:
-    """Whether nobody knows what an instruction sets, whatever its operands are."""
+    """Whether it is not known what an instruction sets, whatever its operands are."""
     if not sets_only(op):
         return False
     return all(isinstance(e, fx.Defines) and (e.chance or e.unknown) for e in op.effects())
 
 
 def _divisors(context: _Context, value: object) -> Iterator[Expr]:
-    """Whether data that nobody follows is the quotient of a division by zero."""
+    """Whether data that is not followed is the quotient of a division by zero."""
     for part in (p for e in expressions_in(value) for p in walk(e)):
         if isinstance(part, Binary) and may_divide_by_zero(part, context.code.mir.typing):
             zero = part.rhs.eq(0)
@@ -437,7 +437,7 @@ def _pieces(sizes: tuple[tuple[int, int], ...], itemsize: int) -> tuple[tuple[in
 
 
 def _only_inputs(context: _Context, op: Op) -> bool:
-    """Whether a copy that names no box reads only what nobody writes or looks at."""
+    """Whether a copy that names no box reads only what is never written or looked at."""
     if not _scattered(op):
         return False
     named = [e.map for e in op.effects() if isinstance(e, fx.ReadsMap)]

@@ -97,7 +97,7 @@ class Touches:
             self.boxes.append(Boxes(kind, boxes, move))
 
     def add_all(self, kind: Kind, span: tuple[int, int], clusters: int) -> None:
-        """An access of which nobody knows where between two bytes it is, in any of the clusters."""
+        """An access of which it is not known where between two bytes it is, in any cluster."""
         self.add(kind, ((span,),), np.zeros((clusters, 1), dtype=np.int64))
 
     def _name(self, by: Integers) -> bytes:

@@ -76,7 +76,7 @@ class Scope:
     that are multiples of ``modulus``.
 
     ``bound`` is what is asked first that is answered otherwise beyond that; ``refusal`` what was
-    refused, also if somebody has caught that.
+    refused, also if the kernel has caught that.
     """
 
     name: str
@@ -189,7 +189,7 @@ class Number:
     """``value + slope * u``; see `Free`.
 
     From outside it has what an ``int`` has, and nothing else: no attribute tells the value at hand.
-    Those who follow it ask `value_of`, `slope_of`.
+    What follows it asks `value_of`, `slope_of`.
     """
 
     __slots__ = ("scope", "slope", "value")
@@ -299,7 +299,7 @@ class Number:
 
     def __eq__(self, other: object) -> Any:
         if is_free(other) and scope_of(other) is not scope_of(self):
-            return False  # of another program, in a table that somebody keeps
+            return False  # of another program, in a table that outlives it
         sign = _compared(self, "==", other)
         return _refuse_with(self, "==", other) if sign is None else sign == 0
 

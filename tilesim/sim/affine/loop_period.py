@@ -133,7 +133,7 @@ class Watched:
         self._stores = ""
         #: what decides how often clusters repeat this, if not equally often
         self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
-        #: by whom something that moves is stored where
+        #: the warp that stores something that moves, by where
         self._data_moves: dict[Footprint, Agent] = {}
         #: what the machine is to execute meanwhile
         self.steps = self._steps(plain)
@@ -284,7 +284,7 @@ class Watched:
             if type(value) is not int or not (type(shift) is int or isinstance(shift, Later)):
                 return None
             if slot in differing:
-                # what is equal in all clusters is one array, which nobody changes
+                # what is equal in all clusters is one array, which is never changed
                 value = "array", id(differing[slot])
                 self._arrays[value[1]] = differing[slot]
             key += [slot, value, shift]
@@ -359,7 +359,7 @@ class Watched:
             return Lost(why)
 
     def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """All operands are the same, but for places in memory that nobody looks at, and data."""
+        """All operands are the same, but for places in memory that is not looked at, and data."""
         free = self._free.get(op.number)
         if free is None:
             free = free_operands(
@@ -386,7 +386,7 @@ class Watched:
                 self._settled.add(key)
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """What is stored differs: by the same in all lanes, or nobody knows how."""
+        """What is stored differs: by the same in all lanes, or it is not known how."""
         try:
             alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
         except NoShift:
@@ -579,7 +579,7 @@ class Rows:
         return bool(self._machine.plan.fused.keys() - self._machine.plan.assigned)
 
     def are_apart(self) -> None:
-        """Somebody else's steps are executed, which have no rows."""
+        """The steps of the watcher are executed, which have no rows."""
         self._is_apart, self._wanted = True, None
 
     def _without(self) -> list[Entry]:
@@ -631,7 +631,8 @@ class Remaining:
 
     def repetitions(self, w: Warp, back: int, before: Registers) -> int | None:
         """How often what has happened since the registers of a warp held ``before`` happens again
-        until a loop ends that goes back at ``back``, or one around it; None if nobody knows."""
+        until a loop ends that goes back at ``back``, or one around it; None if that is not
+        known."""
         by = {
             slot: _difference(now, then)
             for slot, (then, now) in enumerate(zip(before, w.registers, strict=True))

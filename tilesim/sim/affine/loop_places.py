@@ -58,7 +58,7 @@ class Free:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether nobody records what it decides."""
+        """Whether what it decides is not recorded."""
         return self.memory is None and not self.data
 
 
@@ -189,7 +189,7 @@ def _in_view(view: View, memory: Memory) -> list[tuple[Expr, Free]]:
 def _at_address(
     machine: Machine, view: View, look: Callable[[Expr], Any], *, only_read: bool
 ) -> tuple[Expr, Free] | None:
-    """The address of what lies in one global tensor that nobody looks at, or of which nothing is
+    """The address of what lies in one global tensor that is not looked at, or of which nothing is
     known if it is ``only_read``."""
     tensor = view.tensor
     assert isinstance(tensor, AddressedTensor)

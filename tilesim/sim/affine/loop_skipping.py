@@ -545,7 +545,7 @@ class Skipper:
         level.states = [(self._turn(level), now)]
         self._watch(level, shifts)
 
-    # ------------------------------------------------------------------ for who looks on
+    # ------------------------------------------------------------------ for what looks on
 
     def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
         """A repetition begins: registers have moved by ``shifts`` in the one before."""

@@ -339,7 +339,7 @@ class Follow:
 
     def _sized(self, what: object) -> list[View | TensorMap]:
         """What an instruction names of global tensors of which the size depends on the parameter;
-        copies of what nobody writes may stick out."""
+        copies of what is never written may stick out."""
         if not isinstance(what, Op):
             return []
         effects = what.effects()
@@ -422,7 +422,7 @@ class Follow:
         return ray
 
     def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Any], uses: _Uses) -> None:
-        """All operands are the same, but for where it accesses what nobody looks at."""
+        """All operands are the same, but for where it accesses what is not looked at."""
         known = self._free.get(op.number)
         if known is None:
             known = self._free[op.number] = _once(self._places(op))
@@ -453,8 +453,8 @@ class Follow:
                 raise NoShift(expr, least)
 
     def _addressed(self, op: Op, w: Warp, mask: int) -> Iterable[tuple[int, Free]]:
-        """By identity the addresses, in registers, of what is read where nobody writes and nothing
-        is known."""
+        """By identity the addresses, in registers, of what is read where nothing is written and
+        nothing is known."""
         if not looks(op) or any(m.dependent for m in self.machine.globals.ordered):
             return
         free = free_operands(self.machine, op, lambda expr: window(self.values, expr, w, mask))
@@ -545,8 +545,8 @@ class Follow:
             yield _Place(offset, _ALIGNED // gcd(stride, _ALIGNED), size, extent, memory, dim)
 
     def _unseen(self, name: str) -> Memory | None:
-        """The memory of a global tensor, if nobody looks at what it holds; if the kernel writes it,
-        accesses to it are known by element."""
+        """The memory of a global tensor, if what it holds is not looked at; if the kernel writes
+        it, accesses to it are known by element."""
         memory = self.machine.globals.memories[name]
         if not memory.is_uniform or memory.dependent:
             return None

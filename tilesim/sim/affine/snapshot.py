@@ -52,8 +52,8 @@ _CLOCKS = frozenset({"issued", "clock", "published"})
 
 
 class Glance(Event):
-    """The event of somebody who looks at the state, which is no part of it: at once, or (``later``)
-    after the next move."""
+    """The event of an observer that looks at the state, which is no part of it: at once, or
+    (``later``) after the next move."""
 
     def __init__(
         self, env: simpy.Environment, look: Callable[[Event], None], *, later: bool = False

@@ -282,7 +282,7 @@ def _top(out: Writer, parts: Parts, value: int) -> None:
 
 
 def _partings(out: Writer, parts: Parts, value: dict[int, deque[Parting]]) -> None:
-    """What the lanes of a warp did before they parted, as far as anybody can still ask for it: of
+    """What the lanes of a warp did before they parted, as far as it can still be asked for: of
     ticks that something in the state has. Those to come are later than all partings so far."""
     out.at_the_end.append(partial(_asked_for, out, value))
 
@@ -424,7 +424,7 @@ def _begin(out: Writer, owner: Any, value: tuple[int, int] | None) -> None:
 
 def _footprint(out: Writer, footprint: Footprint) -> None:
     """A set of bytes: it does not matter which, if they are of global memory that is the same
-    everywhere. Who accesses them has done so when the access was issued."""
+    everywhere. An access to them is made when the access was issued."""
     memory = out.machine.globals.memories.get(footprint.tensor)
     if memory is None or not memory.is_uniform:
         out.identity(footprint)
@@ -437,7 +437,7 @@ def _data(out: Writer, memory: Memory, value: Any) -> None:
 
 
 def _selected(out: Writer, piece: _Selected) -> None:
-    """One end of a copy through a tensor map; which elements matters where somebody may see it."""
+    """One end of a copy through a tensor map; which elements matters where it may be seen."""
     if not piece.memory.is_uniform or piece.through is not None:
         out.fields(piece)
     else:
@@ -487,7 +487,7 @@ def _follower(out: Writer, follower: Follower) -> None:
 
 
 def _observer(out: Writer, owner: Any, value: Any) -> None:
-    """Who follows the other clusters."""
+    """What follows the other clusters."""
     out.write(getattr(value, "follower", value))
 
 

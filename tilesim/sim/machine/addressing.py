@@ -289,10 +289,10 @@ class AddressedAccess(ViewAccess):
         found = target(warp, address, self._tensor.space)
         own = self._counts_from
         if own and found[0].label not in own:
-            whose = " or ".join(own)
+            names = " or ".join(own)
             raise BarrierError(
                 "out-of-bounds",
-                f"{warp} names an address that counts from {whose}, and is outside of it (J1)",
+                f"{warp} names an address that counts from {names}, and is outside of it (J1)",
                 "stay inside of the tensor that the address is made of",
             )
         return found

@@ -201,8 +201,8 @@ class Core:
         self, rule: Rule, message: str, warp: Who, op: Op, fix: str, notes: tuple[str, ...] = ()
     ) -> Stop:
         """Reports undefined behaviour of one instruction; the caller raises the result."""
-        who = self.participant(warp, f"executes {op.mnemonic}", op)
-        self.report(rule, message, (who,), notes, fix)
+        side = self.participant(warp, f"executes {op.mnemonic}", op)
+        self.report(rule, message, (side,), notes, fix)
         return Stop()
 
     def doubt(self, doubt: Doubt, barrier: object) -> None:

@@ -492,9 +492,9 @@ class Machine(Core):
         if isinstance(fault, UnknownSteers):
             loc = origin if isinstance(origin, Loc) else origin.loc
             raise NotKnown(needs(fault, what, loc))
-        who = self.participant(warp, f"executes {what}", origin)
+        side = self.participant(warp, f"executes {what}", origin)
         rule, message, fix, other = explain_fault(fault, what, origin)
-        sides = [who]
+        sides = [side]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
         notes: tuple[str, ...] = ()

@@ -273,8 +273,8 @@ class NamedBarrier:
             )
         if not generation.joins:
             return
-        everyone = 32 * len(self.scope)
-        if (generation.threads or everyone) != (threads or everyone):
+        all_threads = 32 * len(self.scope)
+        if (generation.threads or all_threads) != (threads or all_threads):
             raise BarrierError(
                 "named-barrier",
                 f"{self.label} is joined with {_count(threads)} while its open round was started "

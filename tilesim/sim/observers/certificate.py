@@ -64,7 +64,7 @@ _FIX: dict[Condition, str] = {
 
 
 def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
-    """The failed conditions that somebody can observe, in the order they were found."""
+    """The failed conditions that can be observed, in the order they were found."""
     result: dict[tuple[object, ...], Doubt] = {}
     for outcome in outcomes:
         for doubt, barrier in outcome.doubts.values():
@@ -74,7 +74,7 @@ def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
 
 
 def _unobservable(doubt: Doubt, barrier: object) -> bool:
-    """True if nobody can tell which phase the credit counts for (DETERMINACY section 4)."""
+    """True if it cannot be observed which phase the credit counts for (DETERMINACY section 4)."""
     if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
         return False
     return barrier.hides_order or (doubt.harmless and may_change_places(barrier))
@@ -166,7 +166,8 @@ def _side(op: object, warp: object, on: Named) -> Participant:
 
 
 def may_change_places(barrier: Mbarrier) -> bool:
-    """True if nobody can tell which of its arrivals have counted for a phase, once they are enough.
+    """True if it cannot be observed which of its arrivals have counted for a phase, once they are
+    enough.
 
     They then are all alike, each of them releases, and their number alone decides: no bytes, no
     drops, no .noComplete, no tokens, one life. Every wait acquires, and knows of the phase before

@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[Line]:
-    """Per role and place: what it waits for, the barrier's state, and who is missing.
+    """Per role and place: what it waits for, the barrier's state, and which warps are missing.
 
     What several CTAs say in the same words is said once.
     """
@@ -130,7 +130,7 @@ def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) 
 
 
 def _arrived(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterator[Line]:
-    """Who has contributed to the open phase or round."""
+    """The warps that have contributed to the open phase or round."""
     match on:
         case NamedBarrier():
             together: dict[tuple[str, str], tuple[list[Agent], Op]] = {}
@@ -147,7 +147,7 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup, cta: int | None) -> Iterat
 
 
 def _missing(warp: Agent, on: object, graph: WaitFor, cta: int | None) -> Iterator[Line]:
-    """Who could still release ``warp``, and where they are; if nobody, why not."""
+    """Which warps could still release ``warp``, and where they are; if none, why not."""
     together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for other, op in graph.suppliers(warp):
         key = (_region(other, op), op.loc, state_of(other, other.cta.number))
@@ -363,12 +363,12 @@ def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]
     live = len({(w.cta.number, w.number) for w in machine.warps if not w.exited})
     waiting = len({(w.cta.number, w.number) for w in blocked})
     live = max(live, waiting)
-    who = f"{waiting} of {live} live warps" if live != waiting else f"all {live} live warps"
+    subject = f"{waiting} of {live} live warps" if live != waiting else f"all {live} live warps"
     if live == 1:
-        who = "the only live warp"
+        subject = "the only live warp"
     if len(cycle) > 1:
-        return f"{who} wait for each other"
-    return f"{who} can never proceed"
+        return f"{subject} wait for each other"
+    return f"{subject} can never proceed"
 
 
 class _Advice(NamedTuple):
@@ -440,7 +440,7 @@ def _looks(warp: Agent) -> bool:
 
 
 def _named_advice(warp: Warp, on: NamedBarrier, graph: WaitFor) -> _Advice | None:
-    """What to do about a round that never completes; None if who is missing is the victim of some
+    """What to do about a round that never completes; None if the missing warp is the victim of some
     other wait, which is what has to change."""
     threads, name = on.current.threads, _called(warp, on)
     about = (on.named,) if name == on.label else ()

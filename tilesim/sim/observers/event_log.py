@@ -173,10 +173,10 @@ class Happenings(Watcher, Generic[E]):
         self._landing = None
         self.settle()
 
-    # ------------------------------------------------------------------ who and what
+    # ------------------------------------------------------------------ what acts, and on what
 
     def actor(self, warp: Who) -> Actor[E] | None:
-        """Who acts now, if ``warp`` or an operation of it does; None if it is of no interest."""
+        """What acts now, if ``warp`` or an operation of it does; None if it is of no interest."""
         if self._landing is not None:
             return Actor(self._landing, engine=True)
         return Actor(self._now[warp], engine=False) if warp in self._now else None

@@ -164,15 +164,15 @@ def by_lane(
         element, lane = np.nonzero(masks[:, None] >> np.arange(32) & 1)
         low = where.addresses.ravel()[element]
         return lane, low, low + where.itemsize
-    everyone = np.flatnonzero(mask_array(among))
+    active = np.flatnonzero(mask_array(among))
     addresses = where.addresses.ravel()
-    each = max(1, piece // where.itemsize) if piece else addresses.size // everyone.size
+    each = max(1, piece // where.itemsize) if piece else addresses.size // active.size
     rows = addresses.reshape(-1, each)
-    whose = everyone if len(rows) == everyone.size else np.resize(everyone, len(rows))
-    taken = mask_array(lanes)[whose]
+    owners = active if len(rows) == active.size else np.resize(active, len(rows))
+    taken = mask_array(lanes)[owners]
     rows = rows[taken]
     low, last = (rows[:, 0], rows[:, 0]) if each == 1 else (rows.min(axis=1), rows.max(axis=1))
-    return whose[taken], low, last + where.itemsize
+    return owners[taken], low, last + where.itemsize
 
 
 def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
@@ -213,11 +213,11 @@ def apart_note(access: Access, record: Access, clock: Clock) -> tuple[Kind, str]
     """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
     made, warp = record.warp.parts, access.warp
     if made is not None:
-        who, released = made.released(clock, record.component, record.tick)
+        makers, released = made.released(clock, record.component, record.tick)
         if released:
             does = "writes" if record.write else "reads"
             return "race/released-by-lanes", (
-                f"{record.warp} {does} in {name_lanes(who & record.lanes)} and releases in "
+                f"{record.warp} {does} in {name_lanes(makers & record.lanes)} and releases in "
                 f"{name_lanes(released)}: a bar.warp.sync is missing between"
             )
     if warp.parts is not None:
@@ -273,7 +273,7 @@ def published_also(record: Access, clock: Clock, row: int) -> bool:
 
 def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bool:
     """Whether an access that all lanes of a warp make as one (of a map that is published: B14) is
-    known: who knows it of one of these lanes, or is that lane, knows it of all."""
+    known: what knows it of one of these lanes, or is that lane, knows it of all."""
     parts = record.warp.parts
     if parts is None or not _is_one(record.op, write=record.write):
         return False

@@ -53,7 +53,7 @@ def touch(w: Warp, op: Op, memory: Memory, address: int, dtype: DType) -> Counte
 
 
 def lose(w: Warp, op: Op, memory: Memory, addresses: Addresses, why: Unknown, dtype: DType) -> None:
-    """Nobody knows what counts at these addresses from now on.
+    """What counts at these addresses is not known from now on.
 
     Raises:
         UnknownSteers: a wait has seen one of them.
@@ -276,7 +276,7 @@ def replaced(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any], own: Released,
     dtype: DType,
 ) -> None:  # fmt: skip
-    """A word is about to be exchanged for another one, and nobody looks at what was there: it is a
+    """A word is about to be exchanged for another one, and what was there is not looked at: it is a
     store that hands on what was released there before (H4)."""
     handed: dict[int, Released] = {}
     for address in {*addresses.tolist()}:

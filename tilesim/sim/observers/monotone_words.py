@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Increment:
-    """A step of a counter: who made it when, and how many of those before it were in its past.
+    """A step of a counter: which warp made it when, and how many of those before it were in its
+    past.
 
     ``least`` and ``most`` are the smallest and the largest amount that one lane adds; ``own`` what
     the step publishes, after a ``store`` alone, else besides what was published before; ``each``
@@ -163,8 +164,8 @@ class Counter:
     def draw(self, warp: Agent, before: Clock, amount: int, own: Released) -> None:
         """``warp`` adds and uses what it finds; it knows what all that drew before it knew.
 
-        ``before``: what it knew without that. Who draws first after a store has to know that one,
-        and no other addition has a place in the order of draws.
+        ``before``: what it knew without that. A draw that is the first after a store has to know
+        that one, and no other addition has a place in the order of draws.
         """
         known, after = self._known(warp, warp.clock), self._life.sums[-1] + amount
         self.holds = (
@@ -430,7 +431,7 @@ def _merge(released: Released, own: Released) -> None:
 
 
 def _covers(more: Released, less: Released) -> bool:
-    """Whether whoever learns ``more`` learns all of ``less``."""
+    """Whether what learns ``more`` learns all of ``less``."""
     return all(key in more and bool((more[key] >= clock).all()) for key, clock in less.items())
 
 

@@ -34,15 +34,15 @@ _SHOWN = 12
 
 @dataclass(slots=True)
 class Credit:
-    """A change of a barrier in one phase: arrivals, bytes, who made it.
+    """A change of a barrier in one phase: arrivals, bytes, what made it.
 
     ``tick`` orders the credits of a warp; an ``asynchronous`` credit is only known through the
     phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
     one must not end the phase (.noComplete). ``clock`` is what the credit comes after. It is that
     of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
     If it ``releases``, its waiters acquire the clock, in which nothing of its warp's own is later
-    than ``position``, but for what leaves nothing in memory, up to ``moment``. Who makes it acts at
-    clock component ``component``, where each of the lanes comes after what the others did up to
+    than ``position``, but for what leaves nothing in memory, up to ``moment``. What makes it acts
+    at clock component ``component``, where each of the lanes comes after what the others did up to
     ``common``: as they are when the credit is made or issued, by the lanes of ``mask``.
     """
 
@@ -112,7 +112,7 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class PhaseRecord:
-    """Who contributed to one phase and, once it has completed, who waited for it.
+    """What contributed to one phase and, once it has completed, which warps waited for it.
 
     ``promised`` and ``delivered`` are the bytes expected and completed in all.
     """
@@ -337,7 +337,7 @@ def _covers(clock: Clock, credit: Credit) -> bool:
 class Tail:
     """The phases from the one before the first in doubt (condition A) to the end of the run.
 
-    An arrival of the tail may count for any phase of it, and nobody can tell, as long as
+    An arrival of the tail may count for any phase of it, and that cannot be observed, as long as
 
     * no wait passes on one of these phases,
     * every arrival comes after all credits of the phase before the tail (``last``), so that none

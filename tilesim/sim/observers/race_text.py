@@ -26,14 +26,14 @@ MIXED = (
 def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
     """``producer (warp 4) writes``, or the asynchronous operation it issued."""
     if access.asynchronous or access.engine:
-        who = f"{access.op.mnemonic} of {access.warp}"
+        subject = f"{access.op.mnemonic} of {access.warp}"
     else:
-        who = str(access.warp)
+        subject = str(access.warp)
     if noun:
-        return f"the {'write' if access.write else 'read'} by {who} of"
+        return f"the {'write' if access.write else 'read'} by {subject} of"
     if past:
-        return f"{who} {'wrote' if access.write else 'read'}"
-    return f"{who} {'writes' if access.write else 'reads'}"
+        return f"{subject} {'wrote' if access.write else 'read'}"
+    return f"{subject} {'writes' if access.write else 'reads'}"
 
 
 def remedy(record: Access, access: Access) -> str:
@@ -76,8 +76,8 @@ def side_of(access: Access, footprint: Footprint) -> Participant:
     verb = "writes" if access.write else "reads"
     action = f"{verb} {footprint.name} by {access.op.mnemonic}"
     deed = Deed("writes" if access.write else "reads", footprint.named)
-    who = access.warp.machine.participant(access.warp, action, access.op, deed)
-    return replace(who, moment=(access.component, access.tick))
+    side = access.warp.machine.participant(access.warp, action, access.op, deed)
+    return replace(side, moment=(access.component, access.tick))
 
 
 def missing_edge(

@@ -97,9 +97,9 @@ class RaceDetector:
         self._tickets = tickets
         self._noncoherent = has_noncoherent_loads(machine.plan.mir)
         self.observations = Observations()
-        #: is shown accesses to global memory; None where nobody asked
+        #: is shown accesses to global memory; None where there is none
         self.observer: Observer | None = None
-        #: is shown all accesses; None where nobody asked
+        #: is shown all accesses; None where there is none
         self.witness: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FENCE = "fence.proxy.tensormap::generic"
 #: the 128 bytes of a map: the name of its memory, and where it begins
 Where: TypeAlias = tuple[str, int]
-#: who releases, how far, and what (None: all maps)
+#: what releases, how far, and what (None: all maps)
 _Releaser: TypeAlias = "tuple[int, Scope, Place, Where | None]"
 
 
@@ -46,8 +46,8 @@ class _Event:
     covers: Clock
 
     def known(self, clock: Clock, warp: Agent, lanes: int) -> bool:
-        """Whether it comes before what these lanes do, who have this clock: they may have executed
-        it themselves, or know of it."""
+        """Whether it comes before what these lanes do, which have this clock: they may have
+        executed it themselves, or know of it."""
         if warp.origin is self.warp.origin and not lanes & ~self.lanes:
             return True
         return bool(clock[len(self.covers) + self.component] >= self.tick)

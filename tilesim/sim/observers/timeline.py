@@ -296,7 +296,7 @@ class Recorder(Watcher):
         self._sample(self._env.now if self._timed else float(self._step))
 
     def over(self) -> None:
-        """Who waits for ever, and who could end that."""
+        """What waits for ever, and what could end that."""
         if self._machine is not None:
             self._waiters = tuple(_waiters(self._machine))
 

@@ -368,7 +368,7 @@ class TmemOrder:
             )
 
     def report_leaks(self) -> None:
-        """At the end of a run: allocations that nobody freed, permits of half a pair (G8, G9)."""
+        """At the end of a run: allocations that were not freed, permits of half a pair (G8, G9)."""
         for cta in self._ctas:
             assert cta.tmem is not None
             self._report_lone_permit(cta)

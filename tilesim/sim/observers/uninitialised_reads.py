@@ -106,21 +106,21 @@ class Unwritten:
         machine, memory, footprint = self._machine, early.memory, early.footprint
         warp, op = early.warp, early.op
         deed = Deed("reads", footprint.named)
-        who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op, deed)
+        reader = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op, deed)
         if early.lost is not None:
             by = early.lost
             machine.add(Finding(
                 "uninitialised-read",
                 f"{warp} reads {footprint.name} ({memory.label}), whose bytes {by.op.mnemonic} has "
                 "discarded: their contents are unknown from then on",
-                (who, machine.participant(by.warp, f"discards it by {by.op.mnemonic}", by.op)),
+                (reader, machine.participant(by.warp, f"discards it by {by.op.mnemonic}", by.op)),
                 fix="write it again before it is read, or discard it after the last read",
             ))  # fmt: skip
             return
         finding = Finding(
             "uninitialised-read",
             f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
-            (who,),
+            (reader,),
             fix="write it first, or wait for the copy that fills it",
         )
         used = any(

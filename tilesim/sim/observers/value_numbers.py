@@ -134,8 +134,8 @@ def _named(value: Any) -> Hashable:
 class _Registers(list[Any]):
     """The registers of a warp, with names of what some of them hold.
 
-    Whoever sets a register takes its name away, so that none outlives what it stands for; the
-    instructions that are followed give it another one.
+    An instruction that sets a register takes its name away, so that none outlives what it stands
+    for; the instructions that are followed give it another one.
     """
 
     def __init__(self, registers: Sequence[Any]) -> None:
@@ -154,8 +154,8 @@ class NamingDetector(RaceDetector):
     """Knows besides what the stores in `Facts.named` leave.
 
     The instructions in `Facts.makings` are followed: what they set is named by what they do and by
-    the names of what they do it with, and what they load by where from, and how often anybody has
-    written there. So equal names are of equal data, however often a loop has turned.
+    the names of what they do it with, and what they load by where from, and how often that has been
+    written. So equal names are of equal data, however often a loop has turned.
     """
 
     def __init__(

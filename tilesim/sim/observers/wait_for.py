@@ -47,7 +47,7 @@ _FAR = 4_000
 #: ways that unknown conditions open at most
 _WAYS = 64
 _OFFSET = (1 << RANK_SHIFT) - 1
-#: what cannot be told of an operand: it holds something that nobody knows, or makes no sense
+#: what cannot be told of an operand: it holds something that is not known, or makes no sense
 _LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
 
 
@@ -321,7 +321,7 @@ def _kept(warp: Agent) -> Iterator[tuple[int, int]]:
 
 
 def _shadow(warp: Any) -> Any:
-    """A copy that nobody sees: it evaluates operands and sets registers."""
+    """A copy that is not seen: it evaluates operands and sets registers."""
     other = copy(warp)
     other.registers = list(warp.registers)
     other.frames, other.parts, other.spread, other.part = [], None, None, None
@@ -349,8 +349,8 @@ def state_of(warp: Agent, cta: int | None = None) -> str:
 
 
 class WaitFor:
-    """Who could release whom: from blocked warps to those that still come to an instruction which
-    counts for what they wait for (`tilesim.sim.observers.wait_for`)."""
+    """Which warps could release which: from blocked warps to those that still come to an
+    instruction which counts for what they wait for (`tilesim.sim.observers.wait_for`)."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -365,8 +365,8 @@ class WaitFor:
         return known
 
     def _suppliers(self, warp: Agent, *, again: bool = False) -> list[tuple[Agent, Op]]:
-        """``again``: also who has made the same contribution to the open phase already, and would
-        make the next one."""
+        """``again``: also warps that have made the same contribution to the open phase already, and
+        would make the next one."""
         on = warp.blocked.on if warp.blocked else None
         match on:
             case Mbarrier():
@@ -385,8 +385,8 @@ class WaitFor:
                 late = [w for w in on.missing(warp, 0) if not w.exited]
                 return [(w, warp.blocked.op) for w in late]
             case RegisterPool():
-                # who takes registers before it gives some gives back what it has taken, and so do
-                # the others of the warpgroup, which take theirs together (E15)
+                # a warp that takes registers before it gives some gives back what it has taken, and
+                # so do the others of the warpgroup, which take theirs together (E15)
                 return [
                     (other, op)
                     for other, op in self._coming(warp, {fx.Registers, TAKES}, set())

@@ -165,7 +165,7 @@ class Thread(Protocol):
 
 
 class Credit(Protocol):
-    """An arrival on an mbarrier, or bytes: who makes it, and at which position."""
+    """An arrival on an mbarrier, or bytes: what makes it, and at which position."""
 
     mask: int
     component: int

@@ -48,12 +48,12 @@ def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
         _require_more(w, op)
         w.cta.requests[w.component] = w.tick
         barrier = mbar(w)
-        everyone = (1 << len(w.cta.cluster.ctas)) - 1 if mask is not None else None
+        every_cta = (1 << len(w.cta.cluster.ctas)) - 1 if mask is not None else None
         for _ in range(w.lanes):
             first = w.machine.launch.cancel(w, op)
             words = np.array([*(first or (0, 0, 0)), first is not None], dtype=np.uint32)
             response = words.view(dtype).reshape(shape)
-            places = destinations(w, op, w.cta, barrier, everyone)
+            places = destinations(w, op, w.cta, barrier, every_cta)
             tracked_load(w, op, target, places, _BYTES, None, _always(response))
 
     return step

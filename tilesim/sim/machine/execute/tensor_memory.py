@@ -601,10 +601,10 @@ def _meet(w: Warp, request: Request) -> Request | None:
     return partner
 
 
-def _mismatch(w: Warp, request: Request, other: Request, who: str) -> BarrierError:
+def _mismatch(w: Warp, request: Request, other: Request, requester: str) -> BarrierError:
     return BarrierError(
         "tmem-lifetime",
-        f"{_called(request)} by {w}, while {who} {_called(other)} (G9)",
+        f"{_called(request)} by {w}, while {requester} {_called(other)} (G9)",
         "execute the same allocs and deallocs in the same order in one warp of each CTA",
         Side(other.warp, other.op),
     )
