@@ -37,6 +37,7 @@ from tilesim.sim.affine.loop_skipping import Skipper, can_skip
 from tilesim.sim.machine.divergence import part_ways, report_missing
 from tilesim.sim.machine.errors import CutOff, NotKnown
 from tilesim.sim.machine.interface import Options, Stop
+from tilesim.sim.machine.judged_effects import not_judged
 from tilesim.sim.machine.load import Compiler
 from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.memory import GlobalMemory, array_of
@@ -414,6 +415,7 @@ class Simulation:
                 interrupted = True
             self._note_allocations(machine)
             self._note_elections(machine)
+            self._note_not_judged(machine)
             unfilled, judge = machine.outcome.unfilled, self.garbage
             if unfilled and judge is not None and not judge.is_hidden(index, inputs, answers):
                 machine.outcome.findings += unfilled
@@ -455,6 +457,12 @@ class Simulation:
         """Where it matters which lane is elected, the text allows others than the one tried."""
         for number in depends_on_elected(self.code.graph) if self.options.ptx else ():
             what = "what follows from which lane elect.sync chooses (E12)"
+            machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
+
+    def _note_not_judged(self, machine: Machine) -> None:
+        """What effects of a new kind leave may be another on another schedule."""
+        for number, kind in not_judged(self.code.mir).items():
+            what = f"what the effect {kind} leaves"
             machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
 
     def _results(
