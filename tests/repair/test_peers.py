@@ -226,7 +226,7 @@ def test_bytes_that_arrive_in_another_phase_are_no_cause() -> None:
     finding = ts.check(one_loader.build(mistake="one CTA")).findings[0]
     assert finding.diagnosis == "not_asked"
     finding = ts.check(one_loader.build(mistake="none")).findings[0]
-    assert finding.diagnosis == "nobody_arrives"
+    assert finding.diagnosis == "never_arrived"
     assert "CTA 0 empty[0]" in finding.cause
 
 
