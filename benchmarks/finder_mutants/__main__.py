@@ -39,7 +39,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sim/machine/execute/lanes.py", "sim/machine/execute/copies.py", "sim/machine/control.py",
         "transforms/rewrite.py", "analysis/elected_lane.py", "analysis/uniformity.py",
         "analysis/executing_warps.py", "analysis/thread_values.py", "analysis/divergence.py",
-        "sim/schedulers/lane_lag.py", "checker/course.py",
+        "sim/schedulers/lane_lag.py", "checker/verdict.py",
     ),
     "skipping": (
         "sim/affine/loop_*.py", "sim/affine/shifts.py", "sim/affine/snapshot.py",

@@ -193,8 +193,8 @@ LOCAL = {
     ("tilesim.cli.check", "tilesim.report.html"): "only a page needs it",
     ("tilesim.cli.examine", "tilesim.report.html.diagram"): "only a page needs it",
     ("tilesim.cli.examine", "tilesim.cli.smallest"): "only --shrink needs it",
-    ("tilesim.checker", "tilesim.repair.mend"): "only a failure needs it",
-    ("tilesim.checker.course", "tilesim.mistakes.diagnose"): "only a failure needs it",
+    ("tilesim.checker", "tilesim.repair.suggest"): "only a failure needs it",
+    ("tilesim.checker.verdict", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.checker.witness", "tilesim.mistakes.diagnose"): "only a failure needs it",
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.triton.driver", "torch"): "kernels are recorded without it, too",
@@ -303,7 +303,10 @@ def test_definitions_of_instructions_load_types_and_programs_only() -> None:
     [
         ("import tilesim.cli.group", ("tilesim.checker", "tilesim.ir.program", "numpy", "simpy")),
         ("import tilesim.cli.check", ("tilesim.mistakes", "tilesim.fuzz", "tilesim.report.html")),
-        ("import tilesim.checker", ("tilesim.mistakes", "tilesim.repair.mend", "tilesim.report")),
+        (
+            "import tilesim.checker",
+            ("tilesim.mistakes", "tilesim.repair.suggest", "tilesim.report"),
+        ),
     ],
 )
 def test_what_starts_loads_nothing_that_it_may_not_need(

@@ -146,7 +146,7 @@ LONG = (
 
 
 def test_few_ctas_with_long_loops_stand_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilesim.checker.course.PATIENCE", 1024)
+    monkeypatch.setattr("tilesim.checker.verdict.PATIENCE", 1024)
 
     def run(turns: int, odd: int = GRID) -> Report:
         text = LONG.format(odd=odd, other=1, turns=turns)

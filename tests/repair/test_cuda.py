@@ -23,7 +23,7 @@ from tilesim.ir.ops.scalar import Load, Store
 from tilesim.ptx.launch import Launch, Pointer, Scalar
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
-from tilesim.repair import Wanted, mend
+from tilesim.repair import Wanted
 from tilesim.repair.cuda import Source
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.repair.source_order import SourceOrder
@@ -200,7 +200,7 @@ def test_an_order_that_the_source_has_not_is_said(
     """The compiler reads before the write; a barrier behind the read would order them so."""
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(source("total"))
-    monkeypatch.setattr(mend, "with_reads_at_uses", lambda mir, findings: mir)
+    monkeypatch.setattr("tilesim.repair.suggest.with_reads_at_uses", lambda mir, findings: mir)
     repairs = suggested("total").repairs
     assert repairs is not None
     assert all(

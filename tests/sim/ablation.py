@@ -11,7 +11,7 @@ import pytest
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim.analysis.taint import Drawn
-from tilesim.checker import course, ticket_orders
+from tilesim.checker import ticket_orders, verdict
 from tilesim.checker.grid import Survey
 from tilesim.checker.launch_control import LaunchPlans, Plan
 from tilesim.checker.ticket_orders import OrderPlans
@@ -315,7 +315,7 @@ ABLATIONS: dict[str, Ablation] = {
         "of lanes that store to one place the same one stays", _silent("which lane's value")
     ),
     "D of inputs": Ablation(
-        "inputs that steer are given", _gone(course.Checking, "_untold", ())
+        "inputs that steer are given", _gone(verdict.Checking, "_untold", ())
     ),
     **{
         f"unobserved: {clause}": Ablation(says, _slicing(clause))
@@ -386,7 +386,7 @@ ABLATIONS: dict[str, Ablation] = {
         "the accesses that its warp has made before it among them", _nothing_before
     ),
     "grids: residency": Ablation(
-        "each cluster ends when no other has been started", _gone(course, "matters", result=False)
+        "each cluster ends when no other has been started", _gone(verdict, "matters", result=False)
     ),
     "grids: answers": Ablation(
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())

@@ -25,7 +25,7 @@ from tests.ptx.campaign import back
 from tests.sim.guarded_programs import GuardedProgram
 from tests.sim.steady_programs import ring
 from tests.sim.steady_stores import stores
-from tilesim.checker import course
+from tilesim.checker import verdict
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, as_expr, select
@@ -137,7 +137,7 @@ def always() -> ExitStack:
     """Searches never rest, and one CTA stands for others whatever the size of the grid."""
     stack = ExitStack()
     stack.enter_context(patch.object(Skipper, "thrifty", False))
-    stack.enter_context(patch.object(course, "all_are_run", lambda simulation: False))
+    stack.enter_context(patch.object(verdict, "all_are_run", lambda simulation: False))
     return stack
 
 

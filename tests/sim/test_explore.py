@@ -351,7 +351,7 @@ def test_an_interrupt_before_anything_is_explored_keeps_the_frontier(
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilesim.checker.course.directed", interrupt)
+    monkeypatch.setattr("tilesim.checker.verdict.directed", interrupt)
     again = check(tickets(2, 3), frontier=report.frontier)
     assert again.reasons[0] == "interrupted by the user"
     assert again.frontier == report.frontier

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tilesim import check
-from tilesim.checker import course
 from tilesim.kernels.bugs.launch_control import tile_ids
 
 
@@ -18,8 +17,8 @@ def test_all_are_run_where_those_that_stand_for_others_leave_anything_open(
     short: int, long_: int, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clusters that do the work of others stand for nobody."""
-    monkeypatch.setattr(course, "_SHORT", short)
-    monkeypatch.setattr(course, "_LONG", long_)
+    monkeypatch.setattr("tilesim.checker.verdict._SHORT", short)
+    monkeypatch.setattr("tilesim.checker.verdict._LONG", long_)
     report = check(tile_ids, strict="ptx")
     assert report.verdict == verdict
     open_ = "only 6 of 6 CTAs were run: clusters do the work of others (clusterlaunchcontrol)"

@@ -19,7 +19,6 @@ from tests.sim.steady_everything import Tally as Everything
 from tests.sim.steady_everything import compare
 from tests.sim.steady_programs import ring
 from tilesim import Builder, f32, s32, u32
-from tilesim.checker import course
 from tilesim.dsl.kernel import Kernel
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import EmitError
@@ -143,7 +142,7 @@ def test_turns_behind_lanes_that_were_agents(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether one CTA is run for all depends on what they do, not on what of it is skipped."""
-    monkeypatch.setattr(course, "PATIENCE", 35_000)
+    monkeypatch.setattr("tilesim.checker.verdict.PATIENCE", 35_000)
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=120, stages=2))
     assert "every schedule of all 2 CTAs;" in report.covers
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=200, stages=2))

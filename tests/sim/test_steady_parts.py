@@ -9,7 +9,6 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_everything import Tally, random_tiles
 from tilesim import Builder, s32
-from tilesim.checker import course
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v7
@@ -25,7 +24,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also runs are looked at that are too short for it to be worth it, and grids that are small
     enough to run all of them."""
     monkeypatch.setattr(Skipper, "thrifty", False)
-    monkeypatch.setattr(course, "all_are_run", lambda simulation: False)
+    monkeypatch.setattr("tilesim.checker.verdict.all_are_run", lambda simulation: False)
 
 
 @pytest.fixture

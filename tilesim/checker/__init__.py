@@ -10,10 +10,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.checker.course import Checking
 from tilesim.checker.for_all import Asked, fitting
 from tilesim.checker.options import NO_LIMITS, searching
 from tilesim.checker.report import INTERRUPTED, Given, Report, Stats, whole
+from tilesim.checker.verdict import Checking
 from tilesim.checker.witness import Witness, repeat, replay
 from tilesim.dsl.kernel import Kernel
 from tilesim.errors import InvalidProgram
@@ -115,7 +115,7 @@ def check(
     except InvalidProgram as error:
         if wanted is None:
             raise
-        from tilesim.repair.mend import suggest as repair  # what only a failure needs
+        from tilesim.repair.suggest import suggest as repair  # what only a failure needs
 
         found = repair(program, error.diagnostics, prove, wanted, strict, checked)
         raise Mendable(error.diagnostics, found) from error
@@ -131,7 +131,7 @@ def check(
         report = _certified(report, program, plain, strict, timer, checked, asked)
     if wanted is None or report.verdict != "failed":
         return report
-    from tilesim.repair.mend import suggest as repair
+    from tilesim.repair.suggest import suggest as repair
 
     witness = Witness.from_dict(report.witness or {})
     again = None if witness.altered else partial(repeat, witness=witness, inputs=checked)

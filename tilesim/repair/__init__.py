@@ -1,6 +1,6 @@
 """Repairs of a failing program: single edits and pairs, each of them checked.
 
-What is asked and found is here; `tilesim.repair.mend` searches, and is loaded for a failure.
+What is asked and found is here; `tilesim.repair.suggest` searches, and is loaded for a failure.
 """
 
 from tilesim.repair.repairs import (
