@@ -10,7 +10,6 @@ from tilesim.ptx.inline import (
     Items,
     Kernel,
     Not,
-    Nothing,
     Register,
     Special,
     Symbol,
@@ -18,7 +17,7 @@ from tilesim.ptx.inline import (
     flatten,
 )
 from tilesim.ptx.parser import read
-from tilesim.ptx.syntax import PtxError
+from tilesim.ptx.syntax import PtxError, Sink
 
 HEAD = ".version 9.4\n.target sm_90a\n.address_size 64\n"
 
@@ -38,7 +37,7 @@ def test_names_mean_what_their_scope_says() -> None:
     )
     elect, back, move, again, special, load, store = found.code
     inner = Register("p#1", "pred")
-    assert elect.operands[0] == Both(Nothing(), inner)
+    assert elect.operands[0] == Both(Sink(), inner)
     assert (back.guard, back.operands) == (inner, (Target(0),))
     assert move.operands[0] == Register("r#2", "b64")
     assert (again.guard, again.operands) == (Not(Register("p", "pred")), (Target(2),))

@@ -26,6 +26,7 @@ from tilesim.ptx.syntax import (
     Module,
     Place,
     PtxError,
+    Sink,
     Variable,
 )
 
@@ -104,13 +105,8 @@ class Not:
     operand: Register
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """``_``."""
-
-
 Flat: TypeAlias = (
-    Register | Special | Symbol | Target | At | Items | Both | Not | Nothing | Integer | Float
+    Register | Special | Symbol | Target | At | Items | Both | Not | Sink | Integer | Float
 )
 
 
@@ -407,9 +403,7 @@ class _Flattening:
                 if not isinstance(found, Register):
                     raise self._fail(at.place, f"!{name.text}: not a register")
                 return Not(found)
-            case syntax.Sink():
-                return Nothing()
-            case syntax.Integer() | syntax.Float():
+            case syntax.Sink() | syntax.Integer() | syntax.Float():
                 return operand
             case _:
                 raise self._fail(at.place, f"{at.opcode} has an operand of a kind it cannot have")

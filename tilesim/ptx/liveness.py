@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from tilesim.ir.frozen import kept
 from tilesim.ptx.constants import naming, operands_named, read_by, registers, set_by
-from tilesim.ptx.inline import Items, Kernel, Nothing, Register, Step, Target
+from tilesim.ptx.inline import Items, Kernel, Register, Step, Target
+from tilesim.ptx.syntax import Sink
 
 #: after these control does not go on to the next instruction, unless a guard forbids them
 _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
@@ -54,7 +55,7 @@ def _leaves_out(step: Step, parts: Collection[int], count: int) -> bool:
     """Whether an instruction takes a register apart into ``count`` items, without ``parts``."""
     match step.base, step.operands:
         case "mov", (Items(items), Register()) if len(items) == count:
-            return all(items[part] == Nothing() for part in parts)
+            return all(items[part] == Sink() for part in parts)
         case _:
             return False
 

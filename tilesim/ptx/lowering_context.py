@@ -19,9 +19,9 @@ from tilesim.ptx import bind, grid_workspace, inline
 from tilesim.ptx.accumulators import Tiles
 from tilesim.ptx.bind import Launched
 from tilesim.ptx.constants import Constants
-from tilesim.ptx.inline import At, Flat, Items, Not, Nothing, Register, Step, Symbol
+from tilesim.ptx.inline import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.made_maps import MadeMaps
-from tilesim.ptx.syntax import Float, Integer, LaunchError, Located, PtxError
+from tilesim.ptx.syntax import Float, Integer, LaunchError, Located, PtxError, Sink
 from tilesim.ptx.templates import Forms
 
 #: registers hold unsigned numbers, or the bits of what they hold
@@ -134,7 +134,7 @@ class Lowering:
         match operand:
             case Register(name, kind):
                 return self._variable(name, kind)
-            case Nothing():
+            case Sink():
                 return self.scratch("u64")
             case _:
                 raise self.unsupported("a result is no register")

@@ -12,9 +12,9 @@ from tilesim.ir.declarations import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import Data
 from tilesim.ir.spelling import Slot
-from tilesim.ptx.inline import At, Both, Flat, Items, Nothing, Register, Special, Step
+from tilesim.ptx.inline import At, Both, Flat, Items, Register, Special, Step
 from tilesim.ptx.lowering_context import Lowering
-from tilesim.ptx.syntax import Integer
+from tilesim.ptx.syntax import Integer, Sink
 from tilesim.ptx.templates import Form, InBrackets, Named, Pattern, Reading, Two
 
 #: bits of an operand of a class of register
@@ -54,7 +54,7 @@ class _Reader:
             if form.kinds[slot.name] == "number":
                 if numbers[slot.name] is not None:
                     given[slot.name] = numbers[slot.name]
-            elif isinstance(operand, Nothing) and form.kinds[slot.name] == "result":
+            elif isinstance(operand, Sink) and form.kinds[slot.name] == "result":
                 wanted = slot.name in form.required
                 given[slot.name] = low.register(operand) if wanted else None
             else:
@@ -91,7 +91,7 @@ class _Reader:
     def _take(self, pattern: Pattern, operand: Flat) -> bool:
         """Notes which operands a pattern names; False: it is not like this."""
         match pattern, operand:
-            case "_", Nothing():
+            case "_", Sink():
                 return True
             case "_", Register():
                 self.spare.append(operand)
@@ -105,7 +105,7 @@ class _Reader:
             case Two(first, second), Both(a, b):
                 return self._take(first, a) and self._take(second, b)
             case Two(first, second), _:
-                return self._take(first, operand) and self._take(second, Nothing())
+                return self._take(first, operand) and self._take(second, Sink())
             case Named(slot), Special():
                 self.found[slot.name] = operand
                 return True

@@ -13,8 +13,9 @@ from typing import Literal
 from tilesim.ir.op import Op
 from tilesim.ir.ops.compute import Query
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ptx.inline import At, Flat, Items, Nothing, Register, Step
+from tilesim.ptx.inline import At, Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
+from tilesim.ptx.syntax import Sink
 
 Part = Literal["canceled", "x", "y", "z"]
 _AXES: tuple[Part, ...] = ("x", "y", "z")
@@ -45,7 +46,7 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
         raise low.unsupported("a register of 128 bits is moved as two halves")
     values = [low.value(item, 64) for item in source]
     for item, value in zip(target, values, strict=True):
-        if item != Nothing():
+        if item != Sink():
             yield Assign(var=low.register(item), value=value, loc=low.loc)
 
 
@@ -54,7 +55,7 @@ def _query(low: Lowering, step: Step) -> Iterator[Op]:
     first, second = low.items(halves(step.operands[1]))
     response = low.value(first, 64), low.value(second, 64)
     for item, part in _asked(low, step):
-        if item != Nothing():
+        if item != Sink():
             yield Query(result=low.register(item), response=response, part=part, loc=low.loc)
 
 

@@ -21,10 +21,10 @@ from tilesim.ir.ops.multimem import MultimemLdReduce, MultimemRed, MultimemSt
 from tilesim.ir.ops.scalar import Assign, Atomic
 from tilesim.ptx.constants import extended, registers
 from tilesim.ptx.expressions import signed
-from tilesim.ptx.inline import POLICY, At, Flat, Items, Nothing, Step, Symbol
+from tilesim.ptx.inline import POLICY, At, Flat, Items, Step, Symbol
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import element, spelled
-from tilesim.ptx.syntax import Integer
+from tilesim.ptx.syntax import Integer, Sink
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
 _STRONG = frozenset({"acquire", "release", "relaxed", "volatile"})
@@ -45,7 +45,7 @@ def _place(low: Lowering, operand: Flat) -> Symbol | None:
 def _elements(step: Step, place: Symbol, items: tuple[Flat, ...]) -> Iterator[tuple[Symbol, Flat]]:
     """Each register of a vector with its place, but those that are ``_``."""
     for k, item in enumerate(items):
-        if item != Nothing():
+        if item != Sink():
             yield Symbol(place.variable, place.offset + k * _size(step)), item
 
 
@@ -178,7 +178,7 @@ def _each(step: Step) -> Iterator[Step]:
     opcode = ".".join((step.base, *(q for q in step.qualifiers if q not in _VECTORS)))
     if not isinstance(place, At) or not isinstance(vector, Items):
         return
-    named = ((k, item) for k, item in enumerate(vector.items) if item != Nothing())
+    named = ((k, item) for k, item in enumerate(vector.items) if item != Sink())
     for k, item in sorted(named, key=lambda pair: loads and pair[1] == place.base):
         before = k * _size(step)
         piece = len(vector.items) * _size(step), before
@@ -259,7 +259,7 @@ def _as_seen(low: Lowering, step: Step) -> Step:
         results = [r.name for r in registers(step.operands[0])]
         if (acquires and seen) or not low.constants.read.isdisjoint(results):
             return step
-        step = replace(step, operands=(Nothing(), *step.operands[1:]))
+        step = replace(step, operands=(Sink(), *step.operands[1:]))
     elif seen:
         return step
     without = _WITHOUT_RESULT if seen else _WITHOUT_ORDER
@@ -272,16 +272,16 @@ def _atomic_elements(
 ) -> Iterator[Op]:
     """One atomic for each element; vectors and pairs are not atomic as a whole (PTX ``red``)."""
     operands = step.operands_without_policy
-    has_result = step.base == "atom" and operands[0] != Nothing()
+    has_result = step.base == "atom" and operands[0] != Sink()
     targets = low.items(operands[0]) if has_result else ()
     given, place = low.items(operands[-1]), operands[-2]
     size = next((n for name, n in _VECTOR_ATOMICS.items() if name in step.qualifiers), 1)
     if not isinstance(place, At) or {len(given), len(targets) or size} != {size}:
         raise low.unsupported("operands are a result, an address and a value")
     encoded, number, whole = _FLOATS[dtype.name], count(), size * packed * dtype.bytes
-    for value, target in zip_longest(given, targets, fillvalue=Nothing()):
+    for value, target in zip_longest(given, targets, fillvalue=Sink()):
         values = tuple(low.variable(dtype) for _ in range(packed))
-        before = tuple(low.variable(dtype) for _ in values) if target != Nothing() else ()
+        before = tuple(low.variable(dtype) for _ in values) if target != Sink() else ()
         source = low.value(value, packed * dtype.bits)
         yield Decode(results=values, value=source, kind=encoded, loc=low.loc)
         for operand, result in zip_longest(values, before):

@@ -20,10 +20,10 @@ from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import inline
 from tilesim.ptx.constants import known_bits, narrowed, registers
 from tilesim.ptx.expressions import expressions, signed
-from tilesim.ptx.inline import Both, Flat, Items, Nothing, Register, Step
+from tilesim.ptx.inline import Both, Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import spelled
-from tilesim.ptx.syntax import Integer
+from tilesim.ptx.syntax import Integer, Sink
 
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says
@@ -126,11 +126,11 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
         case Items((_, _) as items), _ if width == 64:
             whole = low.value(source, width)
             for item, half in zip(items, (whole, whole >> 32), strict=True):
-                if item != Nothing():
+                if item != Sink():
                     yield Assign(var=low.register(item), value=half & _FULL, loc=low.loc)
         case Items(items), _:
             part = width // len(items)
-            wanted = [(k, low.register(r)) for k, r in enumerate(items) if r != Nothing()]
+            wanted = [(k, low.register(r)) for k, r in enumerate(items) if r != Sink()]
             yield Unpack(
                 results=tuple(var for _, var in wanted), value=low.value(source, width), width=part,
                 places=tuple(k for k, _ in wanted), loc=low.loc,
@@ -185,17 +185,17 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
         raise low.unsupported("this mode or type is not known")
     for source in (value, lane, clamp, mask):
         low.require_width(source, 32)
-    first, second = _results(target) if isinstance(target, Both) else (target, Nothing())
+    first, second = _results(target) if isinstance(target, Both) else (target, Sink())
     moved = low.value(value, 32)
     plain = low.constants.number(clamp) == (0 if mode == "up" else 31)
     lanes = low.constants.number(mask)
     whole = plain and lanes is not None and lanes & _FULL == _FULL
-    if whole and (second == Nothing() or mode == "idx"):
+    if whole and (second == Sink() or mode == "idx"):
         yield Shuffle(
             result=low.register(first), value=moved, mode=mode, lane=low.value(lane, 32),
             mask=Const(_FULL), loc=low.loc,
         )  # fmt: skip
-        if second != Nothing():
+        if second != Sink():
             yield Assign(var=low.register(second), value=Const(1), loc=low.loc)
         return
     yield Exchange(

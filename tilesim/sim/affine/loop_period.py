@@ -43,6 +43,7 @@ from tilesim.sim.affine.shifts import (
     Then,
     clusters_of,
     is_moving,
+    set_moving,
 )
 from tilesim.sim.affine.snapshot import Glance, Snapshot
 from tilesim.sim.affine.state_fields import is_number
@@ -472,18 +473,10 @@ class Watched:
         self, w: Warp, moving: dict[int, Shift], slot: int, shift: Shift, mask: int,
         *, every: bool = False,
     ) -> None:  # fmt: skip
-        """A register is set in the lanes of ``mask``, in all if it is one of a loop; in the others
-        it moves as it did before."""
-        if not mask and not every:
-            return
-        alone = slot in self.machine.plan.private and not self.machine.forks
-        self._results.append((slot, shift))
-        if not (every or alone or mask == FULL or w.registers[slot] is None):
-            shift = self._merged(mask, shift, moving.get(slot, 0))
-        if is_moving(shift):
-            moving[slot] = shift
-        else:
-            moving.pop(slot, None)
+        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
+        if mask or every:
+            self._results.append((slot, shift))
+            set_moving(w, moving, slot, shift, FULL if every else mask, self._merged)
 
     @staticmethod
     def _merged(mask: int, shift: Shift, before: Shift) -> Shift:

@@ -34,7 +34,7 @@ from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.free_parameter import Forms, Obstacle, is_free, slope_of, value_of
 from tilesim.sim.affine.loop_period import chosen_lanes
 from tilesim.sim.affine.loop_places import Free, free_operands, looks, only_loads, window
-from tilesim.sim.affine.shifts import Look, Lost, NoShift, Shifts, is_moving
+from tilesim.sim.affine.shifts import Look, Lost, NoShift, Shifts, is_moving, set_moving
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Warp
@@ -556,18 +556,10 @@ class Follow:
         self, w: Warp, moving: dict[int, Any], slot: int, ray: Any, mask: int,
         *, every: bool = False,
     ) -> None:  # fmt: skip
-        """A register is set in the lanes of ``mask``, in all if it is one of a loop; in the others
-        it moves as it did before."""
-        if not mask and not every:
-            return
-        alone = slot in self.machine.plan.private and not self.machine.forks
-        self._results.append((slot, ray))
-        if not (every or alone or mask == FULL or w.registers[slot] is None):
-            ray = _merged(mask, ray, moving.get(slot, 0))
-        if is_moving(ray):
-            moving[slot] = ray
-        else:
-            moving.pop(slot, None)
+        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
+        if mask or every:
+            self._results.append((slot, ray))
+            set_moving(w, moving, slot, ray, FULL if every else mask, _merged)
 
 
 def _once(places: Iterable[_Place]) -> list[_Place]:

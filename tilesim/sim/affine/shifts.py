@@ -13,7 +13,7 @@ repetitions which are to be skipped, and for all clusters that take the same ste
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
 from typing import Any, TypeAlias, cast
 
@@ -25,7 +25,7 @@ from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.affine.cluster_values import Alike, Mirror, differs
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
-from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
 
@@ -177,6 +177,21 @@ def is_moving(shift: Shift) -> bool:
     if type(shift) is int:
         return shift != 0
     return isinstance(shift, Lost) or bool(np.any(shift))
+
+
+def set_moving(
+    w: Warp, moving: dict[int, Any], slot: int, moves: Any, mask: int,
+    merged: Callable[[int, Any, Any], Any],
+) -> None:  # fmt: skip
+    """A register is set in the lanes of ``mask`` to what moves by ``moves``; in the others it moves
+    as it did before. ``merged`` makes one of both."""
+    alone = slot in w.machine.plan.private and not w.machine.forks
+    if not (alone or mask == FULL or w.registers[slot] is None):
+        moves = merged(mask, moves, moving.get(slot, 0))
+    if is_moving(moves):
+        moving[slot] = moves
+    else:
+        moving.pop(slot, None)
 
 
 class Shifts(Bounds):
