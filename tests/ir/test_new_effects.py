@@ -18,9 +18,10 @@ from tilesim.ir.program import Strict
 from tilesim.ir.text import parse, to_text
 from tilesim.proof.check import certify
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.compose import EXECUTORS, Act, Operands
+from tilesim.sim.machine.compose import EXECUTORS, Act
 from tilesim.sim.machine.judged_effects import JUDGED
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.simulate import simulate
 from tilesim.transforms.lower import lower
 

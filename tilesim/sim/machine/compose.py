@@ -7,40 +7,51 @@ by part, or together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.analysis.taint import Dataflow
-from tilesim.arith.types import DType, numpy_dtype
+from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
-from tilesim.ir.declarations import Fragment, GlobalTensor, Mbar, Tensor, View
+from tilesim.ir.declarations import Fragment, GlobalTensor, View
 from tilesim.ir.effects import Defines, Effect
-from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.fragments import Layout
-from tilesim.ir.mir import Mir
+from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Computation, Op, UnknownResult, operand_names
 from tilesim.ir.tensor_memory import TmemLayout, TmemView
+from tilesim.sim.machine import lane_groups
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.divergence import assemble
 from tilesim.sim.machine.errors import NotUniform
-from tilesim.sim.machine.expression import Evaluate, Fit, Quotients, plain
+from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
-from tilesim.sim.machine.machine import Code, Step, Warp
-from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
-from tilesim.sim.machine.view_access import ViewAccess, agreed, uniform
+from tilesim.sim.machine.view_access import agreed, uniform
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.observers.lane_races import is_weak_store
-from tilesim.transforms.word_waits import WordWait
 
 #: what tells lanes apart
 Key = TypeVar("Key", int, tuple[int, tuple[int, ...]])
+
+
+def by_each(w: Warp, parts: Iterable[lane_groups.Part], act: Callable[[], object]) -> None:
+    """``act`` in the lanes of each part, which knows and learns for itself; then all are active."""
+    active = w.mask
+    try:
+        for part in parts:
+            w.mask = part.mask
+            w.act_as(part)
+            act()
+    finally:
+        w.mask = active
+    w.regroup()
 
 
 def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> None:
@@ -55,33 +66,17 @@ def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> Non
         return
     # a warp whose lanes may name different ones has parts (`tilesim.analysis.divergence`)
     assert w.parts is not None
-    active = w.mask
-    lanes = np.flatnonzero(mask_array(active)).tolist()
+    lanes = np.flatnonzero(mask_array(w.mask)).tolist()
     w.machine.outcome.explorable = False
-    try:
-        for key in different:
-            mask = sum(1 << lane for lane, own in zip(lanes, keys, strict=True) if own == key)
-            for part in w.parts.divide(mask):
-                w.mask = part.mask
-                w.act_as(part)
-                act(key)
-    finally:
-        w.mask = active
-    w.regroup()
+    for key in different:
+        mask = sum(1 << lane for lane, own in zip(lanes, keys, strict=True) if own == key)
+        by_each(w, w.parts.divide(mask), partial(act, key))
 
 
 def lane_by_lane(w: Warp, step: Step) -> None:
     """``step`` in each lane, which then has a clock of its own until the lanes meet."""
     assert w.parts is not None
-    active = w.mask
-    try:
-        for part in w.parts.shatter(active):
-            w.mask = part.mask
-            w.act_as(part)
-            step(w)
-    finally:
-        w.mask = active
-    w.regroup()
+    by_each(w, w.parts.shatter(w.mask), partial(step, w))
 
 
 def each_lane(step: Step, *, signals: bool = False) -> Step:
@@ -123,82 +118,6 @@ _LONG, _MOST = 1 << 40, 1 << 50
 
 
 # ------------------------------------------------------------------ the function of an instruction
-
-
-class Operands(Protocol):
-    """Resolves operands of the program that is loaded."""
-
-    @property
-    def flow(self) -> Dataflow:
-        """Which data steers the program."""
-        ...
-
-    def expr(self, expr: Expr) -> Evaluate:
-        """``expr`` as a function of a warp."""
-        ...
-
-    def slot(self, var: Var) -> int:
-        """The register index of a variable."""
-        ...
-
-    def fit(self, var: Var, value: Expr) -> Fit | None:
-        """What brings ``value`` into the type of a register."""
-        ...
-
-    def private(self, var: Var) -> bool:
-        """Whether lanes that do not set a register when others do never use it."""
-        ...
-
-    def view(self, view: View, *, split: bool = False) -> ViewAccess:
-        """``view`` as a resolver of memory and footprint."""
-        ...
-
-    def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
-        """``mbar`` as a function of a warp."""
-        ...
-
-    def real(self, tensor: Tensor) -> bool:
-        """Whether the tensor's bytes are computed."""
-        ...
-
-    @property
-    def numbers(self) -> bool:
-        """Whether the contents of tiles are computed."""
-        ...
-
-    @property
-    def layouts(self) -> Mapping[str, Layout]:
-        """How fragments are spread over threads, by name."""
-        ...
-
-    @property
-    def mir(self) -> Mir:
-        """The program."""
-        ...
-
-    @property
-    def code(self) -> Code:
-        """What the machine will execute."""
-        ...
-
-    @property
-    def quotients(self) -> Quotients:
-        """Where it may divide by zero."""
-        ...
-
-    @property
-    def word_waits(self) -> Mapping[int, WordWait]:
-        """By number: polls that only wait for a word of memory."""
-        ...
-
-    def told(self, op: Op, expr: Expr) -> bool:
-        """Whether the registers in an operand hold what the program computes, and not what stands
-        for data that decides nothing."""
-        ...
-
-    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
-        """What brings an element of ``dtype`` into the type of a register."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,11 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import communicates, word_access
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
-from tilesim.sim.machine.compose import Operands
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers, require_known
 from tilesim.sim.machine.view_access import ViewAccess
 

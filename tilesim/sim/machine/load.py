@@ -6,58 +6,44 @@ of groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.divergence import issuers_of, meets_at, met_before, parts_of
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.relaxed import fencing, stores_relaxed
-from tilesim.analysis.taint import Dataflow, aliases, at_addresses, flow_of, loaded_tensors, reached
+from tilesim.analysis.taint import Dataflow, aliases, at_addresses, flow_of, reached
 from tilesim.analysis.uniformity import diverging, private_registers
 from tilesim.analysis.uses_defs import (
     computed,
     mentions,
-    only_computes,
-    operand_expressions,
     registers_set,
     sets_only,
 )
-from tilesim.arith.types import DType, u32, u64
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import bases
-from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, Tensor, View
+from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.elements import goes_on
-from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
-from tilesim.ir.fragments import Layout, layouts
+from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import word_access
 from tilesim.sim.machine import control
-from tilesim.sim.machine.addressing import AddressedAccess, checked, mbarrier_at
+from tilesim.sim.machine.addressing import checked
 from tilesim.sim.machine.assignment_jit import Assignment, Row, assignment, stretches
 from tilesim.sim.machine.async_groups import DRAINED
 from tilesim.sim.machine.compose import by_parts
 from tilesim.sim.machine.divergence import ends_at, ends_lanes
-from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.executable import Allocations
 from tilesim.sim.machine.execute import execute, groups
 from tilesim.sim.machine.execute.lanes import assign, by_masks, exchanged, idle, idle_row
 from tilesim.sim.machine.execute.mbarrier import peek, peeked, wait_unless
 from tilesim.sim.machine.execute.wgmma import in_a_row, products
-from tilesim.sim.machine.expression import (
-    Evaluate,
-    Fit,
-    Quotients,
-    evaluator,
-    fit_register,
-    fit_value,
-)
 from tilesim.sim.machine.havoc import (
     Anywhere,
     accessing,
@@ -71,13 +57,11 @@ from tilesim.sim.machine.havoc import (
 )
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
-from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.view_access import ViewAccess, uniform
+from tilesim.sim.machine.operands import Operands, from_nothing
 from tilesim.sim.observers.monotone_words import counters, counting_words, polls_memory
 from tilesim.sim.observers.tmem_order import drained
 from tilesim.transforms.await_condition import peek_flags, polled_flag
 from tilesim.transforms.predicated import as_predicates
-from tilesim.transforms.word_waits import word_waits
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
 #: more if it is in a loop, or each lane makes its own
@@ -219,143 +203,38 @@ def overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
 # ------------------------------------------------------------------ one function per instruction
 
 
-class Compiler:
-    """Compiles one program; instruction rules use it to resolve their operands.
+class Compiler(Operands):
+    """Compiles one program.
 
     ``numbers`` off skips data that no scalar load can observe; ``stays``: `Facts.stays`.
     """
 
     def __init__(self, mir: Mir, *, numbers: bool, stays: Mapping[int, Expr]) -> None:
-        self.mir = mir
-        #: the launch and the declarations
-        self.program = mir.kernel
-        graph = graph_of(mir)
-        self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
-        self.code.stays = stays
-        self.code.parts, self.code.issuers = parts_of(graph), issuers_of(graph)
-        self.code.overlaid = overlaid(mir.kernel, self.code.flow)
-        self.code.alloc_slots = frozenset(
+        graph, kernel = graph_of(mir), mir.kernel
+        code = Code(graph, flow_of(graph), ranks=graph.ranks)
+        super().__init__(code, numbers=numbers or code.flow.steers_by_tiles)
+        code.stays = stays
+        code.parts, code.issuers = parts_of(graph), issuers_of(graph)
+        code.overlaid = overlaid(kernel, code.flow)
+        code.alloc_slots = frozenset(
             e.view.tensor.name
-            for op in mir.ops()
-            for e in op.effects()
-            if isinstance(e, fx.Writes) and isinstance(e.value, fx.AllocatesTmem)
+            for _, e in mir.all_of(fx.Writes)
+            if isinstance(e.value, fx.AllocatesTmem)
         )
-        self.numbers = numbers or self.code.flow.steers_by_tiles
-        self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
-        kernel = mir.kernel
-        self.code.bases = bases(kernel)
-        self.code.allocations = Allocations.of(kernel)
-        self.code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
-        self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
-        self._observed = loaded_tensors(mir)
+        code.slots = {v.name: i for i, v in enumerate(kernel.variables)}
+        code.bases = bases(kernel)
+        code.allocations = Allocations.of(kernel)
+        code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
+        code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         #: by number, those that may be made together with others
         self._assignments: dict[int, Assignment] = {}
-        private, slots = private_registers(graph), self.code.slots
-        self.code.private = frozenset(slot for name, slot in slots.items() if name in private)
+        private = private_registers(graph)
+        code.private = frozenset(slot for name, slot in code.slots.items() if name in private)
         #: variables that only say whether a poll must be repeated as a wait
-        self.peek_flags = peek_flags(mir)
-        #: by number: polls that only wait for a word of memory
-        self.word_waits = word_waits(graph)
-        self.code.counters = counters(mir, self.word_waits)
-        self.code.counting = counting_words(mir, self.word_waits, self.code.counters)
-        self.code.words_are_observed = words_are_observed(mir)
-
-    # ------------------------------------------------------------------ operands, for rules
-
-    @cached_property
-    def layouts(self) -> dict[str, Layout]:
-        """How fragments are spread over threads, by name."""
-        return layouts(self.program.fragments, self.mir.ops())
-
-    @property
-    def flow(self) -> Dataflow:
-        """Which data steers the program."""
-        return self.code.flow
-
-    def expr(self, expr: Expr) -> Evaluate:
-        """``expr`` as a function of a warp."""
-        evaluate = evaluator(self.code, expr)
-        return self.quotients.used(expr, evaluate) if self.quotients.doubts(expr) else evaluate
-
-    @cached_property
-    def quotients(self) -> Quotients:
-        """Where it may divide by zero."""
-        return Quotients(self.mir, self.code, None if self.numbers else self.flow.deciding)
-
-    def slot(self, var: Var) -> int:
-        """The register index of a variable."""
-        return self.code.slots[var.name]
-
-    def view(self, view: View, *, split: bool = False) -> ViewAccess:
-        """``view`` as a resolver of memory and footprint; ``split`` for warpgroup fragments."""
-        base = 0
-        if isinstance(view.tensor, AddressedTensor):
-            address = self._address(view.tensor.address, u32 if view.space == "shared" else u64)
-            return AddressedAccess(view, self.expr, address, split=split)
-        if isinstance(view.tensor, SharedTensor):
-            base = self.program.placement[view.tensor.name]
-        return ViewAccess(view, self.expr, base, split=split)
-
-    def _address(self, address: Expr, dtype: DType) -> Evaluate:
-        """An address, which has as many bits as its state space asks for."""
-        evaluate, fit = self.expr(address), fit_value(dtype, self.mir.typing.interval(address))
-        return evaluate if fit is None else lambda w: fit(evaluate(w))
-
-    def private(self, var: Var) -> bool:
-        """Whether lanes that do not set a register when others do never use it."""
-        return self.code.slots[var.name] in self.code.private
-
-    def real(self, tensor: Tensor) -> bool:
-        """True if the tensor's bytes must be computed."""
-        return self.holds(tensor.name)
-
-    def holds(self, name: str) -> bool:
-        """True if the tensor of this name holds bytes."""
-        return self.numbers or name in self._observed
-
-    def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
-        """``mbar`` as a function of a warp."""
-        if isinstance(mbar.array, AddressedMbarriers):
-            return mbarrier_at(self._address(mbar.array.address, u32), mbar.array.space)
-        base = self.program.placement[mbar.array.name]
-        count, name = mbar.array.count, mbar.array.name
-        if mbar.cta is not None:
-            rank = self.expr(mbar.cta)
-            local = self.mbar(Mbar(mbar.array, mbar.index))
-
-            def remote(w: Warp) -> Mbarrier:
-                address = local(w).address
-                cta = w.machine.peer(w, uniform(rank(w), w))
-                return labelled(cta.mbarriers[address], name, (address - base) // 8, cta.number, w)
-
-            return remote
-        index = self.expr(mbar.index)
-
-        def resolve(w: Warp) -> Mbarrier:
-            i = index(w)
-            if type(i) is not int:
-                i = uniform(i, w)
-            if not 0 <= i < count:
-                raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}", name)
-            barrier = w.cta.mbarriers[base + 8 * i]
-            if barrier.name is not name:
-                labelled(barrier, name, i, w.cta.number, w)
-            return barrier
-
-        return resolve
-
-    def fit(self, var: Var, value: Expr) -> Fit | None:
-        """What brings the value of ``value`` into the type of ``var``; None if it fits."""
-        token = var.name in self.mir.typing.tokens
-        return fit_register(var.dtype, value, self.mir.typing, token=token)
-
-    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
-        """What brings an element of ``dtype`` into the type of ``var``; None if it fits."""
-        if var.name in self.mir.typing.tokens:
-            return None
-        return fit_value(var.dtype, None if dtype.kind == "float" else integer_limits(dtype))
-
-    # ------------------------------------------------------------------ loading
+        self._peek_flags = peek_flags(mir)
+        code.counters = counters(mir, self.word_waits)
+        code.counting = counting_words(mir, self.word_waits, code.counters)
+        code.words_are_observed = words_are_observed(mir)
 
     def compile(self) -> Code:
         """The whole program; the last step ends the warp."""
@@ -426,7 +305,7 @@ class Compiler:
                 return control.ending(step, lambda w: FULL, control.nowhere)
             return step
         flag = polled_flag(guard)
-        if flag is not None and flag.name in self.peek_flags:
+        if flag is not None and flag.name in self._peek_flags:
             match op.effects():
                 case (fx.Waits(poll=False) as effect,):
                     return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
@@ -444,7 +323,7 @@ class Compiler:
         """Whether nothing that the machine follows depends on what an instruction computes."""
         if self.numbers or not sets_only(op):
             return False
-        if _from_nothing(op):
+        if from_nothing(op):
             return False  # it costs nothing, and may be stored
         needed = self.flow.deciding | self.quotients.needed
         return all(result.name not in needed for result in registers_set(op))
@@ -459,21 +338,10 @@ class Compiler:
             case _:
                 return False
 
-    def told(self, op: Op, expr: Expr) -> bool:
-        """Whether the registers in an operand hold what the program computes."""
-        flow, code = self.flow, self.mir.code
-
-        def is_told(name: str) -> bool:
-            setters = flow.setters(op.number, name)
-            computed = (flow.decides(name, n) or _from_nothing(code[n].what) for n in setters)
-            return bool(setters) and all(computed)
-
-        return all(is_told(v.name) for v in walk(expr) if isinstance(v, Var))
-
     def _step(self, op: Op) -> Step:
         """What an instruction does: its effects."""
         poll = peeked(op)
-        if poll is not None and poll[1].name in self.peek_flags:
+        if poll is not None and poll[1].name in self._peek_flags:
             step = peek(self, op, *poll)
         else:
             step = by_masks(self.quotients.around(op, execute(self, op)), op, self.expr)
@@ -658,19 +526,3 @@ def _origin(instruction: Instruction) -> Op | Loc:
     """What reports and timelines show: nothing but a place for the counter of a loop."""
     what = instruction.what
     return what if isinstance(what, Op) and not instruction.counts else what.loc
-
-
-def _from_nothing(op: Op | Control) -> bool:
-    """Whether an instruction computes something that depends on no register."""
-    if not isinstance(op, Op) or not only_computes(op):
-        return False
-    return not any(isinstance(v, Var) for e in operand_expressions(op) for v in walk(e))
-
-
-def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
-    """Gives the barrier the name the program uses for it here (arrays may alias)."""
-    prefix = "" if warp.machine.program.ctas == 1 else f"CTA {cta} "
-    barrier.name = barrier.variable = name
-    barrier.slot = index
-    barrier.label = f"{prefix}{name}[{index}]"
-    return barrier

@@ -11,11 +11,12 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import counts_threads
 from tilesim.sim.machine.clock import join
-from tilesim.sim.machine.compose import Act, Give, Operands, executor
+from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.execute.lanes import per_lane, require_converged
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier, votes
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.view_access import uniform
 

@@ -24,7 +24,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensormap import MapFields, fields_of, unit
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, Operands, each_lane, executor
+from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, each_lane, executor
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.execute.lanes import per_lane
@@ -38,6 +38,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.tensor_box import Box
 from tilesim.sim.machine.unknown import Unknown

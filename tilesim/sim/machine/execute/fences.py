@@ -7,8 +7,9 @@ from collections.abc import Callable
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
-from tilesim.sim.machine.compose import Act, Operands, executor, in_groups
+from tilesim.sim.machine.compose import Act, executor, in_groups
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.operands import Operands
 
 _ROWS: dict[fx.Side, int] = {
     "generic": GENERIC, "async.shared": SHARED, "async.global": GLOBAL, "half": HALF,

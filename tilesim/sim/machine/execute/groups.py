@@ -6,10 +6,11 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.async_groups import DRAINED
-from tilesim.sim.machine.compose import Act, Operands, executor
+from tilesim.sim.machine.compose import Act, executor
 from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.operands import Operands
 
 #: of a bulk group, what has been read and what has been written is known apart (B31)
 _KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}

@@ -16,13 +16,14 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr, Var, constant, walk
 from tilesim.ir.op import Op
-from tilesim.sim.machine.compose import Act, Give, Operands, Take, executor
+from tilesim.sim.machine.compose import Act, Give, Take, executor
 from tilesim.sim.machine.divergence import lanes_exit
 from tilesim.sim.machine.errors import NotUniform, UnassignedVariable
 from tilesim.sim.machine.expression import Evaluate, evaluator, fit_value, merged, plain
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.view_access import agreed, uniform
 

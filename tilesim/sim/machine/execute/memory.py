@@ -25,12 +25,13 @@ from tilesim.ir.fragments import Held
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.clock import GENERIC, Clock
-from tilesim.sim.machine.compose import Act, Give, Operands, Take, executor
+from tilesim.sim.machine.compose import Act, Give, Take, executor, lane_by_lane
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.unknown import Unknown, require_known
@@ -306,26 +307,15 @@ def issue(w: Warp, op: Op, step: Step) -> None:
     """Each active lane issues ``step``, which an agent of its own makes at any later time."""
     if w.perhaps is not None:
         require_known(w.perhaps)
-    active = w.mask
-    if active & (active - 1) == 0:
-        _issue(w, op, step, w.clock.copy())
-    elif w.parts is not None:
-        try:
-            for part in w.parts.shatter(active):
-                w.mask = part.mask
-                w.act_as(part)
-                _issue(w, op, step, w.clock.copy())
-        finally:
-            w.mask = active
-        w.regroup()
-    else:
-        known = w.shared_by_lanes(w.clock)
-        try:
-            for lane in np.flatnonzero(mask_array(active)).tolist():
-                w.mask = 1 << lane
+    if w.lanes > 1 and w.parts is not None:
+        lane_by_lane(w, lambda w: _issue(w, op, step, w.clock.copy()))
+    elif w.lanes > 1:
+        known, active = w.shared_by_lanes(w.clock), w.mask
+        for lane in np.flatnonzero(mask_array(active)).tolist():
+            with _as(w, 1 << lane):
                 _issue(w, op, step, known.copy())
-        finally:
-            w.mask = active
+    else:
+        _issue(w, op, step, w.clock.copy())
     w.advance()
     w.effects += 1
 

@@ -29,7 +29,6 @@ from tilesim.sim.machine.compose import (
     Effects,
     Execution,
     Give,
-    Operands,
     Take,
     each_lane,
     executor,
@@ -44,6 +43,7 @@ from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.schedule import mma_cycles
 from tilesim.sim.machine.tensor_memory import (
     GROUP,

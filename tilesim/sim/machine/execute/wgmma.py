@@ -22,7 +22,6 @@ from tilesim.sim.machine.compose import (
     Effects,
     Execution,
     Give,
-    Operands,
     Take,
     executor,
     operands_of,
@@ -31,6 +30,7 @@ from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.execute.lanes import gather_all, require_whole_warp
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.schedule import mma_cycles
 from tilesim.sim.machine.view_access import footprints_of, read_elements, uniform
 from tilesim.sim.machine.warpgroup import WARPS
