@@ -37,6 +37,8 @@ SWITCHES: Mapping[str, str] = {
     "U21": "tcgen05.ld or st of a warpgroup with one address, without a quarter of the lanes",
     "U33": "tcgen05.ld is complete where all of its registers have been stored, without a wait",
 }
+#: F5: what one warp has waited for is taken to be over for the whole warpgroup
+WARPGROUP_WAIT = "warpgroup-wait"
 #: what proofs take for granted, by name
 ASSUMPTIONS: Mapping[str, str] = {
     "program-order": "synchronising instructions of a warp act in program order",
@@ -50,6 +52,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",
     "cluster-spread": "no two CTAs of a cluster share the tensor memory of one SM",
+    WARPGROUP_WAIT: "wgmma.wait_group of one warp covers what its warpgroup issued",
     "device-size": "the GPU holds all CTAs of a cooperative launch at once",
     "dependents": "grids that start before this one has completed read nothing that it writes",
     "aliases": "memory with two addresses, one of multimem, has fence.proxy.alias between accesses",

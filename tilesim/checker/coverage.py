@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tilesim.analysis.elected_lane import depends_on_elected
-from tilesim.checker.assumptions import SWITCHES, Leaning
+from tilesim.checker.assumptions import SWITCHES, WARPGROUP_WAIT, Leaning
 from tilesim.checker.report import Report
 from tilesim.checker.witness import WitnessPolicy
 from tilesim.findings.finding import Finding
@@ -105,8 +105,8 @@ def schedule_of(policy: WitnessPolicy, tried: int, first_in: int) -> str:
 
 
 def assumptions(
-    run: Run, mir: Mir, *, zero: Sequence[str], addressing: Sequence[str], steering: Sequence[str],
-    certain: bool,
+    run: Run, mir: Mir, leaned: Collection[Noted], *, zero: Sequence[str],
+    addressing: Sequence[str], steering: Sequence[str], certain: bool,
 ) -> Iterator[Leaning]:  # fmt: skip
     """What a verdict takes for granted: tensors that are ``zero`` at the start, those that
     addresses are taken from, those whose contents steer, and what the launch says; if it is
@@ -135,6 +135,11 @@ def assumptions(
     if spread:
         text = "if no two CTAs of a cluster share the tensor memory of one SM (G6)"
         yield assumed("cluster-spread", text, spread)
+    of_warpgroups = sorted(numbers for name, numbers in leaned if name == WARPGROUP_WAIT)
+    waits = dict.fromkeys(mir.code[n].loc for numbers in of_warpgroups for n in numbers)
+    if waits:
+        text = "if wgmma.wait_group of one warp covers what its warpgroup issued (F5)"
+        yield assumed(WARPGROUP_WAIT, text, waits)
     if mir.gives_up:
         yield assumed("no-timeout", "if no wait takes so long that the kernel traps", mir.gives_up)
     ends = dict.fromkeys(mir.code[n].loc for o in run.outcomes for n, _ in o.leaves.values())
@@ -193,7 +198,8 @@ _ANY: frozenset[Noted] = frozenset((switch, ()) for switch in SWITCHES)
 def noted(simulation: Simulation) -> set[Noted]:
     """The switches that runs so far may have used, with instructions."""
     elections = depends_on_elected(simulation.code.graph)
-    return simulation.leaned | ({("E12", elections)} if elections else set())
+    may = {one for one in simulation.leaned if one[0] in SWITCHES}
+    return may | ({("E12", elections)} if elections else set())
 
 
 def used(

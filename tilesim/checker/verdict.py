@@ -661,8 +661,8 @@ class Checking:
         covers += f"{coverage.scalars(self.program)}; strictness {self.strict}"
         certain = verdict in ("proved", "exhausted")
         taken = tuple(coverage.assumptions(
-            run, self.simulation.code.mir, steering=self.steering, certain=certain,
-            zero=self._zero(self.flow.steering_state) if certain else (),
+            run, self.simulation.code.mir, self.simulation.leaned, steering=self.steering,
+            certain=certain, zero=self._zero(self.flow.steering_state) if certain else (),
             addressing=self._zero(self.flow.addressing),
         ))  # fmt: skip
         leanings: tuple[Leaning, ...] = ()

@@ -87,6 +87,8 @@ class Core:
         self.timed = not isinstance(env, ChoiceEnvironment)
         #: recorded for exploration and stories; None where it is not recorded
         self.trace: Trace | None = getattr(env, "trace", None)
+        #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
+        self.own_waits: dict[int, list[int]] = {}
         self.components = Components(
             own=program.cluster_size if plan.fences_own else 0, near=plan.fences_near
         )
@@ -212,8 +214,8 @@ class Core:
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
     def lean(self, switch: str, *ops: Op) -> None:
-        """Notes that a switch of SEMANTICS 0.3 may be what accepts something: only `practice` does,
-        and whether it does is looked at afterwards (`tilesim.checker.coverage`)."""
+        """Notes what may be what accepts something: an assumption; or a switch of SEMANTICS 0.3,
+        which only `practice` has (whether it does: `tilesim.checker.coverage`)."""
         self.outcome.leaned.add((switch, tuple(op.number for op in ops)))
 
     def nondeterministic(

@@ -320,6 +320,8 @@ class Machine(Core):
                 warp.lane_groups[kind] = LaneGroups(self.components.new(), spares=spares)
             elif kind == "wgmma":
                 warp.groups[kind] = Groups(warp.warpgroup.component)
+                warp.warpgroup.waited.append(self.components.new())
+                self.own_waits[warp.warpgroup.component] = warp.warpgroup.waited
             else:
                 warp.groups[kind] = Groups(self.components.new())
         if number in self.plan.async_accesses:

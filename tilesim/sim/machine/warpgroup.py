@@ -98,6 +98,8 @@ class Warpgroup:
         self.label = label
         self.component = machine.components.new()
         self.warps: list[Agent] = []
+        #: of each warp, what publishes for which operations that warp itself has waited (F5)
+        self.waited: list[int] = []
         self.waiters: list[Agent] = []
         self._rounds: dict[int, Round] = {}
         self._commits: dict[Agent, int] = {}

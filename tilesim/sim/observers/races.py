@@ -301,6 +301,11 @@ class RaceDetector:
                     and known(fenced + record.component) < record.tick
                 ):
                     self.machine.lean("U12", access.op, record.op)
+                elif any(
+                    known(row + own) < record.tick
+                    for own in self.machine.own_waits.get(record.component, ())
+                ):
+                    self.machine.lean("warpgroup-wait", access.op, record.op)
         if access.asynchronous or access.engine:
             Completions.note_write(footprint, access, unordered)
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):

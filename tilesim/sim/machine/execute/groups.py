@@ -95,7 +95,9 @@ def _waits_together(op: Op, pending: int) -> Step:
             w.warpgroup.passed(w, pending, op)
         size = machine.components.size
         done = group.wait(pending)
-        w.clock[size + group.component] = w.clock[2 * size + group.component] = done
+        own = w.warpgroup.waited[w.warpgroup.warps.index(w)]
+        for component in (group.component, own):
+            w.clock[size + component] = w.clock[2 * size + component] = done
         return None
 
     return step
