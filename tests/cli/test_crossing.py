@@ -151,7 +151,7 @@ def test_a_process_that_is_killed_costs_one_row(write: Write, tilesim_cli: Invok
     }  # fmt: skip
     for name in ("killed.py::killed", "killed.py::ended"):
         assert "the worker process dies on it" in json.dumps(rows[name])
-    assert "Barriers: who arrives" in Path("o.html").read_text()
+    assert "Barriers: arrivals and waits" in Path("o.html").read_text()
 
 
 def test_what_cannot_be_sent_back_costs_one_row(

@@ -185,7 +185,7 @@ def test_there_is_no_order_where_schedules_differ() -> None:
     with k.elected():
         k.mem.atomic(counter[0], "add", 1, result=number)
         k.mem.store(out[number], 1)
-    with pytest.raises(UsageError, match=r"depends on the schedule: who draws from counter"):
+    with pytest.raises(UsageError, match=r"depends on the schedule: the ticket order of counter"):
         order_of(k.finish())
 
 

@@ -79,7 +79,8 @@ def test_a_wait_that_nobody_answers_is_not_blamed_on_its_parity() -> None:
     finding = ts.check(staging_guard.build()).findings[0]
     assert (finding.rule, finding.diagnosis) == ("race", "no_arrival")
     assert finding.cause == (
-        "nobody arrives on stored[0]: this wait passes at once, every time, and guards nothing"
+        "no instruction arrives on stored[0]: this wait passes at once, every time, and guards "
+        "nothing"
     )
     assert finding.fix.startswith("arrive on stored[0] where what this wait guards is done")
     only_parity = ts.check(staging_guard.build(guard="constant phase")).findings[0]

@@ -58,9 +58,9 @@ def test_a_table_has_the_shares_of_each_group() -> None:
 
 #: bugs of the collection, and what the cause of the first finding says
 CAUSES = (
-    ("arrival_count::short_pipeline", "nobody waits for this copy, tracked by full[1]"),
-    ("cta_pairs::pair[ready=own]", "arrives on CTA 0 reports[0], and nobody waits for it"),
-    ("cta_pairs::pair[release=own]", "arrives on CTA 1 empty[0], for which nobody waits"),
+    ("arrival_count::short_pipeline", "the next copy starts before a wait on full[1] for this one"),
+    ("cta_pairs::pair[ready=own]", "arrives on CTA 0 reports[0], and no warp waits for it"),
+    ("cta_pairs::pair[release=own]", "arrives on CTA 1 empty[0], on which no warp waits"),
     ("empty_tiles::block_sparse[mistake=no wait]", "has not waited for stat_empty in this turn"),
     ("copy_groups::waited_by_issuers", "nothing makes math (warp 2) wait for that"),
     ("cluster_arrivals::cta_scope", "releases to its own CTA only"),

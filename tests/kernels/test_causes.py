@@ -16,13 +16,13 @@ from tilesim.mistakes import diagnose as explain
 #: by fault and a part of the mutant's name: what the cause says
 CAUSES = (
     ("wrong parity", "matmul_v4.py:61", "this wait passes at once: parity 1 on full["),
-    ("wrong parity", "matmul_v4.py:52", "who fills starts with parity 1"),
+    ("wrong parity", "matmul_v4.py:52", "the producer's first wait must use parity 1"),
     ("phase not carried", "matmul_v4.py:52", "does not follow the uses of the barrier"),
     ("relaxed wait", "matmul_v5.py:105", "is relaxed: it orders no accesses"),
     ("relaxed arrival", "matmul_v4.py:65", "is relaxed: it hands nothing on"),
     ("wrong arrival count", "copy.py:71: count 2", "is initialised with 2, and 1 arrival is"),
     ("wrong bytes", "copy.py:78: 16 bytes too many", "bytes are expected on full["),
-    ("bytes not expected", "matmul_v2.py:48", "nobody expects the 16384 bytes"),
+    ("bytes not expected", "matmul_v2.py:48", "copies complete 16384 bytes"),
     ("dead predicate", "matmul_v5.py:113", "does not hold"),
     ("wrong group count", "matmul_v5.py:112: 2 groups", "wgmma.wait_group 2 does not wait for"),
     ("commit without the operations", "blackwell/matmul_v2.py:67", "only tcgen05.commit does"),

@@ -69,7 +69,7 @@ MISTAKES = (
         (("producer", "# BUG: all rows"), ("producer", "k.bulk.load(buffer[slot.stage, r]")),
     ),
     Mistake(
-        hopper.tile_counter, {"asks": False}, "race", "tile_empty[0], and nobody waits for it",
+        hopper.tile_counter, {"asks": False}, "race", "tile_empty[0], and no warp waits for it",
         (("scheduler", "k.mem.atomic(counter[0], \"add\", 1, result=tile"),),
     ),
     Mistake(
@@ -101,7 +101,7 @@ MISTAKES = (
     ),
     Mistake(
         blackwell.two_accumulators, {"fault": "no acquire"}, "tcgen05-order",
-        "epilogue (warp 0) arrives on acc_empty[0], and nobody waits for it",
+        "epilogue (warp 0) arrives on acc_empty[0], and no warp waits for it",
         (("mma", "with k.role(\"mma\", 4), k.elected(), k.loop(tiles)"),),
     ),
     Mistake(
@@ -125,7 +125,7 @@ MISTAKES = (
     ),
     Mistake(
         blackwell.two_mma_warps, {"ordered": False}, "tcgen05-order",
-        "first (warp 4) arrives on turn[0], and nobody waits for it",
+        "first (warp 4) arrives on turn[0], and no warp waits for it",
         (("second", ("k.tcgen05.fence_after", 7)), ("first", "k.mbarrier.arrive(turn)")),
     ),
     Mistake(

@@ -214,7 +214,7 @@ def groups(k: Builder, *, rows: int = 6, bug: str = "") -> None:
 
 MISTAKES = (
     (attention, "count", "race", "warp 0", "v_empty[0] is initialised with 1, and 2 arrivals"),
-    (attention, "no acquire", "race", "producer", "arrives on v_empty[0], and nobody waits"),
+    (attention, "no acquire", "race", "producer", "arrives on v_empty[0], and no warp waits"),
     (attention, "other array", "deadlock", "producer", "completes its bytes on k_full[0]"),
     (attention, "early", "race", "group", "this arrival hands on what wgmma.mma_async still uses"),
     (attention, "own id", "deadlock", "group", "named barrier 2 counts 256 threads, and only 4 w"),

@@ -17,7 +17,7 @@ MISTAKES = {
     ),
     "who uses starts with the other parity": (
         "u32 parity = 0; float", "u32 parity = 1; float", "early_wait", "wait(full + s, parity);",
-        "wait for parity 0 on f::full+0 first",
+        "the consumer's first wait on f::full+0 must use parity 0",
     ),
     "a parity that turns with every slot": (
         "if (++s == 3) s = 0, parity ^= 1;\n    }\n    y[", "if (++s == 3) s = 0; parity ^= 1;\n"

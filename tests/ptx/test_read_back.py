@@ -15,7 +15,7 @@ from tilesim.ptx.lowering_context import Unsupported
 #: programs of which something else is not read: where, and why
 REFUSED = {
     # their buffers have maps of the launch as well
-    "tensor_maps": "nobody knows of which buffer the tensor map is one",
+    "tensor_maps": "the tensor map's base is unknown",
     "packed_elements": "the map of a copy of mode im2col is for other modes",
     "products": "the instruction descriptor is no constant",  # metadata is chosen at run time
     "paired_products": "the instruction descriptor is no constant",

@@ -365,5 +365,5 @@ def test_registers_without_a_response_are_told_as_such() -> None:
 def test_a_response_that_nobody_waits_for_has_a_cause() -> None:
     finding = asked(ASK + ANSWER.replace("{no}", "")).findings[0]
     assert (finding.rule, finding.diagnosis) == ("race", "own_copy")
-    assert finding.cause.startswith("nobody waits on smem+8200, on which clusterlaunchcontrol")
+    assert finding.cause.startswith("no warp waits on smem+8200, on which clusterlaunchcontrol")
     assert finding.fix == "wait on smem+8200 before this ld.v"

@@ -92,7 +92,7 @@ def test_one_check_writes_several_reports(tilesim_cli: Invoke) -> None:
     result = tilesim_cli("check", "pair.py", "--param", "parity=0", *files)
     assert result.exit_code == 1
     assert result.stdout.startswith("FAILED pair.py::pair")
-    assert "Who waits for whom" in Path("o/r.html").read_text()
+    assert "What waits for what" in Path("o/r.html").read_text()
     assert json.loads(Path("o/r.sarif").read_text())["version"] == "2.1.0"
     assert Xml.parse("o/r.xml").getroot().attrib["tests"] == "1"
 

@@ -68,7 +68,7 @@ def failed() -> Checked:
 
 def test_a_failed_kernel_has_everything(failed: Checked) -> None:
     page = parsed(failed)
-    headings = ["Who waits for whom", "How it gets there", "Barriers: who arrives, who waits"]
+    headings = ["What waits for what", "How it gets there", "Barriers: arrivals and waits"]
     for text in (*headings, "Timeline: the timed schedule, in cycles"):
         assert text in page.text
     finding = failed.report.findings[0]
@@ -203,7 +203,7 @@ def test_nobody_is_a_node_when_nobody_can_help() -> None:
     assert recording is not None
     graph = waitfor.draw(recording.timelines[0])
     assert graph is not None
-    assert waitfor.NOBODY in graph.element()
+    assert waitfor.NO_WARP in graph.element()
 
 
 def test_timeline_marks_waits_that_never_end(failed: Checked) -> None:

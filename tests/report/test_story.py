@@ -46,9 +46,9 @@ def test_a_deadlock_ends_with_the_waits_of_all_warps_of_a_role_in_one_row() -> N
     story = told[1]
     last = {story.columns[r.column]: r for r in story.rows if r.fatal}
     assert last["consumer"].text == "waits on full[0] parity 0, for ever"
-    assert last["consumer"].who == "warps 0-3"
+    assert last["consumer"].label == "warps 0-3"
     assert last["producer"].text == "waits on empty[0] parity 0, for ever"
-    assert last["producer"].who == ""
+    assert last["producer"].label == ""
 
 
 def test_only_barriers_of_the_finding_are_told() -> None:

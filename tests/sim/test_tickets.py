@@ -1,4 +1,4 @@
-"""Who draws which number from a counter is up to the schedule: proved for all orders, or found."""
+"""The ticket order of a counter is up to the schedule: proved for all orders, or found."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def split_k(k: Builder, *, splits: int = 4, tiles: int = 1, fault: str = "") -> 
 def test_the_last_to_count_adds_up(splits: int, tiles: int) -> None:
     report = check(split_k.build(splits=splits, tiles=tiles))
     assert report.verdict == "proved"
-    assert (
-        "whoever draws which number of count (with each of them as the last one)" in report.covers
-    )
+    assert "every ticket order of count (with each of them as the last one)" in report.covers
 
 
 def test_the_last_one_may_reset_the_counter() -> None:
@@ -158,7 +156,7 @@ def scheduler(
 def test_tiles_are_drawn_from_a_counter(tiles: int, ctas: int) -> None:
     report = check(scheduler.build(tiles=tiles, ctas=ctas))
     assert report.verdict == "proved"
-    assert "whoever draws which number of count" in report.covers
+    assert "every ticket order of count" in report.covers
 
 
 def test_a_slot_that_one_cta_fills_too_often_if_it_draws_most_tiles() -> None:

@@ -27,7 +27,7 @@ SWITCHES: Mapping[str, str] = {
     "H3": "a barrier hands on the fences of other threads",
     "H23": "threads store one number to one address, or copy the same there; lanes of a store, any",
     "H24": "a copy overwrites the word of tcgen05.alloc without a proxy fence",
-    "U1": "an arrival although nobody has seen the phase before it complete",
+    "U1": "an arrival although no wait has seen the phase before it complete",
     "U4": "an mbarrier hands over between CTAs of a cluster with scope .cta",
     "U12": "a copy overwrites what ordinary loads have read, without a proxy fence",
     "U14": "data of cp.async is read through the async proxy without a proxy fence",

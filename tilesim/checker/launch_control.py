@@ -57,7 +57,7 @@ class Plan:
         if self.order is not None:
             return f"warps draw from counters in the order {_listed(self.order.warps)}"
         given = [
-            f"hands {count(len(ids), 'cluster')} to {_who(cluster, asker, len(by) > 1)}"
+            f"hands {count(len(ids), 'cluster')} to {_asking(cluster, asker, len(by) > 1)}"
             for cluster, by in (self.answers or {}).items()
             for asker, ids in by.items()
             if ids
@@ -70,9 +70,9 @@ def _listed(warps: Sequence[int]) -> str:
     return text if len(warps) <= _LISTED else f"{text}, ..."
 
 
-def _who(cluster: int, asker: Asker, several: bool) -> str:
-    who = f"warp {asker[1]} of its CTA {asker[0]}"
-    return f"cluster {cluster}, {who}" if several else f"cluster {cluster}"
+def _asking(cluster: int, asker: Asker, several: bool) -> str:
+    warp = f"warp {asker[1]} of its CTA {asker[0]}"
+    return f"cluster {cluster}, {warp}" if several else f"cluster {cluster}"
 
 
 class LaunchPlans:

@@ -99,7 +99,7 @@ class OrderPlans:
         self.covers = self._whatever(how)
 
     def _whatever(self, how: str) -> str:
-        return f"whoever draws which number of {', '.join(self.tensors)} ({how})"
+        return f"every ticket order of {', '.join(self.tensors)} ({how})"
 
     # ------------------------------------------------------------------ all orders
 

@@ -157,8 +157,8 @@ DOCS = (
         "These warps wait for something that nothing which can still happen will bring about.",
         "No warp of the kernel can move and no asynchronous operation is pending; or a part of "
         "the warps waits for arrivals that none of the others will make. The report names every "
-        "waiter with its barrier, phase and parity, the arrivals and bytes that are missing, who "
-        "has contributed so far, who could still release it and what that one waits for.\n\n"
+        "waiter with its barrier, phase and parity, the arrivals and bytes that are missing, "
+        "what has contributed so far, what could still release it and what that waits for.\n\n"
         "Usual causes: a producer that starts with parity 0 (a fresh barrier is in phase 0, so a "
         "wait with parity 1 passes and one with parity 0 blocks); an init count that differs from "
         "the arrivals of one phase (a full warp arrives 32 times, an elected lane once); more "
@@ -267,7 +267,7 @@ DOCS = (
     ),
     RuleDoc(
         "barrier-lifetime",
-        "The bytes of a live mbarrier belong to it until mbarrier.inval, and to nobody after it.",
+        "The bytes of a live mbarrier belong to it until mbarrier.inval, and are free after it.",
         "On a live mbarrier another `init` and any plain load, store or copy that touches its "
         "bytes are undefined. After `inval` it must not be used. Both `inval` and the reuse of the "
         "bytes must be synchronised with the last use of every thread. The end of the CTA is an "

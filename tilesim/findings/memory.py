@@ -93,7 +93,7 @@ DOCS = (
         (MEMORY, ASYNC),
         ("A26", "A27", "A28", "A30", "B2", "F7", "H4", "H6"),
         "Order the accesses: arrive after the first, wait before the second, and let the barrier "
-        "count everybody who takes part.",
+        "count every thread that takes part.",
         _RACE,
         swap(_RACE, ("        k.mbarrier.arrive(ready)\n", ""),
              ("        k.mem.store(x[0], 1)  # after the arrival: nothing publishes it\n",
@@ -105,9 +105,9 @@ DOCS = (
         "between them.",
         "Ordinary loads and stores use the generic proxy; TMA, bulk copies and the shared operands "
         "of wgmma the async proxy. Synchronisation alone does not carry data from one to the "
-        "other: whoever wrote through the generic proxy executes `fence.proxy.async` before the "
-        "hand-over. In the other direction nothing is needed: observing the completion of a copy "
-        "includes the fence.\n\n"
+        "other: the thread that wrote through the generic proxy executes `fence.proxy.async` "
+        "before the hand-over. In the other direction nothing is needed: observing the completion "
+        "of a copy includes the fence.\n\n"
         "At strictness `ptx` the fence is also asked for between a generic *read* and the copy "
         "that overwrites the bytes; shipping kernels omit it there, so `practice` accepts that.",
         (PROXIES, "membar, fence: fence.proxy.async"),

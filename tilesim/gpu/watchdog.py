@@ -290,8 +290,8 @@ def _suppliers(source: Source, records: Iterable[tuple[int, tuple[int, ...]]]) -
             for role, op in _located(source.program.body, "")
             if _completes(op, name)
         )
-        who = ", ".join(found) if found else "no instruction of the kernel"
-        yield f"{name} is released by {who}"
+        releasers = ", ".join(found) if found else "no instruction of the kernel"
+        yield f"{name} is released by {releasers}"
 
 
 def _located(body: tuple[Stmt, ...], role: str) -> Iterator[tuple[str, Op]]:

@@ -30,7 +30,7 @@ its launch description file.json beside it. A .py target is run: check only code
 Check a kernel after each edit. Verdicts: proved and exhausted are proofs; failed comes with
 findings, their lines, causes and a witness; bounded: nothing was found, and why that is no proof.
 The tool suggest looks for repairs, explain says what a rule means (deadlock, race, A13, ...), trace
-shows who waits for what and when.
+shows what waits for what and when.
 """
 
 Targets = Annotated[
@@ -141,7 +141,7 @@ class Tools:
         ] = False,
         seconds: Seconds = None,
     ) -> dict[str, Any]:
-        """Run one schedule and show its timeline: who works, who waits, who waits for ever.
+        """Run one schedule and show its timeline: what works, what waits, what waits for ever.
 
         `text` has lines for each cluster, `findings` what is wrong in that run.
         """

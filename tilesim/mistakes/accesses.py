@@ -113,7 +113,7 @@ def commit_of_another_thread(case: Case) -> Cause | None:
                     f"{credit.op.mnemonic} of {credit.warp} vouches for what its own thread has "
                     f"issued, and {first.op.mnemonic} is issued by {first.warp}",
                     (case.of(credit, f"arrives on {credit.on.label}, and has issued nothing"),
-                     case.warp(first.warp, first.op, "is vouched for by nobody")),
+                     case.warp(first.warp, first.op, "is vouched for by no commit")),
                     f"let {first.warp} execute this {credit.op.mnemonic}",
                 )  # fmt: skip
     return None
@@ -280,7 +280,7 @@ def own_copy(case: Case) -> Cause | None:
             continue
         if on not in case.history.waited:
             return Cause(
-                f"nobody waits on {on.label}, on which {first.op.mnemonic} of {first.warp} "
+                f"no warp waits on {on.label}, on which {first.op.mnemonic} of {first.warp} "
                 "completes",
                 (case.side(second, f"comes without a wait on {on.label}", on),
                  case.side(first, "is what it should wait for")),

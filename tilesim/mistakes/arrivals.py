@@ -147,7 +147,7 @@ def again_without_a_wait(case: Case) -> Cause | None:
             arrays = {array_of(other) for other in history.waited}
             lost = next((t for t in history.arrivals() if array_of(t.on) not in arrays), None)
             sides = [] if lost is None else [case.arrives(lost)]
-            told = "" if lost is None else f", and nobody waits for {lost.on.label}"
+            told = "" if lost is None else f", and no warp waits for {lost.on.label}"
             what = f"arrives on {on.label} again, without a wait before it"
             return Cause(
                 f"{side.warp} arrives on {on.label} again and has not waited since its last "
@@ -470,7 +470,7 @@ def never_arrived(case: Case) -> Cause | None:
         bare = one_each(c for c in credits if c.tx > 0)
         if bare:
             return Cause(
-                f"nobody arrives on {on.label}: its bytes are expected without an arrival",
+                f"no instruction arrives on {on.label}: its bytes are expected without an arrival",
                 (*(case.of(c, f"expects {c.tx} bytes and does not arrive") for c in bare),
                  *case.inits(on)),
                 f"arrive on {on.label} as well: arrive.expect_tx",
@@ -478,7 +478,8 @@ def never_arrived(case: Case) -> Cause | None:
         starts = _starts_over(case, on)
         if starts is not None:
             return Cause(
-                f"nobody arrives on {on.label}: the slot of who would starts over before it",
+                f"no instruction arrives on {on.label}: the slot of its arrival starts over before "
+                "it",
                 (*starts, *case.inits(on)),
                 "let the slot go through all that there are",
             )
@@ -488,7 +489,8 @@ def never_arrived(case: Case) -> Cause | None:
         where = _last_use(case, on)
         if where is not None:
             return Cause(
-                f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
+                f"{on.label} expects {count(on.expected, 'arrival')} per phase; no instruction "
+                "arrives on it",
                 (where, *case.inits(on)),
                 f"arrive on {on.label} after this, in every turn",
                 facts=Stated(arrivals=(on.expected,)),

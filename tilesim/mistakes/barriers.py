@@ -136,7 +136,7 @@ def no_wait_there(case: Case) -> Cause | None:
             if own.waits or own.id in waited or not done:
                 continue
             return Cause(
-                f"{first.warp} arrives at named barrier {own.id}, and nobody waits there",
+                f"{first.warp} arrives at named barrier {own.id}, and no warp waits there",
                 (case.warp(second.warp, second.op, f"comes without a wait at barrier {own.id}"),
                  case.warp(first.warp, done[0], f"arrives at named barrier {own.id}")),
                 f"let {second.warp} join named barrier {own.id} with bar.sync before its access",
@@ -159,7 +159,7 @@ def other_counts(case: Case) -> Cause | None:
                         f"there for {effect.threads}",
                         (case.warp(warp, done[-1], f"joins with {own.threads} threads"),
                          case.warp(stuck.warp, op, f"waits for {effect.threads} threads")),
-                        f"join {on.label} with one count: that of all who come to it",
+                        f"join {on.label} with one count: that of all threads that come to it",
                     )  # fmt: skip
     return None
 
@@ -256,9 +256,9 @@ def no_other_warp(case: Case) -> Cause | None:
         if last is not None and (own is None or own.id != effect.id):
             sides.append(case.warp(last.warp, last, f"does not come to {on.label} then", on))
         return Cause(
-            f"nobody else comes to {on.label}",
+            f"no other warp comes to {on.label}",
             tuple(sides),
-            f"let everybody whom {on.label} counts join it by this number, once per round"
+            f"let all threads that {on.label} counts join it by this number, once per round"
             if any(named != on.named for named in case.finding.facts.named) else "",
         )  # fmt: skip
     return None
@@ -268,8 +268,8 @@ def no_other_warp(case: Case) -> Cause | None:
 def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """bar.sync of all warps where no role is, of a role's warps next to what takes part."""
     close = [p for p in near(facts, focus, 1) if not p.one]
-    everybody = facts.kernel.warps
-    common = [p for p in facts.places if len(p.warps) == everybody and not p.within and not p.one]
+    all_warps = facts.kernel.warps
+    common = [p for p in facts.places if len(p.warps) == all_warps and not p.within and not p.one]
     yield from inserted(facts, "meeting", (BarSync(id=Const(0)),), common)
     for size in sorted({len(p.warps) for p in close} - {0, 1}):
         named = BarSync(id=Const(free_id(facts)), threads=Const(32 * size))

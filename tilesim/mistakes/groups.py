@@ -439,7 +439,7 @@ for _name, _what in _DROPPED.items():
     dropped(_name, f"{_what} is missing", partial(_has_fault, _name))
 for _name, _groups in _DRAINS.items():
     which = " or ".join(_groups)
-    dropped(_name, f"nobody waits for operations of {which}", partial(_drains, _groups))
+    dropped(_name, f"no instruction waits for operations of {which}", partial(_drains, _groups))
 
 
 @statement_fault("wrong group count", "a wait leaves one more group pending")

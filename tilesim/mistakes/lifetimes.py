@@ -30,7 +30,7 @@ def after_the_init(case: Case) -> Cause | None:
                 if near and (has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)):
                     last = op
             return Cause(
-                "nothing hands the initialisation on to those who use the barrier",
+                "nothing hands the initialisation on to the warps that use the barrier",
                 (case.warp(side.warp, last, "is the last to initialise"),),
             )
     return None
@@ -41,7 +41,7 @@ def no_free_registers(case: Case) -> Cause | None:
     for stuck in case.history.stuck:
         op = stuck.blocked.op
         if op is not None and has(op, fx.Registers, increase=True):
-            return Cause(f"{stuck.warp} wants registers that nobody gives back",
+            return Cause(f"setmaxnreg.inc of {stuck.warp} blocks: no warp releases registers",
                          (case.warp(stuck.warp, op, "waits for registers"),))  # fmt: skip
     return None
 
@@ -248,9 +248,9 @@ def never_freed(case: Case) -> Cause | None:
         for done in reversed(case.history.between(side.warp, side.at, 1 << 62)):
             if has(done, fx.JoinsBarrier, fx.RelinquishesTmem):
                 return Cause(
-                    "nobody frees the columns at the end",
+                    "no warp frees the columns at the end",
                     (case.warp(side.warp, done, "is followed by no tcgen05.dealloc"),),
-                    f"let {side.warp} execute tcgen05.dealloc at the end, after everybody's use",
+                    f"let {side.warp} execute tcgen05.dealloc at the end, after all uses",
                 )
     return None
 
@@ -288,7 +288,7 @@ def _unawaited(case: Case, invalidation: Done) -> Cause | None:
             return Cause(
                 "nothing makes the warp wait for all users before it invalidates",
                 (case.warp(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
-                "let it wait until nobody uses the barrier any more, then invalidate it",
+                "let it wait until no warp uses the barrier any more, then invalidate it",
             )
     return None
 
@@ -304,9 +304,9 @@ def before_the_grids(case: Case) -> Cause | None:
             isinstance(e, fx.WaitsGrids)
             for effects in case.mir.effects for e in effects
         )  # fmt: skip
-        who = str(side.warp.role) if elsewhere else "the kernel"
+        waiting = str(side.warp.role) if elsewhere else "the kernel"
         return Cause(
-            f"nothing makes {who} wait for earlier grids",
+            f"nothing makes {waiting} wait for earlier grids",
             (case.side(side, "comes without a wait for them"),),
         )
     return Cause(

@@ -332,7 +332,7 @@ def unobserved(case: Case) -> Cause | None:
         often = len(history.executions(second.warp, begin.number))
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
         return Cause(
-            f"{lost[0].warp} arrives on {on.label}, and nobody waits for it",
+            f"{lost[0].warp} arrives on {on.label}, and no warp waits for it",
             (case.warp(second.warp, before or begin, f"comes without a wait for {on.label}", on),
              case.arrives(lost[0])),
             f"let {second.warp} wait for {on.label} before it",
@@ -433,7 +433,7 @@ def told_elsewhere(case: Case) -> Cause | None:
             on = told.on
             if told.issued > first.at and on.address in meant and on not in waited:
                 return Cause(
-                    f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
+                    f"{first.warp} arrives on {on.label}, on which no warp waits: {second.warp} "
                     "waits on the one of another CTA",
                     (case.arrives(told), *case.inits(on)),
                     f"let {first.warp} arrive on the {history.array_name(on)} of CTA "
@@ -487,7 +487,7 @@ def never_waited_for(case: Case) -> Cause | None:
             if waits is not None and waits != loop:
                 sides.append(case.warp(others[-1].warp, waits, "waits for fewer copies"))
             return Cause(
-                f"nobody waits for this copy, tracked by {on.label}, before the next one",
+                f"the next copy starts before a wait on {on.label} for this one",
                 tuple(sides),
                 f"wait on {on.label} before the next copy: let both loops make the same number of "
                 "trips",

@@ -79,9 +79,9 @@ def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
                 assert isinstance(place.op, MbarrierArrive)
                 far = tuple(_to_peer(place.op, cta) for cta in more)
                 new.append((place, after(place, *far) if None in targets else far))
-            whom = " and ".join(_shown(facts, cta) for cta in more)
+            ctas = " and ".join(_shown(facts, cta) for cta in more)
             side = "as well" if None in targets else "instead of its own CTA"
-            what = f"{op.mnemonic} on the barrier of {whom} {side}"
+            what = f"{op.mnemonic} on the barrier of {ctas} {side}"
             yield of_places("peer arrival", what, new, 2 if None in targets else 1)
             for count in _raised(inits, size):
                 counts: list[tuple[Place, Instead]] = [

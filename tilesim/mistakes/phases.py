@@ -63,7 +63,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     f"this wait passes at once: parity 1 on {begun.on.label}, of which no phase "
                     f"has completed, although {stuck.warp} has yet to fill what it guards",
                     (case.of(begun, f"passes {begun.on.label} before any phase has completed"),),
-                    f"wait for parity 0 on {begun.on.label} first: who consumes starts with 0",
+                    f"the consumer's first wait on {begun.on.label} must use parity 0",
                 )
             own = case.warp(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
             steps = _stepped_twice(case, stuck)
@@ -122,7 +122,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
             what = "the buffer that it guards" if filled else "anything"
             return Cause(
                 f"{stuck.warp} waits for the first arrival on {stuck.on.label} before it has "
-                f"filled {what}: who fills starts with parity 1",
+                f"filled {what}: the producer's first wait must use parity 1",
                 tuple(sides),
                 f"start with parity 1 on {stuck.on.label}: the phase before the first is over"
                 + once,
@@ -345,7 +345,7 @@ def to_itself(case: Case) -> Cause | None:
             if waiting == {told.warp.role}:
                 return Cause(
                     f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
-                    f"nobody arrives on {on.label}",
+                    f"no instruction arrives on {on.label}",
                     (case.arrives(told),
                      case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
                     f"let {told.warp} arrive on {on.label}",
@@ -480,7 +480,7 @@ def _data(op: Op) -> Iterator[tuple[str, Block]]:
         yield what, (changed(op, **{name: moved}),)
 
 
-@statement_fault("wait dropped", "nobody waits for the phase", Op, While)
+@statement_fault("wait dropped", "no instruction waits for the phase", Op, While)
 def _drop(stmt: Op | While) -> Iterator[tuple[str, Block]]:
     if isinstance(stmt, Op):
         effects = stmt.effects()

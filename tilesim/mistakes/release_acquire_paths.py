@@ -136,8 +136,8 @@ def no_arrival(case: Case) -> Cause | None:
                 continue
             if not any(history.supplies(warp, on) for warp in history.machine.warps):
                 return Cause(
-                    f"nobody arrives on {on.label}: this wait passes at once, every time, and "
-                    "guards nothing",
+                    f"no instruction arrives on {on.label}: this wait passes at once, every time, "
+                    "and guards nothing",
                     (case.of(wait, f"waits on {on.label} for the phase before the first"),
                      *case.inits(on)),
                     f"arrive on {on.label} where what this wait guards is done, and let the wait's "
@@ -275,7 +275,7 @@ def early_wait(case: Case) -> Cause | None:
                 f"this wait passes at once: parity 1 on {link.on.label}, of which no phase has "
                 f"completed, although {link.first.warp} has yet to fill what it guards",
                 (case.of(first, f"passes {link.on.label} before any phase has completed"),),
-                f"wait for parity 0 on {link.on.label} first: who consumes starts with 0",
+                f"the consumer's first wait on {link.on.label} must use parity 0",
             )
     return None
 

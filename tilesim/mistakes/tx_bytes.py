@@ -272,7 +272,7 @@ def _unequal(b: _Balance) -> Cause | None:
         return None
     empty = _never_filled(b.case) if b.have < b.want and b.copies else ""
     unread = (Named(empty, empty),) if empty else ()
-    also = f", and nobody fills {empty}, which is read" if empty else ""
+    also = f", and no instruction fills {empty}, which is read" if empty else ""
     if b.odd_phase is not None:
         # instructions that belong to different phases: their sum is that of none
         return _of_one_phase(b, b.odd_phase, also, unread)
@@ -295,8 +295,8 @@ def _unexpected(b: _Balance) -> Cause | None:
     have = -sum(c.tx for c in b.copies)
     label = b.on.label
     return Cause(
-        f"nobody expects the {have} bytes that copies complete on {label}: its phase ends "
-        "without them",
+        f"copies complete {have} bytes on {label} that no expect_tx covers: its phase ends without "
+        "them",
         (*(b.case.of(c, f"arrives on {label} and expects no bytes")
            for c in one_each(own or arrivals)), *b.completing(b.copies)),
         f"expect the {have} bytes with the arrival: arrive.expect_tx on {label}",
@@ -393,12 +393,12 @@ def _by_several(case: Case, expect: Touch, expected: dict[Maker, int], have: int
     times = len(shares_) if len(shares_) > 1 and shares_[0] == have else lanes
     if times < 2 or sum(expected.values()) != times * have:
         return None
-    who = "warps" if times == len(shares_) else "lanes"
+    kind = "warps" if times == len(shares_) else "lanes"
     where = branch_past(case.mir, expect.op)
-    own = case.of(expect, f"is executed by {times} {who}")
-    sides = [] if where is None else [case.warp(expect.warp, where, f"lets {times} {who} in")]
+    own = case.of(expect, f"is executed by {times} {kind}")
+    sides = [] if where is None else [case.warp(expect.warp, where, f"lets {times} {kind} in")]
     return Cause(
-        f"{times} {who} execute {expect.op.mnemonic} on {expect.on.label}, where one is meant",
-        (*sides, own) if who == "warps" else (own, *sides),
+        f"{times} {kind} execute {expect.op.mnemonic} on {expect.on.label}, where one is meant",
+        (*sides, own) if kind == "warps" else (own, *sides),
         f"let one elected lane of one warp execute {expect.op.mnemonic}",
     )

@@ -500,8 +500,8 @@ class SourceEdits:
         ]  # fmt: skip
         if sorted(same) != sorted(arrivals):
             return
-        whom = {tuple(map(_cta_of, new)) for new in arrivals.values()}
-        text = self.source.arriving_elsewhere(line, next(iter(whom))) if len(whom) == 1 else None
+        ctas = {tuple(map(_cta_of, new)) for new in arrivals.values()}
+        text = self.source.arriving_elsewhere(line, next(iter(ctas))) if len(ctas) == 1 else None
         if text is None:
             return
         own = self.source.lines[line - 1]

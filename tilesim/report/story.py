@@ -32,7 +32,7 @@ class Row:
 
     time: float
     column: int
-    who: str
+    label: str
     text: str
     loc: Loc
     fatal: bool = False
@@ -205,15 +205,15 @@ def _row(
     last = group[-1]
     column = _place(last, columns)
     alone = warps[last.track.cta, last.track.role] == 1
-    who = _who(group, alone=alone)
+    label = _label(group, alone=alone)
     if columns[column] == _OTHERS:
         agent = last.engine or last.track.role
-        who = agent if who == agent else f"{agent} {who}".rstrip()
-        who = f"CTA {last.track.cta} {who}" if several else who
-    return Row(last.time, column, who, last.text, last.loc, last.fatal)
+        label = agent if label == agent else f"{agent} {label}".rstrip()
+        label = f"CTA {last.track.cta} {label}" if several else label
+    return Row(last.time, column, label, last.text, last.loc, last.fatal)
 
 
-def _who(group: list[_Moment], *, alone: bool) -> str:
+def _label(group: list[_Moment], *, alone: bool) -> str:
     """The warps of a row; nothing if the role has just one."""
     if group[0].engine:
         return f"for {group[0].track}"
@@ -257,8 +257,8 @@ def _as_list(story: Story, width: int, number: int) -> Iterator[str]:
 def _cell(row: Row, places: bool) -> str:
     """``> waits on full[0] parity 0, for ever, warp 4 (:20)``; ``places``: name the file."""
     mark = "> " if row.fatal else ""
-    who = f", {row.who}" if row.who else ""
-    return f"{mark}{row.text}{who} ({short(row.loc) if places else f':{row.loc.line}'})"
+    label = f", {row.label}" if row.label else ""
+    return f"{mark}{row.text}{label} ({short(row.loc) if places else f':{row.loc.line}'})"
 
 
 def short(loc: Loc) -> str:

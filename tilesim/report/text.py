@@ -479,7 +479,7 @@ def _places(
 ) -> Iterator[str]:
     """Which warp did what, and the source lines, of those that are not ``shown`` already."""
     for participant in sides:
-        yield from _field(label, _who(participant, several=several), style)
+        yield from _field(label, _warp(participant, several=several), style)
         if participant.loc.written in shown:
             yield f"{' ' * _COLUMN}{participant.loc}"
         else:
@@ -488,7 +488,7 @@ def _places(
         label = ""
 
 
-def _who(p: Participant, *, several: bool) -> str:
+def _warp(p: Participant, *, several: bool) -> str:
     """``producer (warp 4): waits on empty[0] parity 0``; the CTA only if there are several."""
     place = [] if p.warp is None or p.role == f"warp {p.warp}" else [f"warp {p.warp}"]
     if several or p.cta:
@@ -707,6 +707,6 @@ def _passed(launch: Launch) -> Iterator[tuple[str, int | float]]:
 def unsupported(name: str, error: Unsupported) -> Report:
     """The report on the kernel ``name``, with the line of the instruction that is not modelled."""
     place = Loc(error.file, error.line)
-    who = Participant(f"kernel {short(name)}", 0, None, "has this instruction", place)
-    finding = Finding("unsupported", error.what, (who,), fix=error.fix)
+    side = Participant(f"kernel {short(name)}", 0, None, "has this instruction", place)
+    finding = Finding("unsupported", error.what, (side,), fix=error.fix)
     return Report(name, "unsupported", "nothing: the kernel was not run", (finding,))

@@ -53,14 +53,14 @@ class Multicast:
             )  # fmt: skip
         with k.role("consumer", range(1, 1 + self.consumers)), k.loop(self.trips) as i:
             s = i % self.stages
-            who = k.cluster_rank * self.consumers + k.warp_id - 1
+            reader = k.cluster_rank * self.consumers + k.warp_id - 1
             k.mbarrier.wait(full[s], (i // self.stages) & 1, scope="cluster")
             k.tile.load(part, stage[s])
             k.sync_warp()
             with k.elected():
                 for rank in range(self.ctas):
                     k.mbarrier.arrive(empty[s].at(rank), scope="cluster")
-            k.tile.store(out[who, ds(i * rows, rows), :], part)
+            k.tile.store(out[reader, ds(i * rows, rows), :], part)
         k.cluster.sync()
         return k.finish()
 

@@ -32,7 +32,7 @@ inline complete(m) {
 }
 
 /* A.3: arrivals and bytes in one step; A13: no more arrivals than the phase has pending; U6: none
-   of anything once everybody has dropped */
+   of anything once all threads have dropped */
 inline credit(b, arrivals, bytes) {
   assert(live[b]);
   assert(arrivals <= pending[b] && (pending[b] > 0 || tx[b] != 0));

@@ -59,7 +59,7 @@ DEVICE bool trace_leader() {{
   return (threadIdx.x & 31) == __ffs(__activemask()) - 1;
 }}
 
-// a warp's area (null if nobody records it), where its next record goes, how many more fit
+// a warp's area (null if it is not recorded), where its next record goes, how many more fit
 struct Trace {{
   u64* area;
   u64* next;

@@ -116,8 +116,9 @@ def _made(low: Lowering, operand: At, coords: tuple[Expr, ...]) -> _Through:
     known = [low.launched.tensors[name] for name in names if name in low.launched.tensors]
     tensors = tuple(t for t in known if (t.dtype, len(t.shape)) == (u8, 1))
     if not tensors:
-        with_maps = f": {', '.join(names)} have maps of the launch" if names else ""
-        raise low.unsupported(f"nobody knows of which buffer the tensor map is one{with_maps}")
+        with_maps = f" ({', '.join(names)} have maps of the launch)" if names else ""
+        what = "the tensor map's base is unknown: name its buffer in the launch"
+        raise low.unsupported(what + with_maps)
     rank, several = len(coords), f".{len(low.maps)}" if len(tensors) > 1 else ""
     declared = TensorMap(
         f"{tensors[0].name}.made{rank}{several}", tensors[0], (_LEAST,), rank=rank,

@@ -147,7 +147,7 @@ def draw(program: Program) -> Svg | None:
     left = _boxes((link.role, f"{link.barrier}: {link.label}") for link in found.arrivals)
     right = _boxes((link.role, f"{link.label} on {link.barrier}") for link in found.waits)
     middle = [_Box(_array(name, found), [_count(name, found)]) for name in names]
-    svg = Svg(f"Barriers of {program.name}: who arrives, who waits")
+    svg = Svg(f"Barriers of {program.name}: arrivals and waits")
     x = 8.0
     for column, title in ((left, "arrive"), (middle, "mbarriers"), (right, "wait")):
         x = _place(svg, column, title, x)

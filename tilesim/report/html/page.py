@@ -170,12 +170,12 @@ def _pictures(result: Checked) -> Iterator[str]:
     if own is not None:
         graph = waitfor.draw(own)
         if graph is not None:
-            yield from _figure("Who waits for whom", graph.element())
+            yield from _figure("What waits for what", graph.element())
     if told is not None:
         yield "<h3>How it gets there</h3>"
         yield _story(tell(own, told[0], _ROWS) if own is not None else told[1])
     if result.diagram:
-        yield from _figure("Barriers: who arrives, who waits", result.diagram)
+        yield from _figure("Barriers: arrivals and waits", result.diagram)
     if shown is not None:
         finding = told[0] if told is not None else None
         yield from _timeline(shown, finding)
@@ -204,8 +204,8 @@ def _story(story: Story) -> str:
         lines.append(f'<tr><td></td><td colspan="{columns}" class="dim">{story.skipped} earlier '
                      "rows left out</td></tr>")  # fmt: skip
     for row in story.rows:
-        who = f' <span class="dim">{escape(row.who)}</span>' if row.who else ""
-        text = f'{escape(row.text)}{who} <span class="dim">{escape(short(row.loc))}</span>'
+        label = f' <span class="dim">{escape(row.label)}</span>' if row.label else ""
+        text = f'{escape(row.text)}{label} <span class="dim">{escape(short(row.loc))}</span>'
         css = ' class="fatal"' if row.fatal else ""
         cells = "".join(
             f"<td{css}>{text}</td>" if n == row.column else "<td></td>"

@@ -13,7 +13,7 @@ _MOST = 10
 _LABEL = 44
 #: width of a character of a label
 _SMALL = 6.2
-NOBODY = "nobody that is still alive"
+NO_WARP = "no warp that is still alive"
 
 
 @dataclass
@@ -50,9 +50,9 @@ def draw(timeline: Timeline) -> Svg | None:
             if edge not in nodes[number].edges:
                 nodes[number].edges.append(edge)
         if not waiter.releasers:
-            target = _other(nodes, [NOBODY, f"arrives on {waiter.on}" if waiter.on else "helps"])
+            target = _other(nodes, [NO_WARP, f"arrives on {waiter.on}" if waiter.on else "helps"])
             nodes[number].edges.append((target, waiter.state))
-    svg = Svg("Wait-for graph: each arrow goes to whoever could end the wait")
+    svg = Svg("Wait-for graph: each arrow goes to what could end the wait")
     _layout(nodes)
     labels = [
         _edge(svg, node, nodes[target], text) for node in nodes for target, text in node.edges

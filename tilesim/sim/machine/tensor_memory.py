@@ -364,7 +364,7 @@ class Tmem:
             fix = "compute the address from the one that tcgen05.alloc wrote"
             other = Side(self.live[-1].warp, self.live[-1].op)
         elif allocation is None:
-            text += "which nobody has allocated (G4)"
+            text += "which no tcgen05.alloc has given (G4)"
         elif allocation.freed is not None:
             text += f"which were freed at {allocation.freed.op.loc} (G8)"
             other = allocation.freed

@@ -321,8 +321,8 @@ def _over_allocated(warp: Warp) -> str | None:
     if held + columns <= COLUMNS:
         return None
     return (
-        f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: its CTA holds "
-        f"{held} of {COLUMNS} and nobody who could free them can move (G6)"
+        f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: {held} of "
+        f"{COLUMNS} columns are allocated; all warps that free them are blocked (G6)"
     )
 
 
@@ -423,7 +423,7 @@ def _loops(blocked: Sequence[Warp]) -> str:
                 f"read what {polls[0]} waits for in each turn of its loop, as it is there "
                 "(volatile, atomic or acquire): of a plain variable compilers read the value once"
             )
-        return f"let somebody store, or add up, the value by which {polls[0]} leaves its loop"
+        return f"store, or add up, the value by which {polls[0]} leaves its loop"
     return (
         "compare each waiter's parity with the phase the barrier is in (producers start with "
         "parity 1, consumers with 0), and the init counts with the arrivals of one phase"

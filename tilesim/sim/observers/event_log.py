@@ -63,7 +63,7 @@ def watch(
     for outcome in run.outcomes:
         for what in (
             *outcome.nondeterminism,
-            *(f"who draws from {d.tensor}" for d in outcome.draws),
+            *(f"the ticket order of {d.tensor}" for d in outcome.draws),
         ):
             raise UsageError(f"what {name} executes depends on the schedule: {what}")
         if outcome.asked:

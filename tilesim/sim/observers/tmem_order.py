@@ -377,7 +377,7 @@ class TmemOrder:
                 self._machine.report(
                     "tmem-lifetime",
                     f"the kernel ends with {allocation.columns} columns of tensor memory that "
-                    f"{warp} allocated and nobody freed (G8)",
+                    f"{warp} allocated and no warp freed (G8)",
                     (self._machine.participant(warp, "allocates the columns", op),),
                     fix="tcgen05.dealloc them in the warp that allocated them, after their last "
                     "use has been waited for",
