@@ -50,8 +50,9 @@ class TmemAccess:
 
     ``order`` counts the warp's operations, ``component`` and ``sequence`` tell its completion;
     ``name`` is the operand's; ``accumulator`` identifies D and the shape of an mma; ``followers``
-    are operations that execute after it in the same pipeline, the first of every thread. ``lanes``
-    issued it at ``tick`` of the component ``issuer``; ``queue`` publishes that it has been issued.
+    are operations that execute after it in the same pipeline, the first of every thread, with the
+    switches of `practice` which that needs. ``lanes`` issued it at ``tick`` of the component
+    ``issuer``; ``queue`` publishes that it has been issued.
     """
 
     warp: Agent
@@ -64,7 +65,7 @@ class TmemAccess:
     sequence: int
     name: str = "tmem"
     accumulator: object = None
-    followers: list[TmemAccess] = field(default_factory=list)
+    followers: list[tuple[TmemAccess, tuple[str, ...]]] = field(default_factory=list)
     issuer: int = 0
     lanes: int = FULL
     queue: int = -1

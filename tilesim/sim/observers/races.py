@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 #: scopes that include every thread of the device
 _OF_ALL = ("gpu", "sys")
+#: what an access is judged by
+_Judge: TypeAlias = "Callable[[Memory, Footprint, Access, Clock], None]"
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
@@ -105,7 +107,6 @@ class RaceDetector:
         self._rows = self._rows_of(SHARED * size)
         #: in practice, the rows in which a copy over what was read would know a fence
         self._unfenced = (0, 0) if machine.options.ptx else (SHARED * size, GLOBAL * size)
-        self._read_rows = {k: (r, r[False, True], r[True, True]) for k, r in self._rows.items()}
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
@@ -162,53 +163,19 @@ class RaceDetector:
 
         ``again``: that is done for another warp, which takes part in the same operation.
         """
-        if self.witness is not None:
-            self.witness.touch(memory, footprint, access)
-        if not memory.tracked:
+        if self._is_judged_elsewhere(memory, footprint, access, clock, self.read):
             return
-        warp = access.warp
-        access.turn = warp.turn
-        if warp.perhaps is not None:
-            note_perhaps(self.machine, memory, footprint, access)
-        if warp.spread is not None and access.component == warp.component:
-            self._divide(memory, footprint, access, self.read)
+        self._unordered(memory, footprint, access, clock, again=again)
+        if again:
             return
-        if access.among and warp.exchanges:
-            self._lanes.check(memory, footprint, access, clock)
         if memory.mbarriers is None:
-            self._check_global(memory, footprint, access, clock)
             if self._losing:
                 self.unwritten.note_lost(memory, footprint, access, self._losing)
             apart = self._noncoherent and reads_noncoherently(access.op)
             key = access.warp, access.component, access.scope, access.lanes, apart
             footprint.reads[key] = access
             return
-        asynchronous = access.asynchronous
-        rows, after_write, after_async = self._read_rows[asynchronous]
-        known = clock.item
-        for other in footprint.overlaps:
-            for record in other.writes:
-                row = after_async if record.asynchronous else after_write
-                if (
-                    asynchronous
-                    and record.engine
-                    and record.bridged
-                    and known(after_write + record.component) < record.tick
-                ):
-                    self.machine.lean("U14", record.op, access.op)
-                if known(row + record.component) < record.tick and self._late(
-                    memory, row, record, clock
-                ):
-                    if record.later and self._over(
-                        memory, footprint, other, record, rows, clock, writes=False
-                    ):
-                        continue
-                    self._conflict(memory, footprint, access, other, record, clock)
-                elif asynchronous and not again:
-                    record.precedes(access, footprint)
-        if again:
-            return
-        footprint.reads[access.component, asynchronous, access.scope, access.lanes] = access
+        footprint.reads[access.component, access.asynchronous, access.scope, access.lanes] = access
         if memory.overlaid is not None:
             for writer in memory.overlaid.others(footprint):
                 self.machine.outcome.crossed.add((writer, footprint.tensor))
@@ -219,15 +186,14 @@ class RaceDetector:
     def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
         """Whether an asynchronous access to shared memory may come after all writes to what is
         ``near`` it: `read` of the same by another warp, ``again``, has nothing to say then."""
-        _, after_write, after_async = self._read_rows[True]
+        rows = self._rows[True]
+        after_write, after_async = rows[False, True], rows[True, True]
         known = clock.item
         for other in near:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if known(row + record.component) < record.tick or (
-                    record.engine
-                    and record.bridged
-                    and known(after_write + record.component) < record.tick
+                    record.bridged and known(after_write + record.component) < record.tick
                 ):
                     return False
         return True
@@ -238,149 +204,139 @@ class RaceDetector:
         What the write covers and is ordered before it needs no record any more: a later access
         that is ordered after this write is ordered after those too.
         """
-        if self.witness is not None:
-            self.witness.touch(memory, footprint, access)
-        if not memory.tracked:
+        if self._is_judged_elsewhere(memory, footprint, access, clock, self.write):
             return
-        warp = access.warp
-        access.turn = warp.turn
-        if warp.perhaps is not None:
-            note_perhaps(self.machine, memory, footprint, access)
-        if warp.spread is not None and access.component == warp.component:
-            self._divide(memory, footprint, access, self.write)
-            return
-        if access.among and warp.exchanges:
-            self._lanes.check(memory, footprint, access, clock)
         if footprint.folded and access.scope is None:
             folded(footprint, access)
-        if memory.mbarriers is None:
-            kept = self._check_global(memory, footprint, access, clock)
-            supersede(footprint, access, kept, self.observations.outlast(footprint, access))
-            self.observations.wrote(footprint, access)
-            return
-        rows = self._rows[access.asynchronous]
-        after_write, after_read = rows[False, True], rows[False, False]
-        after_async = rows[True, True]
-        fenced = self._unfenced[0] if access.asynchronous else 0
-        known = clock.item
-        unordered: list[Footprint] = []
-        for other in footprint.overlaps:
-            for record in other.writes:
-                row = after_async if record.asynchronous else after_write
-                if (
-                    access.asynchronous
-                    and record.engine
-                    and record.bridged
-                    and known(after_write + record.component) < record.tick
-                ):
-                    self.machine.lean("U14", record.op, access.op)
-                if known(row + record.component) < record.tick and self._late(
-                    memory, row, record, clock
-                ):
-                    if (
-                        record.later
-                        and self._over(memory, footprint, other, record, rows, clock, writes=True)
-                    ) or accepted_unfenced(access, record, clock):
-                        continue
-                    self._conflict(memory, footprint, access, other, record, clock)
-                    unordered.append(other)
-            for record in other.reads.values():
-                row = after_async if record.asynchronous else after_read
-                if known(row + record.component) < record.tick and self._late(
-                    memory, row, record, clock
-                ):
-                    if record.later and self._over(
-                        memory, footprint, other, record, rows, clock, writes=True
-                    ):
-                        continue
-                    self._conflict(memory, footprint, access, other, record, clock)
-                    unordered.append(other)
-                elif (
-                    fenced
-                    and not record.asynchronous
-                    and known(fenced + record.component) < record.tick
-                ):
-                    self.machine.lean("U12", access.op, record.op)
-                elif any(
-                    known(row + own) < record.tick
-                    for own in self.machine.own_waits.get(record.component, ())
-                ):
-                    self.machine.lean("warpgroup-wait", access.op, record.op)
-        if access.asynchronous or access.engine:
+        unordered = self._unordered(memory, footprint, access, clock)
+        near = memory.mbarriers is not None
+        if near and (access.asynchronous or access.engine):
             Completions.note_write(footprint, access, unordered)
-        elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
+        elif near and access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
         supersede(footprint, access, unordered, self.observations.outlast(footprint, access))
         self.observations.wrote(footprint, access)
+        if not near:
+            return
         memory.table.note_write(footprint, access.perhaps)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
             overlaps_barrier(memory, footprint, access)
 
-    def _divide(
-        self,
-        memory: Memory,
-        footprint: Footprint,
-        access: Access,
-        each: Callable[[Memory, Footprint, Access, Clock], None],
-    ) -> None:
-        """Looks at what each of the parts of the warp does by itself."""
+    def _is_judged_elsewhere(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock, each: _Judge
+    ) -> bool:
+        """Shows an access to those that look on; whether that is all: nothing is said of its
+        memory, or it has been judged for ``each`` of the parts of the warp by itself."""
+        if self.witness is not None:
+            self.witness.touch(memory, footprint, access)
+        if not memory.tracked:
+            return True
         warp = access.warp
-        parts, warp.spread, part = warp.spread, None, warp.part
-        assert parts is not None
-        for warp.part, own in by_parts(access, parts):
-            each(memory, footprint, own, warp.part.clock)
-        warp.spread, warp.part = parts, part
+        access.turn = warp.turn
+        if warp.perhaps is not None:
+            note_perhaps(self.machine, memory, footprint, access)
+        parts = warp.spread
+        if parts is not None and access.component == warp.component:
+            warp.spread, part = None, warp.part
+            for warp.part, own in by_parts(access, parts):
+                each(memory, footprint, own, warp.part.clock)
+            warp.spread, warp.part = parts, part
+            return True
+        if access.among and warp.exchanges:
+            self._lanes.check(memory, footprint, access, clock)
+        return False
 
-    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
-        """True if a record that is not known in ``row`` is not known in the other one either."""
-        also = self.machine.components.also(row, memory.own_row)
-        return not also or bool(clock[also + record.component] < record.tick)
-
-    def _check_global(
-        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock
-    ) -> list[Footprint]:
-        """Checks a global access; returns the footprints with accesses not ordered before it.
+    def _unordered(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
+        *, again: bool = False,
+    ) -> list[Footprint]:  # fmt: skip
+        """Checks an access; returns the footprints with records that are not ordered before it.
 
         Accesses of other clusters, which run as machines of their own, are never ordered.
         """
-        if self.observer is not None:
-            self.observer.touch(memory, footprint, access)
-        if memory.dependent:
-            check_dependency(self.machine, footprint, access, clock)
-        if access.write and memory.constant:
-            self._report_constant(footprint, access)
-        rows = self._global_rows[access.asynchronous]
-        fenced = self._unfenced[1] if access.asynchronous and access.write else 0
-        if memory.table.past:
-            memory.table.require_past_over(footprint, access, clock, rows)
-        unordered: list[Footprint] = []
-        known, counts = clock.item, self._word_only_counts(memory, footprint, access)
+        machine, near = self.machine, memory.mbarriers is not None
+        asynchronous, write = access.asynchronous, access.write
+        rows = (self._rows if near else self._global_rows)[asynchronous]
+        after_write, after_read, after_async = (
+            rows[False, True], rows[False, False], rows[True, True]
+        )  # fmt: skip
+        fenced = self._unfenced[0 if near else 1] if asynchronous and write else 0
+        bridges, counts, own_waits = near and asynchronous, False, machine.own_waits
+        if not near:
+            self._enters_global(memory, footprint, access, clock)
+            counts = self._word_only_counts(memory, footprint, access)
+        known, unordered = clock.item, list[Footprint]()
         for other in footprint.overlaps:
-            records = [*other.writes, *other.reads.values()] if access.write else other.writes
+            records = [*other.writes, *other.reads.values()] if write else other.writes
             if counts and footprint.same_elements(other):
                 compared = [r for r in records if r.scope not in _OF_ALL or r.asynchronous]
                 if len(compared) < len(records):
                     unordered.append(other)
                 records = compared
             for record in records:
-                row = rows[record.asynchronous, record.write]
-                foreign = record.warp.machine is not self.machine
-                races = False
-                if foreign or known(row + record.component) < record.tick:
+                component, tick, races = record.component, record.tick, False
+                row = (
+                    after_async if record.asynchronous
+                    else after_write if record.write else after_read
+                )  # fmt: skip
+                if bridges and record.bridged and known(after_write + component) < tick:
+                    machine.lean("U14", record.op, access.op)
+                if near:
+                    late = known(row + component) < tick and self._late(memory, row, record, clock)
+                else:
+                    late = known(row + component) < tick or record.warp.machine is not machine
+                if late:
+                    if near and self._is_excused(memory, footprint, access, other, record, clock):
+                        continue
                     races = self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
                 elif (
                     fenced
                     and not (record.asynchronous or record.write)
-                    and known(fenced + record.component) < record.tick
+                    and known(fenced + component) < tick
+                    and not (near and not self._late(memory, fenced, record, clock))
                 ):
-                    self.machine.lean("U12", access.op, record.op)
-                if self._noncoherent and not races and noncoherent(access, record):
+                    machine.lean("U12", access.op, record.op)
+                elif near and write and not record.write:
+                    if any(known(row + own) < tick for own in own_waits.get(component, ())):
+                        machine.lean("warpgroup-wait", access.op, record.op)
+                elif bridges and not (write or again):
+                    record.precedes(access, footprint)
+                if self._noncoherent and not near and not races and noncoherent(access, record):
                     unordered.append(other)
                     self._report_noncoherent(memory, footprint, access, other, record)
         return unordered
+
+    def _is_excused(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
+        record: Access, clock: Clock,
+    ) -> bool:  # fmt: skip
+        """Whether an access to shared memory comes after a record that its clock does not know."""
+        rows, write = self._rows[access.asynchronous], access.write
+        if record.later and self._over(memory, footprint, other, record, rows, clock, writes=write):
+            return True
+        return write and record.write and accepted_unfenced(access, record, clock)
+
+    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
+        """True if a record that is not known in ``row`` is not known in the other one either."""
+        also = self.machine.components.also(row, memory.own_row)
+        return not also or bool(clock[also + record.component] < record.tick)
+
+    def _enters_global(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock
+    ) -> None:
+        """What an access to global memory is judged by before others there are looked at."""
+        if self.observer is not None:
+            self.observer.touch(memory, footprint, access)
+        if memory.dependent:
+            check_dependency(self.machine, footprint, access, clock)
+        if access.write and memory.constant:
+            self._report_constant(footprint, access)
+        if memory.table.past:
+            rows = self._global_rows[access.asynchronous]
+            memory.table.require_past_over(footprint, access, clock, rows)
 
     def _word_only_counts(self, memory: Memory, footprint: Footprint, access: Access) -> bool:
         """Whether what others count at the same word need not be compared with a strong access: in

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import states
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.interface import Core
 
 
+#: what of `practice` something needs; nothing: it is so by the text
+_Switches: TypeAlias = tuple[str, ...]
 #: pairs of different kinds that execute in issue order (G19)
 _PIPELINED = frozenset({("cp", "mma"), ("shift", "mma"), ("mma", "shift")})
 _COMPLETION = {
@@ -113,12 +115,28 @@ class TmemOrder:
     # ------------------------------------------------------------------ the rule
 
     def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
+        """Whether an access comes before another one, by a rule that the strictness has."""
+        needs = self._needs(old, new)
+        if needs is None or (needs and self._ptx):
+            return False
+        for switch in needs:
+            self._machine.lean(switch, new.op, old.op)
+        return True
+
+    def _needs(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
+        """The switches of `practice` without which nothing orders two accesses; None if nothing
+        does with all of them."""
         if self._is_one(old, new):
-            return False  # one operation, which reads what it writes
-        if self._directly(old, new):
-            return True
+            return None  # one operation, which reads what it writes
+        best = self._directly(old, new)
         # what runs in the pipeline after it completes after it, and orders what comes after that
-        return any(self._directly(follower, new) for follower in old.followers)
+        for follower, needed in old.followers:
+            if best == ():
+                break
+            further = self._directly(follower, new)
+            if further is not None and (best is None or not needed + further):
+                best = needed + further
+        return best
 
     @staticmethod
     def _is_one(old: TmemAccess, new: TmemAccess) -> bool:
@@ -130,35 +148,40 @@ class TmemOrder:
         """Whether one thread has issued both of two operations of tensor cores."""
         return old.warp is new.warp and old.lanes == new.lanes
 
-    def _directly(self, old: TmemAccess, new: TmemAccess) -> bool:
-        if self._pipelined(old, new) and self._issued_before(old, new):
-            if old.kind != new.kind and not any(
-                self._of_one_thread(follower, new) for follower in old.followers
-            ):
-                old.followers.append(new)
-            return True
-        return self._completed(old, new)
+    def _directly(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
+        piped = self._pipelined(old, new)
+        issued = None if piped is None else self._issued_before(old, new)
+        if piped is None or issued is None:
+            return self._completed(old, new)
+        needs = piped + issued
+        if old.kind != new.kind and not any(
+            self._of_one_thread(follower, new) and (not needed or needs)
+            for follower, needed in old.followers
+        ):
+            old.followers.append((new, needs))
+        if needs and self._completed(old, new) == ():
+            return ()
+        return needs
 
-    def _pipelined(self, old: TmemAccess, new: TmemAccess) -> bool:
+    @staticmethod
+    def _pipelined(old: TmemAccess, new: TmemAccess) -> _Switches | None:
+        """With which switches the kinds execute in issue order; None if they do not."""
         pair = (old.kind, new.kind)
         same = old.accumulator is not None and old.accumulator == new.accumulator
         if pair == ("mma", "mma") and same:
-            return True
+            return ()
         if pair in (("mma", "mma"), ("mma", "cp")):
             # U19: not in the list; relied on all the same for operands that the mma only reads,
             # by block-scaled mainloops (cp) and by attention with P in the columns of S (mma)
-            if old.write or self._ptx:
-                return False
-            self._machine.lean("U19", new.op, old.op)
-            return True
+            return None if old.write else ("U19",)
         if pair == ("shift", "cp"):
-            return getattr(new.op, "shape", "") == "4x256b"
-        return pair in _PIPELINED
+            return () if getattr(new.op, "shape", "") == "4x256b" else None
+        return () if pair in _PIPELINED else None
 
-    def _issued_before(self, old: TmemAccess, new: TmemAccess) -> bool:
+    def _issued_before(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         if self._of_one_thread(old, new) or self._seen(new, old.queue, old.order):
-            return True
-        return self._accepted(old, new, self._heard_of(old, new.warp))
+            return ()
+        return ("U20",) if self._heard_of(old, new.warp) else None
 
     def _heard_of(self, old: TmemAccess, warp: Agent) -> bool:
         """Whether a hand-over of memory says that it has been issued."""
@@ -169,37 +192,28 @@ class TmemOrder:
             warp.clock, self._size, old.issuer, old.tick, old.lanes
         )
 
-    def _accepted(self, old: TmemAccess, new: TmemAccess, known: bool) -> bool:
-        """Whether a hand-over without the tcgen05 fences is enough for what is ``known`` (U20)."""
-        if known and not self._ptx:
-            self._machine.lean("U20", new.op, old.op)
-            return True
-        return False
-
-    def _completed(self, old: TmemAccess, new: TmemAccess) -> bool:
-        warp = new.warp
-        if self._seen(new, old.component, old.sequence):
-            return True
+    def _completed(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
+        """With which switches it is known to be complete: without the tcgen05 fences by U20."""
+        known = bool(new.warp.clock[self._size + old.component] >= old.sequence)
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
-        own = old.warp is warp and old.kind in ("ld", "st")
-        known = bool(warp.clock[self._size + old.component] >= old.sequence)
-        return (known and own) or self._accepted(old, new, known) or self._drained(old, new)
+        own = old.warp is new.warp and old.kind in ("ld", "st")
+        if (known and own) or self._seen(new, old.component, old.sequence):
+            return ()
+        if known:
+            return ("U20",)
+        return ("U33",) if self._drained(old, new) else None
 
     def _drained(self, old: TmemAccess, new: TmemAccess) -> bool:
         """Whether all that a load has loaded had been stored, and this was handed over (U33)."""
         group = old.warp.groups.get(DRAINED)
-        if self._ptx or old.kind != "ld" or group is None:
+        if old.kind != "ld" or group is None:
             return False
         warp, component = new.warp, group.component
         if old.warp is not warp:
-            known = bool(warp.clock[self._size + component] >= old.sequence)
-        else:
-            # what its own lanes have stored it comes after where all of them have met since
-            known = warp.known_to_all.get(component, 0) >= old.sequence
-            known = known or (new.kind == "st" and self._is_given(old))
-        if known:
-            self._machine.lean("U33", new.op, old.op)
-        return known
+            return bool(warp.clock[self._size + component] >= old.sequence)
+        # what its own lanes have stored it comes after where all of them have met since
+        known = warp.known_to_all.get(component, 0) >= old.sequence
+        return known or (new.kind == "st" and self._is_given(old))
 
     @staticmethod
     def _is_given(load: TmemAccess) -> bool:
@@ -260,7 +274,8 @@ class TmemOrder:
                 "it is complete, but no tcgen05.fence orders the two (G23)",
                 f"{self._fences(old, new)}, before {new.op.mnemonic}",
             )
-        if self._pipelined(old, new):
+        piped = self._pipelined(old, new)
+        if piped is not None and not (piped and self._ptx):
             handed = self._heard_of(old, new.warp)
             return (
                 "tcgen05-order/issue-order",
