@@ -66,8 +66,7 @@ from tilesim.analysis.base_forms import (
 )
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.executing_warps import never
-from tilesim.analysis.solver import Worklist
-from tilesim.analysis.ssa import given, once
+from tilesim.analysis.ssa import Values, given, once
 from tilesim.analysis.taint import (
     acquires_map,
     aliases,
@@ -77,7 +76,7 @@ from tilesim.analysis.taint import (
     tensors_written,
 )
 from tilesim.analysis.thread_values import Threads
-from tilesim.analysis.uses_defs import OPERANDS, expressions_in, mentions, reads
+from tilesim.analysis.uses_defs import OPERANDS, expressions_in, mentions
 from tilesim.arith.operators import COMPARE
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import PART, AddressedTensor, is_part
@@ -286,35 +285,9 @@ def _named(op: Op, part: str) -> Iterator[tuple[str, View]]:
                 pass
 
 
-class Holders(NamedTuple):
-    """What the lanes of a mask hold, in every warp: addresses of these forms."""
-
-    lanes: int
-    forms: Forms
-
-
-def holders(
-    value: Expr, number: int, mir: Mir, threads: Threads, forms: Callable[[Expr], Forms]
-) -> Holders | None:
-    """The lanes that hold an address, as an instruction finds it, while the others hold a number;
-    None if that is not so."""
-    chosen: Expr | None = value
-    if isinstance(value, Var):
-        chosen, number = given(mir).get(value.name), once(mir).get(value.name, number)
-    if not isinstance(chosen, Select):
-        return None
-    holds = threads.value(chosen.cond, number)
-    if not isinstance(holds, np.ndarray):
-        return None
-    for arm, lanes in ((chosen.then, holds != 0), (chosen.other, holds == 0)):
-        found = forms(arm)
-        if found and KNOWN not in found:
-            return Holders(sum(1 << int(n) for n in np.flatnonzero(lanes.all(axis=0))), found)
-    return None
-
-
 #: bits of an address in shared memory
 _HALF = 32
+#: what registers are set to, by name
 _Registers: TypeAlias = "dict[str, Forms]"
 
 
@@ -361,8 +334,9 @@ class _Bases:
     def __init__(self, graph: FlowGraph) -> None:
         mir = graph.mir
         self._code, self._effects, self._mentions = mir.code, mir.effects, mentions(mir)
-        #: blocks that may begin with more than when they were followed
-        self._todo = Worklist(graph.order)
+        self._numbers = [*graph.reached()]
+        #: of registers
+        self._values: Values[Forms] = Values(graph, self._numbers, union, NOTHING)
         self._typing: Typing = mir.typing
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
@@ -376,12 +350,8 @@ class _Bases:
         #: tensors that begin with addresses; `_contents` has what is written there
         self._tables = {f"[{t.name}]": t for t in mir.kernel.tensors if t.pointers}
         self._contents.update((node, NONE) for node in self._far if node not in self._tables)
-        #: of registers that one instruction sets, wherever they are read; and which of the others
-        #: hold what at the instruction that is looked at
-        self._only: _Registers = {}
-        self._registers: _Registers = {}
-        #: by register of the first kind, the blocks that may read it before it is set there
-        self._readers = _readers(graph)
+        #: the instruction that is followed: what finds values in registers
+        self._at = 0
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
         self._given = given(mir)
@@ -399,23 +369,31 @@ class _Bases:
         self._looking: int | None = None
         self._used = mir.kernel.smem_used
         self._placement = mir.kernel.placement
-        #: at the beginning of each block
-        self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
         #: by number and operand: the tensors of which it is in one
         self._owners: dict[int, dict[str, tuple[str, ...]]] = {}
 
     def reasons(self) -> tuple[str, ...]:
         """What a base may decide, a sentence each."""
-        for block in self._todo:
-            self._through(block)
-        for block in self._graph.order:
-            self._through(block, self._look_at)
+        for number in self._values.work:
+            self._through(number)
+        self._look(self._look_at)
         owners = (names for found in self._owners.values() for names in found.values())
         if any(len(names) > 1 for names in owners):
-            for block in self._graph.order:
-                self._through(block, self._ask_windows)
+            self._either = {
+                name for n in self._numbers for name in self._mentions[n].names
+                if (forms := self._values.at(name, n)) and KNOWN in forms and len(forms) > 1
+            }  # fmt: skip
+            self._look(self._ask_windows)
         return tuple(self._reason)
+
+    def _look(self, look: Callable[[int], None]) -> None:
+        """Looks at all instructions, now that all have been followed."""
+        for number in self._numbers:
+            self._looking = None if number in self._never else number
+            self._at = number
+            look(number)
+            self._through(number)
 
     def located(self, number: int, instruction: Instruction) -> Instruction:
         """An instruction with the tensors that its operands at addresses are in."""
@@ -429,55 +407,12 @@ class _Bases:
             return instruction
         return replace(instruction, what=replace(instruction.what, **found))
 
-    def _through(self, block: int, look: Callable[[int], None] | None = None) -> None:
-        """Follows a block, or looks at its instructions once all have been followed."""
-        self._registers = dict(self._known.get(block, {}))
-        for number in self._graph.blocks[block]:
-            instruction = self._code[number]
-            if look is not None:
-                self._looking = None if number in self._never else number
-                look(number)
-            if isinstance(instruction.what, Op):
-                results = self._follow(number, instruction.what, self._effects[number])
-                for name, forms in results.items():
-                    self._set(name, forms, keeps=instruction.guard is not None)
-        for after in self._graph.successors[block]:
-            self._enter(after)
-
-    def _set(self, name: str, forms: Forms, *, keeps: bool) -> None:
-        """A register is set, or (``keeps``) in some lanes, while others keep what they have."""
-        readers = self._readers.get(name)
-        if readers is None:
-            before = self._registers.get(name, NOTHING) if keeps else NOTHING
-            self._registers[name] = self._joined(name, before, forms)
-            return
-        before = self._only.get(name, NOTHING)
-        joined = self._joined(name, before, forms)
-        if joined != before or name not in self._only:
-            self._only[name] = joined
-            self._todo.again(readers)
-
-    def _joined(self, name: str, before: Forms, forms: Forms) -> Forms:
-        """What a register holds that holds one or the other."""
-        joined = union(before, forms)
-        if joined is not None and KNOWN in joined and len(joined) > 1:
-            self._either.add(name)
-        return joined
-
-    def _enter(self, block: int) -> None:
-        """A block may begin with what registers hold now, too."""
-        known = self._known.get(block)
-        if known is None:
-            self._known[block] = dict(self._registers)
-            self._todo.again((block,))
-            return
-        for name, forms in self._registers.items():
-            before = known.get(name, NOTHING)
-            if forms is not before and before is not None:
-                joined = self._joined(name, before, forms)
-                if joined != before:
-                    known[name] = joined
-                    self._todo.again((block,))
+    def _through(self, number: int) -> None:
+        """Follows an instruction."""
+        self._at, op = number, self._code[number].what
+        if isinstance(op, Op):
+            for name, forms in self._follow(number, op, self._effects[number]).items():
+                self._values.grow(name, number, forms)
 
     # ------------------------------------------------------------------ what values hold
 
@@ -513,7 +448,7 @@ class _Bases:
         joined = union(before, forms)
         if joined != before:
             self._contents[node] = joined
-            self._todo.again(self._graph.order)
+            self._values.work.again(self._numbers)
 
     def _inputs(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
@@ -596,32 +531,48 @@ class _Bases:
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else within_bits(moved, effect.var.dtype.bits)
             case fx.Shuffles(value=value, mode=mode):
-                found = self._holders(value, op.number) if mode == "idx" else None
-                if found is None:
-                    return self.forms(value)
-                self.lanes[op.number] = found.lanes
-                return found.forms
+                return self._held(value) if mode == "idx" else self.forms(value)
             case _:
                 return computed
 
-    def _holders(self, value: Expr, number: int) -> Holders | None:
-        forms = self.forms(value)
+    def _held(self, value: Expr) -> Forms:
+        """What a shuffle gives: where some lanes hold an address and the others a number, in every
+        warp the same, that address."""
+        forms, mir, at = self.forms(value), self._graph.mir, self._at
         if forms is None or KNOWN not in forms or len(forms) == 1:
-            return None
-        return holders(value, number, self._graph.mir, self._threads, self.forms)
+            return forms
+        chosen: Expr | None = value
+        if isinstance(value, Var):
+            chosen, at = self._given.get(value.name), once(mir).get(value.name, at)
+        holds = self._threads.value(chosen.cond, at) if isinstance(chosen, Select) else None
+        if not isinstance(chosen, Select) or not isinstance(holds, np.ndarray):
+            return forms
+        for arm, lanes in ((chosen.then, holds != 0), (chosen.other, holds == 0)):
+            found = self._forms_at(arm, at)
+            if found and KNOWN not in found:
+                held = np.flatnonzero(lanes.all(axis=0))
+                self.lanes[self._at] = sum(1 << int(lane) for lane in held)
+                return found
+        return forms
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)
         return forms is not None and all(fits(form, "generic") for form in forms)
 
+    def _forms_at(self, expr: Expr, number: int) -> Forms:
+        """The bases in an expression of another instruction."""
+        here, self._at = self._at, number
+        found = self.forms(expr)
+        self._at = here
+        return found
+
     def forms(self, expr: Expr) -> Forms:
-        """The bases in an expression."""
+        """The bases in an expression of the instruction that is followed."""
         match expr:
             case Base():
                 return forms_of(base_of(expr))
             case Var(name):
-                held = self._only if name in self._readers else self._registers
-                return held.get(name, NOTHING)
+                return self._values.at(name, self._at)
             case Unary(op, operand):
                 inner = self.forms(operand)
                 if op == "not":
@@ -707,7 +658,7 @@ class _Bases:
 
     def _is_inside(self, value: Expr) -> bool:
         """Whether a value is the address of something declared, or of what lies close behind."""
-        followed, low, high = set[str](), 0, 0
+        followed, low, high, at = set[str](), 0, 0, self._at
         while True:
             match value:
                 case Base(name, "shared"):
@@ -717,7 +668,7 @@ class _Bases:
                     return low >= 0 and high <= self._sizes.get(name, -1)
                 case Binary("+", inner, Const(int() as more)):
                     value, low, high = inner, low + more, high + more
-                case Binary("+", inner, more) if is_known(self.forms(more)):
+                case Binary("+", inner, more) if is_known(self._forms_at(more, at)):
                     bounds = self._typing.interval(more)
                     if bounds is None:
                         return False
@@ -726,7 +677,7 @@ class _Bases:
                     if dtype.bits < _HALF:
                         return False
                     followed.add(name)
-                    value = self._given[name]
+                    value, at = self._given[name], once(self._graph.mir)[name]
                 case _:
                     return False
 
@@ -879,19 +830,3 @@ def _in_register(forms: Forms, var: Var) -> Forms:
     if forms is None or is_known(forms) or var.dtype.kind == "float":
         return forms if is_known(forms) else None
     return each(forms, lambda form: cut(form, var.dtype.bits))
-
-
-def _readers(graph: FlowGraph) -> dict[str, frozenset[int]]:
-    """By register that one instruction sets, the blocks that have to be followed again when more
-    becomes known of it; not those that nothing leads to."""
-    mir = graph.mir
-    setters = {name: numbers[0] for name, numbers in mir.setters.items() if len(numbers) == 1}
-    found: dict[str, set[int]] = {name: set() for name in setters}
-    reached = frozenset(graph.order)
-    for number, block in enumerate(graph.block_of[:-1]):
-        for name in reads(mir, number):
-            if name in found and block in reached:
-                setter = setters[name]
-                if graph.block_of[setter] != block or number <= setter:
-                    found[name].add(block)
-    return {name: frozenset(blocks) for name, blocks in found.items()}

@@ -6,13 +6,18 @@ keep what they had. So what holds for every way holds for every lane.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
 from tilesim.analysis.cfg import FlowGraph
-from tilesim.analysis.solver import bits
-from tilesim.analysis.uses_defs import sets
+from tilesim.analysis.solver import Worklist, bits
+from tilesim.analysis.uses_defs import Mentions, mentioned, mentions, sets
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
 from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Mir
+
+V = TypeVar("V")
 
 
 class Reaching:
@@ -91,6 +96,63 @@ class Reaching:
 def reaching(graph: FlowGraph) -> Reaching:
     """Which instructions may have set the registers that another one uses."""
     return Reaching(graph)
+
+
+class Values(Generic[V]):
+    """What registers may hold, followed from what sets them to what reads them.
+
+    It is known by register and the instruction that sets it; an instruction that reads it finds
+    what all have left that may have set it. ``join`` only grows, from ``nothing`` on.
+
+    ``work``: the instructions, of ``numbers``, that are to be looked at: at first all, then those
+    that read what has grown.
+    """
+
+    def __init__(
+        self, graph: FlowGraph, numbers: Sequence[int], join: Callable[[V, V], V], nothing: V
+    ) -> None:
+        self.work = Worklist(numbers)
+        self.setters = reaching(graph).setters
+        self._join, self._nothing = join, nothing
+        self._held: dict[tuple[str, int], V] = {}
+        #: by register, those of the instructions that read it, or of which an effect mentions it
+        self._readers: dict[str, list[int]] = {}
+        named = mentions(graph.mir)
+        for number in numbers:
+            for name in _sources(named[number], graph.mir.effects[number]):
+                self._readers.setdefault(name, []).append(number)
+
+    def of(self, name: str, setter: int) -> V:
+        """What an instruction has set a register to."""
+        return self._held.get((name, setter), self._nothing)
+
+    def at(self, name: str, number: int) -> V:
+        """What an instruction finds in a register."""
+        found = self._nothing
+        for setter in self.setters(number, name):
+            found = self._join(found, self.of(name, setter))
+        return found
+
+    def grow(self, name: str, setter: int, value: V) -> None:
+        """An instruction may set a register to this, too."""
+        before = self.of(name, setter)
+        joined = self._join(before, value)
+        if joined != before:
+            self._held[name, setter] = joined
+            self.work.again(self._readers.get(name, ()))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The registers that hold more than nothing somewhere."""
+        return frozenset(name for name, _ in self._held)
+
+
+def _sources(named: Mentions, effects: tuple[Effect, ...]) -> frozenset[str]:
+    """What an instruction mentions, in its effects, too."""
+    operands = [value for _, value, _ in named.operands]
+    values = (e.value for e in effects if isinstance(e, Defines) and isinstance(e.value, Expr))
+    others = [mentioned(v) for v in values if not any(v is operand for operand in operands)]
+    return named.names.union(*others) if others else named.names
 
 
 def assigned(graph: FlowGraph, number: int, name: str) -> Expr | None:

@@ -15,10 +15,9 @@ from types import MappingProxyType
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.liveness import live_at
-from tilesim.analysis.solver import Worklist
-from tilesim.analysis.ssa import reaching
+from tilesim.analysis.ssa import Values
 from tilesim.analysis.taint import tensors_written
-from tilesim.analysis.uses_defs import Mentions, mentioned, mentions, reads, sets
+from tilesim.analysis.uses_defs import mentions, reads, sets
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Elects, JoinsBarrier, Reads, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
@@ -45,11 +44,9 @@ class Diverging:
 
     def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
         self._graph, self._mir = graph, graph.mir
-        self._warps, self._setters = executing(graph.mir), reaching(graph).setters
+        self._warps = executing(graph.mir)
         self._lanes, self._elections = lanes, elections
         self._special = self._OWN if lanes else {}
-        #: by register and instruction that sets it
-        self._levels: dict[tuple[str, int], int] = {}
         #: branches at which some may go other ways than others
         self.splits: set[int] = set()
         #: what not all of them may execute
@@ -60,7 +57,7 @@ class Diverging:
         self._spread()
         #: names of what may differ somewhere, special registers among them
         own = (f"%{name}" for name in self._special)
-        self.names = frozenset((*own, *(name for name, _ in self._levels)))
+        self.names = frozenset((*own, *self._levels.names))
 
     def differs(self, expr: Expr | None, number: int) -> bool:
         """Whether an expression of an instruction may have different values."""
@@ -73,43 +70,29 @@ class Diverging:
 
     def _spread(self) -> None:
         code, named = self._mir.code, mentions(self._mir)
-        steps: dict[int, tuple[Expr | None, list[Defines], frozenset[str]]] = {}
-        #: by what is mentioned, the instructions that do
-        self._readers: dict[str, list[int]] = {}
-        for number, (cond, what) in enumerate(zip(map(condition, code), named, strict=True)):
-            sets = self._sets.get(number, [])
-            if cond is not None or sets:
-                steps[number] = cond, sets, what.used
-                for name in _sources(what, sets):
-                    self._readers.setdefault(name, []).append(number)
-        self._work = Worklist([*steps])
-        for number in self._work:
-            self._look_at(number, *steps[number])
+        conds = {n: cond for n, i in enumerate(code) if (cond := condition(i)) is not None}
+        #: how much of what registers hold differs
+        self._levels = Values(self._graph, sorted({*conds, *self._sets}), max, SAME)
+        for number in self._levels.work:
+            self._look_at(number, conds.get(number), named[number].used)
 
-    def _look_at(
-        self, number: int, cond: Expr | None, sets: Iterable[Defines], used: frozenset[str]
-    ) -> None:
+    def _look_at(self, number: int, cond: Expr | None, used: frozenset[str]) -> None:
         """Notes what may differ behind an instruction, as far as is known what may before it."""
         splits = self.differs(cond, number)
         if splits and number in self._graph.meetings and number not in self.splits:
             self.splits.add(number)
             self.inside |= self._graph.inside(number)
             for name, setter in self._apart(number):
-                self._raise(name, setter, ANYTHING)
-        for effect in sets:
+                self._levels.grow(name, setter, ANYTHING)
+        for effect in self._sets.get(number, ()):
             level = ANYTHING if splits else self._set_to(effect, used, number)
-            self._raise(effect.var.name, number, level)
-
-    def _raise(self, name: str, setter: int, level: int) -> None:
-        if level > self._levels.get((name, setter), SAME):
-            self._levels[name, setter] = level
-            self._work.again(self._readers.get(name, ()))
+            self._levels.grow(effect.var.name, number, level)
 
     def _found(self, name: str, number: int) -> int:
         """How much of a register differs as an instruction finds it."""
         warps, found = self._warps, SAME
-        for setter in self._setters(number, name):
-            level = self._levels.get((name, setter), SAME)
+        for setter in self._levels.setters(number, name):
+            level = self._levels.of(name, setter)
             # what other warps set their registers to does not matter
             if level > found and not set(warps[setter]).isdisjoint(warps[number]):
                 found = level
@@ -172,17 +155,6 @@ class Diverging:
         if other is None or levels[0] != LOW_BITS:
             return ANYTHING
         return _of_low_bits(op, other)
-
-
-def _sources(named: Mentions, sets: Iterable[Defines]) -> frozenset[str]:
-    """What decides what an instruction sets registers to, and where it goes."""
-    operands = [value for _, value, _ in named.operands]
-    others = (
-        mentioned(e.value)
-        for e in sets
-        if isinstance(e.value, Expr) and not any(e.value is value for value in operands)
-    )
-    return named.names.union(*others)
 
 
 def _of_low_bits(op: str, number: int) -> int:
