@@ -289,3 +289,18 @@ def test_lines_of_an_inlined_function_are_told_as_findings_tell_them(
     (reason,) = found.reasons
     assert reason.startswith(f"barrier.sync at user.cu:42 (user.cu:9, k.ptx:{asks}) depends on")
     assert f"which ld reads (user.cu:41, user.cu:8, k.ptx:{loads});" in reason
+
+
+def test_a_copy_may_add_data_to_data() -> None:
+    added = (
+        f"{INIT}ld.param.u64 %rd1, [a]; add.u32 %r8, %r1, 128;\n"
+        "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;\n"
+        "@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes "
+        f"[%r8], [%rd1+64], 64, [%r1];\n{WAIT}"
+        "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1+128], [%r8], 64;\n"
+        "@%p0 cp.async.bulk.commit_group;\n@%p0 cp.async.bulk.wait_group 0;\n"
+        "@%p0 ld.global.u32 %r9, [%rd1+128];\n"
+    )
+    assert with_a(f"{added}@%p0 st.global.u32 [%rd1+256], %r9;\n", 1).verdict == "proved"
+    steered = with_a(f"{added}@%p0 bar.sync %r9;\n", 1)
+    open_at(steered, 12, 5, "the contents of a, which")

@@ -47,8 +47,6 @@ _Layout: TypeAlias = "tuple[tuple[str, ...], dict[str, FieldWriter], Callable[[A
 #: code adds to one before it compares it (wgmma.wait_group goes back by eight at most)
 GAP, WIDE_GAP = 4, 12
 _PLAIN = (int, float, str, bool, bytes, type(None))
-#: what a cell of a function is called that holds a clock
-_CLOCKS = frozenset({"issued", "clock", "published"})
 
 
 class Glance(Event):
@@ -393,15 +391,8 @@ class Writer:
         self.write(value.__defaults__)
         self.write(value.__kwdefaults__)
         cells: tuple[CellType, ...] = value.__closure__ or ()
-        names = value.__code__.co_freevars
-        inside = {name: c.cell_contents for name, c in zip(names, cells, strict=True)}
-        for name, item in inside.items():
-            if name in _CLOCKS and isinstance(item, np.ndarray):
-                self.clock(item)
-            elif name == "count" and type(inside.get("component")) is int:
-                self.position(inside["component"], item)
-            else:
-                self.write(item)
+        for cell in cells:
+            self.write(cell.cell_contents)
 
     def fields(self, value: Any) -> None:
         """The fields of an object, the special ones in their way."""

@@ -39,6 +39,8 @@ from tilesim.sim.machine.async_groups import (
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.events import InFlight
 from tilesim.sim.machine.execute.copies import _Selected
+from tilesim.sim.machine.execute.mbarrier import Landing
+from tilesim.sim.machine.execute.tensor_memory import Completed
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.interface import Options
@@ -540,6 +542,8 @@ FIELDS: Fields = {
         "common": at_component, "clock": clock,
     },
     Wait: {"tick": at_component},
+    Landing: {"issued": clock},
+    Completed: {"counts": lambda out, x, v: positions(out, x, dict(v))},
     Access: {
         "tick": at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
         "later": _later, "number": _strong_write,

@@ -8,9 +8,11 @@ it (B2, A28). An end is a view, or what a tensor map selects.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, each_lane, exe
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.execute.lanes import per_lane
-from tilesim.sim.machine.execute.mbarrier import require_initialised, require_live
+from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.execute.memory import at_one_place, last_wins
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, MapReader
 from tilesim.sim.machine.expression import Evaluate, plain
@@ -41,7 +43,7 @@ from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.tensor_box import Box
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, first_of
 from tilesim.sim.machine.view_access import (
     ViewAccess,
     read_elements,
@@ -53,103 +55,76 @@ from tilesim.sim.machine.view_access import (
 from tilesim.sim.observers.phase_conditions import Credit
 
 
-class Piece(Protocol):
+class Piece(ABC):
     """One end of one copy: ``nbytes`` of ``memory``, of which ``footprint`` is touched.
 
     Without a footprint nothing is touched that could race. ``through``: the tensor map that the
     copy reads, if that lies in memory.
     """
 
-    memory: Memory
-    footprint: Footprint | None
-    nbytes: int
-    dtype: DType
-    through: MapInMemory | None
+    through: MapInMemory | None = None
+
+    def __init__(
+        self, memory: Memory, footprint: Footprint | None, nbytes: int, dtype: DType
+    ) -> None:
+        self.memory = memory
+        self.footprint = footprint
+        self.nbytes = nbytes
+        self.dtype = dtype
 
     def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
         """What the copy touches of ``view``, its other end, in this shared memory."""
-        ...
+        return view.footprint_in(w, memory)
 
+    @abstractmethod
     def load(self) -> NDArray[Any]:
         """The elements."""
-        ...
 
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
         """Writes elements, combined with what is there if asked."""
-        ...
+        raise TypeError("such copies only read this end")
+
+    def unknown(self, op: Op) -> Unknown | None:
+        """What is not known of the elements."""
+        return None if self.footprint is None else unknown_in(self.memory, self.footprint, op)
 
 
-class _Range:
-    """A contiguous range."""
+class _Range(Piece):
+    """A contiguous range, or the bytes of it in a ``mask`` of 16."""
 
-    __slots__ = ("dtype", "footprint", "memory", "nbytes", "through")
-
-    def __init__(self, view: ViewAccess, memory: Memory, footprint: Footprint) -> None:
-        self.dtype = view.view.dtype
-        self.memory = memory
-        self.footprint: Footprint | None = footprint
-        self.nbytes = view.view.nbytes
-        self.through: MapInMemory | None = None
-
-    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
-        return view.footprint_in(w, memory)
+    def __init__(
+        self, view: ViewAccess, memory: Memory, whole: Footprint, mask: int | None
+    ) -> None:
+        touched = whole if mask is None else masked(memory, whole, mask)
+        super().__init__(memory, touched, view.view.nbytes, view.view.dtype)
+        self._whole = whole
+        self._mask = mask
 
     def load(self) -> NDArray[Any]:
-        assert self.footprint is not None
-        return read_elements(self.memory, self.footprint, self.dtype)
+        return read_elements(self.memory, self._whole, self.dtype)
 
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
-        assert self.footprint is not None
-        values = as_elements(values, self.dtype, self.footprint.addresses.shape)
+        cells = self.memory.data[self._whole.bytes.low : self._whole.bytes.high]
+        before = None if self._mask is None else cells.copy()
+        values = as_elements(values, self.dtype, self._whole.addresses.shape)
         if combine is not None:
             values = combine(self.load(), values)
-        write_elements(self.memory, self.footprint, self.dtype, values)
+        write_elements(self.memory, self._whole, self.dtype, values)
+        if before is not None and self._mask is not None:
+            left = np.array([not self._mask >> i % 16 & 1 for i in range(self.nbytes)])
+            cells[left] = before[left]
 
 
-class _Masked:
-    """Some bytes of a contiguous range."""
-
-    __slots__ = ("_kept", "_range", "dtype", "footprint", "memory", "nbytes", "through")
-
-    def __init__(self, whole: _Range, footprint: Footprint | None, kept: NDArray[np.bool_]) -> None:
-        self._range = whole
-        self._kept = kept
-        self.memory = whole.memory
-        self.footprint = footprint
-        self.nbytes = whole.nbytes
-        self.dtype = whole.dtype
-        self.through: MapInMemory | None = None
-
-    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
-        return view.footprint_in(w, memory)
-
-    def load(self) -> NDArray[Any]:
-        return self._range.load()
-
-    def store(self, values: NDArray[Any], combine: Combine | None) -> None:
-        whole = self._range.footprint
-        assert whole is not None
-        cells = self.memory.data[whole.bytes.low : whole.bytes.high]
-        before = cells.copy()
-        self._range.store(values, combine)
-        cells[~self._kept] = before[~self._kept]
-
-
-class _Selected:
+class _Selected(Piece):
     """What a tensor map selects."""
-
-    __slots__ = ("_box", "_packing", "dtype", "footprint", "memory", "nbytes", "through")
 
     def __init__(
         self, box: Box, memory: Memory, footprint: Footprint | None, packing: Packing | None,
         through: MapInMemory | None,
     ) -> None:  # fmt: skip
+        super().__init__(memory, footprint, box.nbytes, box.fields.dtype)
         self._box = box
         self._packing = packing
-        self.dtype = box.fields.dtype
-        self.memory = memory
-        self.footprint = footprint
-        self.nbytes = box.nbytes
         self.through = through
 
     def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
@@ -205,12 +180,7 @@ def range_end(c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> End:
         memory = view.memory(w)
         footprint = view.footprint_in(w, memory)
         require_contiguous(op, view, footprint)
-        whole = _Range(view, memory, footprint)
-        if mask is None:
-            return whole
-        chosen = mask(w)
-        kept = np.array([chosen >> i % 16 & 1 for i in range(whole.nbytes)], dtype=bool)
-        return _Masked(whole, masked(memory, footprint, chosen), kept)
+        return _Range(view, memory, footprint, None if mask is None else mask(w))
 
     return end
 
@@ -339,24 +309,12 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skippe
 # ---------------------------------------------------- ranges without some bytes at their ends (B38)
 
 
-class Inner:
+class Inner(Piece):
     """What is read of a range, ``left`` elements from its start, as an end of a copy of all."""
 
-    __slots__ = ("_left", "dtype", "footprint", "memory", "nbytes", "through")
-
-    def __init__(
-        self, dtype: DType, nbytes: int, memory: Memory, footprint: Footprint | None, left: int
-    ) -> None:
-        self.dtype = dtype
-        self.nbytes = nbytes
-        self.memory = memory
-        self.footprint = footprint
-        self.through: MapInMemory | None = None
+    def __init__(self, view: View, memory: Memory, footprint: Footprint | None, left: int) -> None:
+        super().__init__(memory, footprint, view.nbytes, view.dtype)
         self._left = left
-
-    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
-        """All of the other end is written."""
-        return view.footprint_in(w, memory)
 
     def load(self) -> NDArray[Any]:
         """The elements; zeros for those that are ignored."""
@@ -366,12 +324,8 @@ class Inner:
             found[self._left : self._left + read.size] = read
         return found
 
-    def store(self, values: NDArray[Any], combine: Combine | None) -> None:
-        """Such copies only read global memory."""
-        raise TypeError("bytes are ignored where a copy reads")
-
     def spoil(self, op: Op, memory: Memory, target: Footprint) -> None:
-        """What the ignored bytes are is not known where they have been copied to."""
+        """What is ignored is not known at ``target``, the other end, when the copy has landed."""
         addresses = target.addresses.ravel()
         count = 0 if self.footprint is None else self.footprint.addresses.size
         left = self._left if count else addresses.size
@@ -391,14 +345,14 @@ def inner_end(c: Operands, op: Op, effect: fx.Reads, ignored: tuple[Expr, Expr])
         left, right = (_bytes(w, op, side) // size for side in sides)
         if left + right >= view.size:
             some = known.setdefault((0, 0), c.view(view.inner(0, 0)))
-            return Inner(view.dtype, view.nbytes, some.memory(w), None, 0)
+            return Inner(view, some.memory(w), None, 0)
         if (left, right) not in known:
             known[left, right] = c.view(view.inner(left, right))
         part = known[left, right]
         memory = part.memory(w)
         footprint = part.footprint_in(w, memory)
         require_contiguous(op, part, footprint, skipped=left * size)
-        return Inner(view.dtype, view.nbytes, memory, footprint, left)
+        return Inner(view, memory, footprint, left)
 
     return end
 
@@ -483,10 +437,8 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
         places = destinations(w, op, cta, barrier, None if mask is None else uniform(mask(w), w))
         if pair:
             places = _paired(w, op, places, barrier)
-        origin = None if piece.footprint is None else (piece.memory, piece.footprint)
-        fetch = piece.load if real else None
         for _ in range(w.lanes):
-            tracked_load(w, op, target, places, piece.nbytes, origin, fetch, combine, piece)
+            tracked_load(w, op, target, places, piece, combine, real=real)
 
     return step
 
@@ -542,28 +494,24 @@ def destinations(
 
 
 def tracked_load(
-    w: Warp, op: Op, target: ViewAccess, places: list[tuple[Cta, Mbarrier]], nbytes: int,
-    source: tuple[Memory, Footprint] | None, fetch: Callable[[], NDArray[Any]] | None,
-    combine: Callable[[Any, Any], Any] | None = None, piece: Piece | None = None,
+    w: Warp, op: Op, target: ViewAccess, places: list[tuple[Cta, Mbarrier]], piece: Piece,
+    combine: Combine | None = None, *, real: bool,
 ) -> None:  # fmt: skip
-    """Issues a copy into shared memory that completes ``nbytes`` on a barrier per destination.
+    """Issues a copy of ``piece`` into shared memory that completes its bytes on a barrier per
+    destination.
 
-    ``combine`` makes it a reduction. ``piece`` is the other end, if it is one of several kinds.
+    ``combine`` makes it a reduction; ``real``: the bytes are computed.
     """
-    machine = w.machine
+    machine, through = w.machine, piece.through
     issued = w.clock.copy()
-    through = None if piece is None else piece.through
     also = None if through is None else w.lane_groups["bulk.map"].issue_by(w.mask)
-    dtype = target.view.dtype if piece is None or through is None else piece.dtype
-    records: list[tuple[Cta, Mbarrier, Footprint, list[Access]]] = []
+    scope: fx.Scope | None = None if combine is None else "gpu"
+    landings: list[Landing] = []
     for cta, tracked in places:
         require_live(tracked, w, op)
         memory, component = cta.memory, tracked.tracks(w.cta)
-        footprint = (
-            target.footprint_in(w, memory) if piece is None else piece.other(w, target, memory)
-        )
+        footprint = piece.other(w, target, memory)
         check_alignment(op, target, footprint)
-        scope: fx.Scope | None = None if combine is None else "gpu"
         write = Access(w, op, component, NEVER, True, True, scope, lanes=w.mask, among=EVERY)
         if combine is not None:
             machine.races.unwritten.note(memory, footprint, write)
@@ -571,45 +519,42 @@ def tracked_load(
         accesses = [write]
         if through is not None:
             accesses.append(through.read(w, op, (component, NEVER), also))
-        if source is not None:
+        if piece.footprint is not None:
             read = Access(w, op, component, NEVER, True, False, lanes=w.mask, among=EVERY)
-            machine.races.read(*source, read, w.clock)
+            machine.races.read(piece.memory, piece.footprint, read, w.clock)
             accesses.append(read)
-            if source[0] is w.cta.memory:
+            if piece.memory is w.cta.memory:
                 machine.peers.note(w.cta, read)
         tracked.last_load = (op, w, write)
         for place in {cta, tracked.cta} - {w.cta}:
             machine.peers.note(place, write)
-        records.append((cta, tracked, footprint, accesses))
-    for cta, tracked, footprint, accesses in records:
-        credit = Credit(w, op, 0, -nbytes, 0, asynchronous=True)
-
-        def land(
-            cta: Cta = cta, tracked: Mbarrier = tracked, footprint: Footprint = footprint,
-            accesses: list[Access] = accesses, credit: Credit = credit,
-        ) -> None:  # fmt: skip
-            require_initialised(tracked, op)
-            lost = None if source is None or fetch is None else unknown_in(*source, op)
-            if combine is not None and fetch is not None:
-                lost = lost or unknown_in(cta.memory, footprint, op)
-            if lost is not None:
-                cta.memory.forget(footprint, lost)
-            elif fetch is not None:
-                new = fetch()
-                if piece is not None:
-                    new = as_elements(new, dtype, footprint.addresses.shape)
-                if combine is not None:
-                    new = combine(read_elements(cta.memory, footprint, dtype), new)
-                write_elements(cta.memory, footprint, dtype, new)
-            if isinstance(piece, Inner) and fetch is not None:
-                piece.spoil(op, cta.memory, footprint)
-            tracked.landed.extend(accesses)
-            tracked.credit(credit, issued, visible=False)
-            machine.changed()
-
-        machine.launch_async(op, w, machine.copy_cycles(nbytes), land)
+        credit = Credit(w, op, 0, -piece.nbytes, 0, asynchronous=True)
+        move = partial(_move, op, piece, target, memory, footprint, combine) if real else None
+        landings.append(Landing(w, op, tracked, credit, issued, move, accesses))
+    for landing in landings:
+        machine.launch_async(op, w, machine.copy_cycles(piece.nbytes), landing.land)
     w.advance()
     w.effects += 1
+
+
+def _move(
+    op: Op, piece: Piece, target: ViewAccess, memory: Memory, footprint: Footprint,
+    combine: Combine | None,
+) -> None:  # fmt: skip
+    """Writes the elements of ``piece`` to its other end."""
+    lost = piece.unknown(op)
+    if combine is not None:
+        lost = first_of(lost, unknown_in(memory, footprint, op))
+    if lost is not None:
+        memory.forget(footprint, lost)
+    else:
+        dtype = target.view.dtype if piece.through is None else piece.dtype
+        new = as_elements(piece.load(), dtype, footprint.addresses.shape)
+        if combine is not None:
+            new = combine(read_elements(memory, footprint, dtype), new)
+        write_elements(memory, footprint, dtype, new)
+    if isinstance(piece, Inner):
+        piece.spoil(op, memory, footprint)
 
 
 def check_alignment(op: Op, target: ViewAccess, footprint: Footprint) -> None:
@@ -658,8 +603,8 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
             _issue(w, op, memory, moved, piece, reduces=combine is not None)
         real = observed and bool(piece.memory.data.size)
         lost = unknown_in(memory, footprint, op) if real else None
-        if combine is not None and real and piece.footprint is not None:
-            lost = lost or unknown_in(piece.memory, piece.footprint, op)
+        if combine is not None and real:
+            lost = first_of(lost, piece.unknown(op))
         if lost is not None and piece.footprint is not None:
             piece.memory.forget(piece.footprint, lost)
         elif real and lost is None:
@@ -938,23 +883,21 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
             machine.races.unwritten.note(cta.memory, footprint, access)
         machine.races.write(cta.memory, footprint, access, w.clock)
         machine.peers.note(cta, access)
-        issued, lanes = w.clock.copy(), w.lanes
+        lanes = w.lanes
         credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
 
-        def land() -> None:
-            require_initialised(barrier, op)
-            if real and lost is not None:
+        def move() -> None:
+            if lost is not None:
                 cta.memory.forget_at(addresses, dtype.bytes, lost)
-            elif real:
-                if cta.memory.marks is not None:
-                    cta.memory.marks.set_at(addresses, dtype.bytes, None)
-                for index, item in zip(where.tolist(), new, strict=True):
-                    cells[index] = item if combine is None else combine(cells[index], item)
-            barrier.landed.append(access)
-            barrier.credit(credit, issued, visible=False)
-            machine.changed()
+                return
+            if cta.memory.marks is not None:
+                cta.memory.marks.set_at(addresses, dtype.bytes, None)
+            for index, item in zip(where.tolist(), new, strict=True):
+                cells[index] = item if combine is None else combine(cells[index], item)
 
-        machine.launch_async(op, w, machine.copy_cycles(0), land)
+        issued, moves = w.clock.copy(), move if real else None
+        landing = Landing(w, op, barrier, credit, issued, moves, [access])
+        machine.launch_async(op, w, machine.copy_cycles(0), landing.land)
         w.advance()
         w.effects += 1
 

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from tilesim.analysis.solver import closure
 from tilesim.analysis.ssa import value_of
-from tilesim.arith.types import numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.compose import OPERATIONS, Effects
-from tilesim.sim.machine.execute.copies import destinations, tracked_load
+from tilesim.sim.machine.execute.copies import Piece, destinations, tracked_load
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -43,7 +42,6 @@ def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
             target, mbar = c.view(view), c.mbar(tracked)
         case _:
             raise TypeError(f"{op.mnemonic}: a request has its response written and completed")
-    dtype, shape = numpy_dtype(view.dtype), view.extents
 
     def step(w: Warp) -> None:
         _require_more(w, op)
@@ -53,16 +51,21 @@ def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
         for _ in range(w.lanes):
             first = w.machine.launch.cancel(w, op)
             words = np.array([*(first or (0, 0, 0)), first is not None], dtype=np.uint32)
-            response = words.view(dtype).reshape(shape)
             places = destinations(w, op, w.cta, barrier, every_cta)
-            tracked_load(w, op, target, places, _BYTES, None, _always(response))
+            tracked_load(w, op, target, places, _Response(w, view, words), real=True)
 
     return step
 
 
-def _always(response: NDArray[Any]) -> Callable[[], NDArray[Any]]:
-    """What a copy fetches when it lands: an answer that is known when it is issued."""
-    return lambda: response
+class _Response(Piece):
+    """An answer that is known when the request is issued, as the end of a copy."""
+
+    def __init__(self, w: Warp, view: View, words: NDArray[Any]) -> None:
+        super().__init__(w.cta.memory, None, _BYTES, view.dtype)
+        self._words = words
+
+    def load(self) -> NDArray[Any]:
+        return self._words
 
 
 def _require_more(w: Warp, op: Op) -> None:

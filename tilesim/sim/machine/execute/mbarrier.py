@@ -10,7 +10,9 @@ time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +24,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.machine.access import EVERY, Access
+from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.errors import NotUniform
@@ -66,6 +69,32 @@ def require_initialised(barrier: Mbarrier, op: Op) -> None:
             "after fence.mbarrier_init) before any other use",
             facts=Stated((barrier.named,)),
         )
+
+
+@dataclass(slots=True, eq=False)
+class Landing:
+    """An operation of ``warp`` that is under way, which ``barrier`` tracks: when it is over,
+    ``move`` is done, its accesses have ``landed``, and its ``credit`` counts.
+
+    ``issued``: the clock of its issue.
+    """
+
+    warp: Warp
+    op: Op
+    barrier: Mbarrier
+    credit: Credit
+    issued: Clock
+    move: Callable[[], object] | None = None
+    landed: Sequence[Access] = ()
+
+    def land(self) -> None:
+        """It is over."""
+        require_initialised(self.barrier, self.op)
+        if self.move is not None:
+            self.move()
+        self.barrier.landed.extend(self.landed)
+        self.barrier.credit(self.credit, self.issued, visible=False)
+        self.warp.machine.changed()
 
 
 @executor(fx.InitsMbarrier)
@@ -304,28 +333,24 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
             raised = Credit(w, op, -lanes, 0, w.tick + w.apart, lanes=lanes)
             barrier.credit(raised, w.clock, visible=False)
             w.advance()
-        issued = w.clock.copy()
         credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=lent, lanes=lanes)
         group = w.lane_groups.get(kind)
-        promise = None if group is None else group.track_by(w.mask)
-
-        def land() -> None:
-            require_initialised(barrier, op)
-            if group is not None and promise is not None:
-                published = machine.components.clock()
-                for component, done in group.tell(
-                    barrier.component, barrier.base + barrier.phase, promise
-                ):
-                    published[machine.components.size + component] = done
-                barrier.publish(published, barrier.cta)
-            barrier.credit(credit, issued, visible=False)
-            machine.changed()
-
-        machine.launch_async(op, w, machine.copy_cycles(0), land)
+        tell = None if group is None else partial(_tell, barrier, group, group.track_by(w.mask))
+        landing = Landing(w, op, barrier, credit, w.clock.copy(), tell)
+        machine.launch_async(op, w, machine.copy_cycles(0), landing.land)
         w.advance()
         w.effects += 1
 
     return Act(step)
+
+
+def _tell(barrier: Mbarrier, group: LaneGroups, promise: Promise) -> None:
+    """An arrival tells warps that wait which copies are complete."""
+    components = barrier.machine.components
+    published = components.clock()
+    for component, done in group.tell(barrier.component, barrier.base + barrier.phase, promise):
+        published[components.size + component] = done
+    barrier.publish(published, barrier.cta)
 
 
 @executor(fx.Expects)

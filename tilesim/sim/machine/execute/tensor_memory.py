@@ -7,7 +7,7 @@ Numbers are computed when an operation is issued; what others may rely on is dec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from tilesim.sim.machine.compose import (
 from tilesim.sim.machine.cta import Cta, ctas_of_sm
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.execute.copies import destinations
-from tilesim.sim.machine.execute.mbarrier import require_initialised, require_live
+from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -847,24 +847,23 @@ def _signal(
     if cta is not w.cta:
         machine.peers.note(cta, access)
     credit = Credit(w, op, 1, 0, 0, asynchronous=True)
-
-    remote, waits = cta is not w.cta, machine.timed and any(count for _, count in tracked)
-    completions = [_completion(barrier, *one, remote=remote) for one in tracked]
-
-    def land() -> None:
-        require_initialised(barrier, op)
-        for publish in completions:
-            publish()
-        barrier.landed.append(access)
-        barrier.credit(credit, issued, visible=False)
-        machine.changed()
-
+    tell = Completed(barrier, tuple(tracked), cta is not w.cta).tell
+    landing = Landing(w, op, barrier, credit, issued, tell, [access])
+    waits = machine.timed and any(count for _, count in tracked)
     pending = max(0.0, issuer.finish - machine.env.now) if waits else 0.0
-    machine.launch_async(op, w, pending + _COMMIT_LATENCY, land)
+    machine.launch_async(op, w, pending + _COMMIT_LATENCY, landing.land)
 
 
-def _completion(
-    barrier: Mbarrier, component: int, count: int, *, remote: bool
-) -> Callable[[], None]:
-    """What tells warps that wait that so many operations of a component are complete."""
-    return lambda: barrier.publish_completion(component, count, remote=remote)
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What an arrival tells warps that wait: by component, how many operations are complete, of
+    another CTA's warp if ``remote``."""
+
+    barrier: Mbarrier
+    counts: tuple[tuple[int, int], ...]
+    remote: bool
+
+    def tell(self) -> None:
+        """The arrival is made."""
+        for component, count in self.counts:
+            self.barrier.publish_completion(component, count, remote=self.remote)
