@@ -74,10 +74,6 @@ UPWARDS = {
         "tilesim.sim.observers.monotone_accesses",
     ): "what judges a step is called where it is executed",
     (
-        "tilesim.sim.machine.footprint",
-        "tilesim.sim.affine.families",
-    ): "a run skips what repeats, and notes what it skipped",
-    (
         "tilesim.sim.machine.interface",
         "tilesim.sim.observers.lane_order",
     ): "what judges a step is called where it is executed",
@@ -124,10 +120,6 @@ UPWARDS = {
     (
         "tilesim.sim.machine.simulate",
         "tilesim.sim.affine.cluster_plan",
-    ): "a run skips what repeats, and notes what it skipped",
-    (
-        "tilesim.sim.machine.simulate",
-        "tilesim.sim.affine.families",
     ): "a run skips what repeats, and notes what it skipped",
     (
         "tilesim.sim.machine.simulate",

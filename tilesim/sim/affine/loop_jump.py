@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers
 from tilesim.sim.affine.cluster_values import moved
-from tilesim.sim.affine.families import Family, Past, meet_themselves
 from tilesim.sim.affine.loop_period import Register, Watched
 from tilesim.sim.affine.loop_places import Moved
 from tilesim.sim.affine.shifts import Later, NoShift, Shift, is_moving
 from tilesim.sim.machine.expression import plain
+from tilesim.sim.machine.footprint import Footprint, Past
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.moving_boxes import Course, Family, may_conflict
 
 #: repetitions at once in which places are computed one by one, accesses of other clusters that are
 #: noted one by one, and families of accesses to one tensor
@@ -135,60 +136,53 @@ class Jump:
 
     def _gather(self) -> None:
         """Accesses of the same kind to the same bytes are one family."""
-        known: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        steps: dict[bytes, Any] = {}
-        how: dict[int, tuple[Any, Any]] = {}
+        known: dict[tuple[Footprint, Course, bool], list[int]] = defaultdict(list)
         moved = self.watched.touched.moved
         for number, access in enumerate(moved):
-            step, listed = None, None
-            lows, _ = access.memory.table.corners(access.footprint)
-            if any(way.later for way in access.ways):
-                own = np.ascontiguousarray(self.listed[number][: self.times + 1, 0])
-                listed = steps.setdefault(own.tobytes(), own)
-            else:
-                step = np.zeros(lows.shape[1], dtype=np.int64)
-                for way in access.ways:
-                    if access.memory.table.by_element:
-                        step[way.free.dim] += way.by
-                    else:
-                        step[0] += way.by * way.free.stride
-            how[number] = step, listed
-            name = id(listed) if step is None else step.tobytes()
-            key = id(access.memory), id(access.footprint), access.access.write, name
-            known[key].append(number)
-        for numbers in known.values():
+            course = self._course(number, access)
+            known[access.footprint, course, access.access.write].append(number)
+        for (_, course, write), numbers in known.items():
             first = moved[numbers[0]]
-            lows, highs = first.memory.table.corners(first.footprint)
-            step, listed = how[numbers[0]]
-            family = Family(lows, highs, self.times, step, listed, first.access.write)
+            family = Family(*first.memory.table.corners(first.footprint), course, write)
             accesses = tuple(moved[n].access for n in numbers)
             self.families.append((first.memory, Past(family, accesses)))
+
+    def _course(self, number: int, access: Moved) -> Course:
+        """How an access moves in the cluster that is run."""
+        table = access.memory.table
+        turn = [0] * table.corners(access.footprint)[0].shape[1]
+        still = tuple(turn)
+        if any(way.later for way in access.ways):
+            own = self.listed[number][: self.times + 1, 0].tolist()
+            return Course(still, still, self.times, tuple(map(tuple, own)))
+        for way in access.ways:
+            if table.by_element:
+                turn[way.free.dim] += way.by
+            else:
+                turn[0] += way.by * way.free.stride
+        return Course(tuple(turn), still, self.times)
 
     def _require_apart(self) -> None:
         """No access conflicts with one of another repetition, or with one from before."""
         own = {m.footprint for m in self.watched.touched.moved}
-        by_memory: dict[int, list[Family]] = defaultdict(list)
-        memories = {id(memory): memory for memory, _ in self.families}
+        by_memory: dict[Memory, list[Family]] = defaultdict(list)
         for memory, past in self.families:
-            by_memory[id(memory)].append(past.family)
-        for name, families in by_memory.items():
-            memory = memories[name]
+            by_memory[memory].append(past.family)
+        for memory, families in by_memory.items():
             table = memory.table
             others = [f for f in table.recorded if f not in own or f in self.watched.touched.still]
-            written = [f for f in others if f.writes]
+            before = [past.family for past in table.past]
+            for write in (False, True):
+                near = [table.corners(f) for f in others if bool(f.writes) is write]
+                if near:
+                    lows, highs = (np.concatenate(c) for c in zip(*near, strict=True))
+                    before.append(Family.at_rest(lows, highs, write=write))
             apart = len(table.past) + len(families) <= _FAMILIES
-            apart = apart and not meet_themselves(families)
-            for family in families:
-                near = others if family.write else written
-                if near and apart:
-                    pairs = [table.corners(f) for f in near]
-                    lows, highs = (np.concatenate(c) for c in zip(*pairs, strict=True))
-                    apart = not family.meets(lows, highs)
-                apart = apart and not any(
-                    past.family.meets_family(family) for past in table.past
-                    if past.family.write or family.write
-                )  # fmt: skip
-            if not apart:
+            apart = apart and not may_conflict(families)
+            if not apart or any(
+                one.meets(other) for one in families for other in before
+                if one.write or other.write
+            ):  # fmt: skip
                 raise NoShift(f"accesses to {memory.label} of different turns, which may meet")
 
     # ------------------------------------------------------------------ the jump

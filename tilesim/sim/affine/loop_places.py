@@ -1,7 +1,7 @@
 """Where operands may differ from repetition to repetition: places in global memory, and data.
 
 An access to memory whose contents are not looked at is the same wherever it lies, as long as it
-stays inside and aligned, and as long as no accesses of different repetitions conflict (`families`).
+stays inside and aligned, and as long as no accesses of different repetitions conflict (`boxes`).
 So is a read from memory of which nothing is known: what it leaves is not known either.
 """
 

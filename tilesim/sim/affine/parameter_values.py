@@ -8,7 +8,8 @@ for all. Runs with several loops, one after the other, have more repetitions in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -26,7 +27,6 @@ from tilesim.sim.affine.free_parameter import Forms, Obstacle
 from tilesim.sim.affine.loop_period import Level, Register
 from tilesim.sim.affine.loop_period import Obstacle as Given
 from tilesim.sim.affine.loop_skipping import Skipper
-from tilesim.sim.affine.parameter_overlap import Reach, may_meet
 from tilesim.sim.affine.parameter_shifts import Demand, Follow, Moving, Ray, as_ray
 from tilesim.sim.affine.shifts import UNBOUNDED, Lost, Shift, is_moving
 from tilesim.sim.machine.access import Access
@@ -34,10 +34,45 @@ from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.moving_boxes import Box, Course, Family, corners, may_conflict
 from tilesim.sim.machine.simulate import Simulation
 
 #: turns of other loops, per warp, after which the one that is looked at has ended: there are few
 _IDLE = 16
+#: accesses to one tensor that are compared, at most
+_MOST = 1 << 12
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A box of elements of a tensor that is accessed, and how it moves."""
+
+    memory: str
+    box: Box
+    course: Course
+    write: bool
+
+
+def may_meet(reaches: Iterable[Reach]) -> str | None:
+    """The tensor in which accesses may conflict for some values of the parameter, though they do
+    not in the run that was followed, or of which that cannot be said.
+
+    What is accessed at a place that is the same for all values is judged by that run.
+    """
+    by_memory: dict[str, dict[Reach, None]] = defaultdict(dict)
+    for reach in reaches:
+        by_memory[reach.memory][reach] = None
+    for name, found in by_memory.items():
+        boxes: dict[tuple[Course, bool], list[Box]] = defaultdict(list)
+        for reach in found:
+            boxes[reach.course, reach.write].append(reach.box)
+        if not any(any(course.turn) or any(course.slope) for course, _ in boxes):
+            continue
+        families = [Family(*corners(b), *how) for how, b in boxes.items()]
+        written = any(family.write for family in families)
+        if written and (len(found) > _MOST or may_conflict(families)):
+            return name
+    return None
 
 
 @dataclass(frozen=True)
@@ -142,7 +177,7 @@ class Tracer(Skipper):
         #: accesses to what the kernel writes; of those while a repetition is watched, how they
         #: move from one to the next
         self.reaches: list[Reach] = []
-        self._repeated: list[tuple[int, tuple[Ray, ...]]] = []
+        self._repeated: list[tuple[int, Course]] = []
         self._numbers = traced.numbers
         self._dims = {t.name: len(t.shape) for t in machine.program.tensors}
         self._main = Follow(machine, traced.forms, traced.step, {})
@@ -241,23 +276,19 @@ class Tracer(Skipper):
             if sized or self._main.moved:
                 self._spoil(Obstacle(f"an access to {memory.label}", access.op.loc))
             return
-        ways = _ways(self._main, memory, dims)
-        lows, highs = memory.table.corners(footprint)
-        for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+        course = _course(self._main, memory, dims)
+        for box in footprint.boxes(by_element=True):
             if self._period is not None:
-                own = _ways(self._period, memory, dims)
+                own = _course(self._period, memory, dims)
                 self._repeated.append((len(self.reaches), own))
-            reach = Reach(memory.label, tuple(low), tuple(high), ways, access.write)
-            self.reaches.append(reach)
+            self.reaches.append(Reach(memory.label, box, course, access.write))
 
     def _in_repetitions(self, often: int, times: int) -> None:
         """What has been accessed since `began` is accessed in more repetitions."""
         number = next(self._numbers)
-        for place, ways in self._repeated:
-            reach = self.reaches[place]
-            self.reaches[place] = replace(
-                reach, ways=ways, repetition=number, often=often, times=times
-            )
+        for place, own in self._repeated:
+            course = replace(own, loop=number, often=often, times=times)
+            self.reaches[place] = replace(self.reaches[place], course=course)
 
     # ------------------------------------------------------------------ repetitions
 
@@ -451,10 +482,10 @@ def _lanes(ray: Any) -> list[Any]:
     return list(ray) if isinstance(ray, np.ndarray) else [ray] * 32
 
 
-def _ways(follow: Follow, memory: Memory, dims: int) -> tuple[Ray, ...]:
+def _course(follow: Follow, memory: Memory, dims: int) -> Course:
     """How the access of the instruction at hand moves, in each dimension."""
     ways = [Ray(0)] * dims
     for where, dim, ray in follow.moved:
         if where is memory:
             ways[dim] = ways[dim] + ray
-    return tuple(ways)
+    return Course(tuple(way.b for way in ways), tuple(way.a for way in ways))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilesim.arith.byte_set import ByteSet, Integers
 from tilesim.findings.finding import Named
-from tilesim.sim.affine.families import Box, BoxIndex, Corners, Past, Unskippable, corners
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.moving_boxes import Box, BoxIndex, Corners, Family, corners
+from tilesim.sim.machine.noncoherent import noncoherent
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
@@ -125,6 +127,28 @@ class Footprint:
             assert self.points is not None
             return self.points
         return [tuple((span.start, span[-1] + 1) for span in held.indices)]
+
+
+class Unskippable(Exception):
+    """What was skipped matters, after all: the run has to be made without skipping."""
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """A family that has been skipped, with the accesses as they are in its last repetition."""
+
+    family: Family
+    accesses: tuple[Access, ...]
+
+    def require_over(
+        self, access: Access, clock: Clock, rows: dict[tuple[bool, bool], int]
+    ) -> None:
+        """Raises `Unskippable` unless an access to the same bytes is surely ordered after these."""
+        for record in self.accesses:
+            row = rows[record.asynchronous, record.write]
+            foreign = record.warp.machine is not access.warp.machine or noncoherent(access, record)
+            if foreign or access.warp.exchanges or clock[row + record.component] < record.tick:
+                raise Unskippable
 
 
 class FootprintTable:
@@ -277,14 +301,15 @@ class FootprintTable:
         Raises:
             Unskippable: that is not known.
         """
-        lows, highs = self.corners(footprint)
+        own = Family.at_rest(*self.corners(footprint))
         for past in self.past:
-            if (access.write or past.family.write) and past.family.meets(lows, highs):
+            if (access.write or past.family.write) and past.family.meets(own):
                 past.require_over(access, clock, rows)
 
     def meets_past(self, footprint: Footprint) -> bool:
         """Whether bytes have been accessed in repetitions that were skipped."""
-        return any(past.family.meets(*self.corners(footprint)) for past in self.past)
+        own = Family.at_rest(*self.corners(footprint)) if self.past else None
+        return own is not None and any(past.family.meets(own) for past in self.past)
 
     def require_all(self) -> None:
         """Raises `Unskippable` if records show accesses as later than they were."""

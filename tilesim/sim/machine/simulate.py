@@ -32,10 +32,10 @@ from tilesim.ir.verify import verify
 from tilesim.sim.affine import cluster_classes
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
-from tilesim.sim.affine.families import Unskippable
 from tilesim.sim.affine.loop_skipping import Skipper, can_skip
 from tilesim.sim.machine.divergence import part_ways, report_missing
 from tilesim.sim.machine.errors import CutOff, NotKnown
+from tilesim.sim.machine.footprint import Unskippable
 from tilesim.sim.machine.interface import Options, Stop
 from tilesim.sim.machine.judged_effects import not_judged
 from tilesim.sim.machine.load import Compiler
