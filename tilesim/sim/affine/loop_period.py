@@ -40,15 +40,14 @@ from tilesim.sim.affine.shifts import (
     Shift,
     Shifted,
     Shifts,
-    Then,
     clusters_of,
     is_moving,
     set_moving,
 )
-from tilesim.sim.affine.snapshot import Glance, Snapshot
+from tilesim.sim.affine.snapshot import Glance, Snapshot, difference
 from tilesim.sim.affine.state_fields import is_number
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.expression import Evaluate, evaluator, fit_register, plain
+from tilesim.sim.machine.expression import fit_register, plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
 from tilesim.sim.machine.machine import Code, Entry, Machine, Step, Warp
@@ -593,24 +592,6 @@ class Rows:
 
 #: what registers of a warp hold, by slot
 Registers: TypeAlias = "list[Any]"
-#: by how much registers grow in a repetition, by slot
-Moves: TypeAlias = "dict[int, Any]"
-#: a loop that goes on so often does not end
-_MANY = 1 << 40
-
-
-@dataclass(frozen=True)
-class _Exit:
-    """A branch that leads out of a loop if ``condition`` is ``sense``.
-
-    ``predicates`` are computed before it, by the number of a register. ``reads``: the registers
-    that are needed for all that.
-    """
-
-    condition: Evaluate
-    sense: bool
-    predicates: tuple[tuple[int, Evaluate], ...]
-    reads: frozenset[int]
 
 
 class Remaining:
@@ -620,118 +601,62 @@ class Remaining:
     def __init__(self, plan: Code, heads: dict[int, int]) -> None:
         self._plan = plan
         self._heads = heads
-        self._exits: dict[int, tuple[_Exit, ...]] = {}
+        self._values = Shifts(plan.slots, plan.mir.typing)
+        #: by branch that goes back: per way out, what decides it and the registers in that
+        self._exits: dict[int, list[tuple[list[Expr], frozenset[int]]]] = {}
 
     def repetitions(self, w: Warp, back: int, before: Registers) -> int | None:
         """How often what has happened since the registers of a warp held ``before`` happens again
-        until a loop ends that goes back at ``back``, or one around it; None if that is not
-        known."""
-        by = {
-            slot: _difference(now, then)
-            for slot, (then, now) in enumerate(zip(before, w.registers, strict=True))
-            if then is not now
-        }
-        moving = {slot: d for slot, d in by.items() if d is not None and np.any(d)}
-        found = []
+        until a loop ends that goes back at ``back``, or one around it: while all that leads out
+        comes out the same. None if that is not known."""
+        moving: dict[int, Shift] = {}
+        for slot, (then, now) in enumerate(zip(before, w.registers, strict=True)):
+            by = None if then is now else difference(plain(now), plain(then))
+            if by is not None and is_moving(by):
+                moving[slot] = by
+        self._values.return_to(UNBOUNDED)
         for other, head in self._heads.items():
             if head <= self._heads[back] and back <= other:
-                ways = (self._until(e, w, moving) for e in self._of(other, head))
-                found += [often for often in ways if often is not None]
-        return min(found, default=None)
+                for decides, reads in self._of(other, head):
+                    if not any(w.registers[slot] is None for slot in reads):
+                        self._bound(decides, w, moving)
+        return None if self._values.limit == UNBOUNDED else self._values.limit
 
-    def _until(self, way_out: _Exit, w: Warp, moving: Moves) -> int | None:
-        """After how many repetitions that way is taken; None if it is not."""
-        fixed = way_out.reads.isdisjoint(moving)
-        if fixed or any(w.registers[slot] is None for slot in way_out.reads):
-            return None
-        most = 1
-        while not _ends(way_out, w, moving, most):
-            most *= 2
-            if most > _MANY:
-                return None
-        least = most // 2
-        while most - least > 1:
-            middle = (least + most) // 2
-            if _ends(way_out, w, moving, middle):
-                most = middle
-            else:
-                least = middle
-        return least
+    def _bound(self, decides: list[Expr], w: Warp, moving: dict[int, Shift]) -> None:
+        limits = self._values.limits
+        try:
+            for expr in decides:
+                self._values.require_fixed(expr, w, w.mask, moving)
+        except NoShift:
+            self._values.return_to(limits)
 
-    # ------------------------------------------------------------------ ways out of a loop
-
-    def _of(self, back: int, head: int) -> tuple[_Exit, ...]:
+    def _of(self, back: int, head: int) -> list[tuple[list[Expr], frozenset[int]]]:
         known = self._exits.get(back)
         if known is None:
-            known = self._exits[back] = tuple(self._found(back, head))
+            known = self._exits[back] = []
+            for number in range(head, back + 1):
+                match self._plan.mir.code[number].what:
+                    case Branch(cond=Expr() as cond, target=target):
+                        if number == back or not head <= target <= back:
+                            known.append(self._decides(cond, head, back))
+                    case _:
+                        pass
         return known
 
-    def _found(self, back: int, head: int) -> list[_Exit]:
-        code, found = self._plan.mir.code, []
-        for number in range(head, back + 1):
-            match code[number].what:
-                case Branch(cond=Expr() as cond, target=target, sense=sense):
-                    if number == back or not head <= target <= back:
-                        found.append(self._exit(cond, sense != (number == back), head, back))
-                case _:
-                    pass
-        return found
-
-    def _exit(self, cond: Expr, sense: bool, head: int, back: int) -> _Exit:
-        needed, predicates = _names(cond), []
+    def _decides(self, cond: Expr, head: int, back: int) -> tuple[list[Expr], frozenset[int]]:
+        """A condition, and what the predicates in it are set to in the loop."""
+        decides, needed = [cond], _registers(cond)
         for number in range(back, head - 1, -1):
-            for var, value in self._set(number):
-                if var.name in needed and var.dtype.kind == "pred":
-                    needed |= _names(value)
-                    predicates.append((self._plan.slots[var.name], self._compiled(value)))
-        reads = frozenset(self._plan.slots[name] for name in needed)
-        return _Exit(self._compiled(cond), sense, tuple(reversed(predicates)), reads)
-
-    def _set(self, number: int) -> list[tuple[Var, Expr]]:
-        what = self._plan.mir.code[number].what
-        effects = what.effects() if isinstance(what, Op) else ()
-        return [
-            (e.var, e.value)
-            for e in effects
-            if isinstance(e, fx.Defines) and isinstance(e.value, Expr)
-        ]
-
-    def _compiled(self, expr: Expr) -> Evaluate:
-        return evaluator(self._plan, expr)
-
-
-def _names(expr: Expr) -> set[str]:
-    return {part.name for part in walk(expr) if isinstance(part, Var)}
-
-
-def _difference(now: Any, before: Any) -> Any:
-    """By how much an integer register has grown, in all lanes; None if it is none."""
-    now, before = plain(now), plain(before)
-    if type(now) is int and type(before) is int:
-        return now - before
-    if not isinstance(now, np.ndarray) or not isinstance(before, np.ndarray):
-        return None
-    if now.dtype.kind not in "iu" or now.shape != before.shape:
-        return None
-    return now.astype(np.int64) - before.astype(np.int64)
-
-
-def _ends(way_out: _Exit, w: Warp, moving: Moves, often: int) -> bool:
-    """Whether a loop ends there after so many repetitions."""
-    registers = list(w.registers)
-    for slot, by in moving.items():
-        registers[slot] = plain(registers[slot]) + often * by
-    then = cast(Warp, Then(w, w.cta, registers))
-    try:
-        for slot, evaluate in way_out.predicates:
-            registers[slot] = evaluate(then)
-        holds = plain(way_out.condition(then))
-    except ArithmeticError:
-        return False
-    if not isinstance(holds, bool | int | np.bool_ | np.ndarray):
-        return False
-    turning = np.broadcast_to(holds, 32)[mask_array(w.mask)]  # others have left, or never came
-    return bool(turning.any()) is way_out.sense
+            what = self._plan.mir.code[number].what
+            for effect in what.effects() if isinstance(what, Op) else ():
+                match effect:
+                    case fx.Defines(var=var, value=Expr() as value):
+                        if var.name in needed and var.dtype.kind == "pred":
+                            decides.append(value)
+                            needed |= _registers(value)
+                    case _:
+                        pass
+        return decides, frozenset(self._plan.slots[name] for name in needed)
 
 
 # ----------------------------------------------------------- what is known of the turns of one loop

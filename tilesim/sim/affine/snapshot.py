@@ -148,7 +148,7 @@ class Snapshot:
         if _shapes(self.arrays) != _shapes(before.arrays):
             return None
         for key, values in self.registers.items():
-            shifts = [_difference(a, b) for a, b in zip(values, before.registers[key], strict=True)]
+            shifts = [difference(a, b) for a, b in zip(values, before.registers[key], strict=True)]
             shift = shifts[0]
             if any(x is None or np.any(x != shift) for x in shifts):
                 if len(shifts) > 1:
@@ -209,7 +209,7 @@ def _moves_together(
     return by > 0 and least >= still + gap
 
 
-def _difference(now: Any, before: Any) -> Any:
+def difference(now: Any, before: Any) -> Any:
     """By how much an integer register has changed; None if that is no number."""
     if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
         a, b = np.asarray(now), np.asarray(before)
