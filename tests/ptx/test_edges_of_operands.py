@@ -84,6 +84,9 @@ def rows_of(form: int) -> dict[str, tuple[Row, ...]]:
             Row(f"cvt.u64.u32 %rd6, %r19; and.b64 %rd7, %rd6, 262128; shr.u64 %rd8, %rd7, 4;"
                 f" or.b64 %rd3, %rd8, {form};"),
             Row(f"bfe.u32 %r7, %r19, 4, 14; cvt.u64.u32 %rd6, %r7; or.b64 %rd3, %rd6, {form};"),
+            # of a length (and a position) the lowest eight bits count
+            Row(f"or.b64 %rd6, %rd1, {form | 1 << 40}; mov.b64 {{%r7, %r8}}, %rd6;"
+                " bfe.u32 %r9, %r8, 0, 264; mov.b64 %rd3, {%r7, %r9};"),
         ),
         "shifts": (
             Row(f"mov.u64 %rd6, {form >> 16}; shl.b64 %rd7, %rd6, 16; or.b64 %rd3, %rd7, %rd1;"),

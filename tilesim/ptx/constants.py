@@ -439,8 +439,8 @@ def _combined(name: str, sources: list[Bits]) -> Bits:
             filled = _ALL & ~(_ALL >> b)
             return m >> b | filled, a >> b
         case "bfe", [(m, a), (n, b), (w, c)] if n == w == _ALL:
-            field = (1 << c) - 1
-            return m >> b & field | _ALL & ~field, a >> b & field
+            first, field = b & 255, (1 << (c & 255)) - 1
+            return m >> first & field | _ALL & ~field, a >> first & field
         case "add", [(m, a), (n, b)]:
             low, high = a + b, (a | _ALL & ~m) + (b | _ALL & ~n)
             # up to the lowest bit of either that is not known, nothing is carried that is not
