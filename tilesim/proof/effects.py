@@ -24,7 +24,17 @@ from tilesim.ir.fragments import Held, layout_of
 from tilesim.ir.op import Computation, Rearranges
 from tilesim.proof import tensor_memory as tmem
 from tilesim.proof.counters import Increment, Wait, Word
-from tilesim.proof.machine import Bits, Change, Execution, Group, Issued, Piece, Warp, coordinates
+from tilesim.proof.machine import (
+    ALL_LANES,
+    Bits,
+    Change,
+    Execution,
+    Group,
+    Issued,
+    Piece,
+    Warp,
+    coordinates,
+)
 from tilesim.proof.many import UNKNOWN, Many
 from tilesim.proof.memory import Bytes, Names, Record, Strong, all_apart
 from tilesim.proof.moving import at_view, fixed, through_map
@@ -69,7 +79,6 @@ X = TypeVar("X", bound=Executor)
 EXECUTORS: dict[type, Executor] = {}
 #: effects that others look at, or that are hints
 SILENT = (fx.Gathers, fx.GathersWarps, fx.Issues, fx.Shuffles)
-_FULL = 0xFFFFFFFF
 #: strong reads on which something depends: a loop of them may never end
 MOST_LOOKS = 1024
 #: bytes that a lane stores at once, of data that may be the same as others'
@@ -144,6 +153,8 @@ def _apart(x: Execution, operand: Expr) -> Sequence[Any]:
 def _is_shared(x: Execution, operand: Expr, w: Warp) -> Value:
     v = x.machine.operands
     value, executed = v.value(operand, w), v.value(operand, x.warp)
+    if type(value) is int:
+        return value
     row = [lane_of(value, i) for i in x.lanes]
     if len({*row}) > 1:
         raise Refuted("agree", f"{x.where}: {operand} differs between lanes")
@@ -174,11 +185,18 @@ def _only_accesses(x: Execution) -> None:
 
 #: of `setmaxnreg`, which all threads of a warpgroup execute
 _WHOLE_WARP = fx.Gathers(None, "E15", whole=True)
+#: effects for which all threads of a warp that have not ended come together (E2, D3)
+_OF_ALL = (fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
+#: effects for which lanes, warps or CTAs wait for others
+_OF_SEVERAL = (
+    *_OF_ALL, fx.Gathers, fx.GathersWarps, fx.Cancels, fx.AllocatesTmem, fx.FreesTmem,
+    fx.RelinquishesTmem,
+)  # fmt: skip
 
 
 def _all_are_here(x: Execution) -> bool:
     """Whether the lanes that execute the instruction together have all come to it (E2, E11)."""
-    for e in x.effects:
+    for e in x.effects if x.has(*_OF_SEVERAL) else ():
         match e:
             case fx.Gathers() if not _gathers(x, e):
                 return False
@@ -203,18 +221,17 @@ def _all_are_here(x: Execution) -> bool:
 def _step(x: Execution) -> None:
     """Positions grow, and lanes that have come together know that they have."""
     order = x.machine.order
-    whole = (fx.Registers, fx.JoinsBarrier, fx.JoinsCluster)
     for w in x.warps or [x.warp]:
         g = w.lanes(x.lanes)
         if any(not isinstance(e, fx.Defines) or isinstance(e.value, View) for e in x.effects):
             order.step(g)
         # .sync waits for the lanes of each warp, not for the other warps of a warpgroup
-        if any(isinstance(e, whole) for e in x.effects):  # of all that have not ended (E2, D3)
+        if x.has(*_OF_ALL):
             order.meet_in_time(g, w.lanes(range(LANES)))
-        elif any(isinstance(e, fx.Gathers | fx.GathersWarps) for e in x.effects):
+        elif x.has(fx.Gathers, fx.GathersWarps):
             order.meet_in_time(g)
         _whichever_is_elected(x, w)
-        if any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
+        if x.has(fx.Gathers) and any(isinstance(e, fx.Gathers) and e.orders for e in x.effects):
             order.meet(g)
             if len(g) == len(w.alive):
                 w.apart_by.clear()
@@ -227,7 +244,9 @@ def _whichever_is_elected(x: Execution, w: Warp) -> None:
     know by an instruction of one of these is known by that.
 
     Raises: NotCovered: it does both."""
-    effects = [e for e in x.effects if x.machine.ptx and not isinstance(e, fx.Defines)]
+    if not x.machine.ptx:
+        return
+    effects = [e for e in x.effects if not isinstance(e, fx.Defines)]
     kinds = {kind for e in effects for kind in _of_thread(e)}
     known = {getattr(e, "group", "observed") for e in effects if isinstance(e, _MAKES_KNOWN)}
     alike = all(_done_alike(x, e, w) for e in effects)
@@ -271,7 +290,7 @@ def _done_alike(x: Execution, e: fx.Effect, w: Warp) -> bool:
 @rule("E11", "the lanes of a member mask execute the instruction, and are all in the mask")
 def _gathers(x: Execution, e: fx.Gathers) -> bool:
     w = x.warp
-    mask = _FULL if e.mask is None else x.machine.operands.decides(e.mask, w)
+    mask = ALL_LANES if e.mask is None else x.machine.operands.decides(e.mask, w)
     masks = {i: need(lane_of(mask, i), "a member mask") for i in x.lanes}
     if e.whole and len(w.alive) < LANES:
         raise Refuted("E11", f"{x.where}: lanes of the warp have exited")
@@ -321,7 +340,9 @@ def _reads_registers(x: Execution) -> None:
 def _is_set(x: Execution, w: Warp, name: str) -> None:
     """Raises: Refuted: lanes read what they have not set, or only if a poll has answered no where
     they read it in both cases."""
-    others = [i for i in x.lanes if not w.set_in.get(name, 0) >> i & 1]
+    if (set_in := w.set_in.get(name, 0)) == ALL_LANES:
+        return
+    others = [i for i in x.lanes if not set_in >> i & 1]
     if any(i not in x.unless or w.set_behind.get((name, i)) is not x.unless[i] for i in others):
         raise Refuted("unset", f"{x.where}: {name}, which nothing has set")
 
@@ -515,11 +536,13 @@ def _stores_what_is_loaded(x: Execution, e: fx.Writes, places: Sequence[Named]) 
 
 def _in_both_cases(x: Execution, e: fx.Defines, w: Any, value: Value) -> Value:
     """What a register is where lanes execute the instruction if a poll has answered no."""
+    if not x.unless:
+        return value
     row, old = [lane_of(value, i) for i in range(LANES)], seen(w.registers.get(e.var.name), w)
     for i, look in x.unless.items():
         yes, no = answered(lane_of(old, i), look, yes=True), answered(row[i], look, yes=False)
         row[i] = asked(look, yes, no)
-    return row if x.unless else value
+    return row
 
 
 def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
@@ -1459,8 +1482,9 @@ def _wait(x: Execution, e: fx.Waits) -> Sequence[int]:
     for group, at in m.operands.mbarrier(e.mbar, w, x.lanes):
         _own(at, w)
         life = m.mbarrier(at, w, group)
-        through = [i for i in group if life.passes(
-            _phase(lane_of(phases, i), parity=e.parity, ptx=m.ptx), e.parity)]  # fmt: skip
+        named = {i: _phase(lane_of(phases, i), parity=e.parity, ptx=m.ptx) for i in group}
+        over = {phase: life.passes(phase, e.parity) for phase in dict.fromkeys(named.values())}
+        through = [i for i in group if over[named[i]]]
         if through:
             passing.append((through, life))
     lanes = [i for some, _ in passing for i in some]
@@ -1541,7 +1565,8 @@ def _phase(phase: Scalar, *, parity: bool, ptx: bool) -> int | Token:
 @executes(fx.JoinsBarrier)
 def _joins_barrier(x: Execution, e: fx.JoinsBarrier) -> None:
     m, w = x.machine, x.warp
-    ids = {need(lane_of(m.operands.decides(e.id, w), i), "which barrier") for i in x.lanes}
+    which = m.operands.decides(e.id, w)
+    ids = {need(lane_of(which, i), "which barrier") for i in x.lanes}
     threads: int | None = None
     if e.threads is not None:
         counts = m.operands.decides(e.threads, w)

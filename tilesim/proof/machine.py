@@ -78,6 +78,8 @@ MOST_STEPS = 3_000_000
 MOST_COUNTED = 8192
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _POINTER = 8  # bytes
+#: of a warp, as bits
+ALL_LANES = (1 << LANES) - 1
 
 
 class Issued(NamedTuple):
@@ -287,7 +289,8 @@ class Warp:
 
     def has_set(self, name: str, lanes: Sequence[int]) -> None:
         """Lanes set a register, or one of a tile."""
-        self.set_in[name] = self.set_in.get(name, 0) | sum(1 << i for i in lanes)
+        these = ALL_LANES if len(lanes) == LANES else sum(1 << i for i in lanes)
+        self.set_in[name] = self.set_in.get(name, 0) | these
 
     def held(self, name: str) -> list[Value]:
         """What a register holds, in the warp and in each shadow."""
@@ -371,6 +374,13 @@ class Execution:
     def all(self) -> Lanes:
         """The lanes' numbers in the cluster."""
         return self.warp.lanes(self.lanes)
+
+    def has(self, *kinds: type) -> bool:
+        """Whether it has effects of these kinds."""
+        known, key = self.machine.kinds, (self.number, kinds)
+        if key not in known:
+            known[key] = any(isinstance(e, kinds) for e in self.effects)
+        return bool(known[key])
 
     def effect(self, kind: type) -> Any:
         """Its effect of a kind, if it has one."""
@@ -496,7 +506,7 @@ class Machine:
         self.any_given = any(self._begins.values())
         self.deciding = operands.deciding()
         #: by instruction and kind, `Execution.effect`
-        self.kinds: dict[tuple[int, type], fx.Effect | None] = {}
+        self.kinds: dict[tuple[int, object], Any] = {}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
         self.spins, self.turns = spins(operands), turns(operands)
@@ -626,6 +636,8 @@ class Machine:
 
     def _step(self, w: Warp) -> bool:
         self._leave_cluster_barrier(w)
+        if not w.blocked and len(w.alive) == w.at.count(w.at[0]) == LANES:
+            return self._execute(w, w.at[0], list(range(LANES)))
         groups: dict[int, list[int]] = {}
         for lane in sorted(w.alive.difference(w.blocked)):
             groups.setdefault(w.at[lane], []).append(lane)
@@ -725,6 +737,8 @@ class Machine:
         if a poll has answered no, and only then, the poll. ``polls`` gets what a poll decides, of
         which the answer no is taken. ``found``: what it is in lanes that leave a wait."""
         value = self.operands.decides(e, w)
+        if type(value) is int and not found:
+            return dict.fromkeys(lanes, value)
         row = {i: lane_of(value, i) for i in lanes}
         first = row[lanes[0]]
         if isinstance(first, Chosen) and len(row) == LANES and len(set(row.values())) == 1:

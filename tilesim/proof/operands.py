@@ -265,6 +265,8 @@ def lane_of(value: Value, lane: int) -> Scalar:
     return value[lane] if isinstance(value, list) else value
 
 
+#: numbers, and those that count from where something lies
+_LOCATED = {int, Address}
 _UNKNOWN: Mapping[type, str] = {
     type(None): "data", Drawn: "an address", Address: "an address", Answer: "data",
     Chosen: "which lane is elected", Asked: "an mbarrier that is polled", Form: "a parameter",
@@ -395,6 +397,9 @@ class Operands:
             return None if result is None else wrap(int(result), kind)
 
         def one(*xs: Scalar) -> Scalar:
+            return located(*xs) if {*map(type, xs)} <= _LOCATED else general(*xs)
+
+        def general(*xs: Scalar) -> Scalar:
             if any(isinstance(x, Chosen) for x in xs):
                 return chosen(*(one(*some) for some in zip(*map(_cases, xs), strict=True)))
             looks = [x.look for x in xs if isinstance(x, Asked)]
@@ -406,12 +411,20 @@ class Operands:
                 return None
             if any(isinstance(x, Form) for x in xs):
                 return self._formed(e, xs, kind)
-            if function is _select and type(xs[0]) is int:
-                xs = (1, xs[1], xs[1]) if xs[0] else (0, xs[2], xs[2])
+            xs = picked(*xs)
             turns = {x.turn for x in xs if isinstance(x, Handed)}
             if turns:
                 known = one(*(x.value if isinstance(x, Handed) else x for x in xs))
                 return handed(known, *turns) if len(turns) == 1 else None
+            return located(*xs)
+
+        def picked(*xs: Scalar) -> tuple[Scalar, ...]:
+            if function is _select and type(xs[0]) is int:
+                return (1, xs[1], xs[1]) if xs[0] else (0, xs[2], xs[2])
+            return xs
+
+        def located(*xs: Scalar) -> Scalar:
+            xs = picked(*xs)
             found = number(*xs)
             if found is None or not any(isinstance(x, Drawn) for x in xs):
                 return found

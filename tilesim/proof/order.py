@@ -107,6 +107,14 @@ def merged(vectors: Sequence[Positions]) -> Positions:
     return found
 
 
+def _span(lanes: Sequence[int] | Lanes) -> slice | Sequence[int] | Lanes:
+    """Lanes one behind the other as a slice, in which NumPy copies nothing."""
+    many = len(lanes)
+    if many > 1 and int(lanes[-1]) - int(lanes[0]) == many - 1 and (np.diff(lanes) == 1).all():
+        return slice(int(lanes[0]), int(lanes[-1]) + 1)
+    return lanes
+
+
 class Order:
     """The pasts and the knowledge of all lanes of a cluster of ``ctas``."""
 
@@ -167,8 +175,7 @@ class Order:
 
     def step(self, lanes: Lanes) -> None:
         """Each of the lanes executes one more instruction."""
-        self.position[lanes] += 1
-        now = self.position[lanes]
+        self.position[lanes] = now = self.position[lanes] + 1
         self.past[lanes, lanes] = now
         for row in OWN:
             self.rows[lanes, row, lanes] = now
@@ -178,7 +185,7 @@ class Order:
     def meet_in_time(self, lanes: Lanes, others: Lanes | None = None) -> None:
         """All of the lanes have come here before any of them goes on; ``others``: so have they, or
         have ended."""
-        self.past[lanes] = self.past[lanes if others is None else others].max(0)
+        self.past[_span(lanes)] = self.past[_span(lanes if others is None else others)].max(0)
 
     def meet(self, lanes: Lanes) -> None:
         """They have also made their accesses known to each other (E4, E11)."""
@@ -189,7 +196,8 @@ class Order:
 
     def of(self, lanes: Lanes) -> Knowledge:
         """What the lanes hand over together, their own accesses included."""
-        together = Knowledge(self.rows[lanes].max(0), np.bitwise_or.reduce(self.facts[lanes]))
+        of = _span(lanes)
+        together = Knowledge(self.rows[of].max(0), np.bitwise_or.reduce(self.facts[of]))
         if len(self.handed) == len(together.rows):
             return together
         knowledge = self.nothing()
@@ -201,8 +209,11 @@ class Order:
     ) -> None:
         """Each of the lanes knows that of some rows."""
         of: Any = slice(None) if rows is None else list(rows)
-        at: Any = lanes if rows is None else np.ix_(np.array(lanes), np.array(of))
-        self.rows[at] = np.maximum(self.rows[at], knowledge.rows[of])
+        at: Any = _span(lanes) if rows is None else np.ix_(np.array(lanes), np.array(of))
+        if isinstance(at, slice):
+            np.maximum(self.rows[at], knowledge.rows, out=self.rows[at])
+        else:
+            self.rows[at] = np.maximum(self.rows[at], knowledge.rows[of])
         self.facts[at] |= knowledge.facts[of]
 
     def learn_fact(self, lanes: Sequence[int], fact: int, rows: Iterable[int]) -> None:
