@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
+from tilesim.analysis.uses_defs import replaced
 from tilesim.arith.operators import MIRRORED, NEGATED
 from tilesim.arith.types import DType
 from tilesim.ir.arithmetic import LIMITS, Typing, integer_limits
@@ -16,8 +17,8 @@ from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, walk
 
 #: integers, as intervals that do not touch in ascending order, the ends not included
 Spans: TypeAlias = tuple[tuple[int, int], ...]
-#: from the values of the leaves, and results that are wanted, to the values of the register
-_Back: TypeAlias = Callable[[Sequence[int], Spans], Spans]
+#: the values of the leaves; None: they are yet to be found
+_Leaves: TypeAlias = Sequence[int] | None
 
 _EVER = 1 << 80
 ALL: Spans = ((-_EVER, _EVER),)
@@ -58,7 +59,9 @@ class Preimage:
             raise NoPreimage
         self.cond, self._var, self._typing = _plain(cond), var, typing
         self._limits = integer_limits(var.dtype)
-        self._back = self._turned(self.cond, ((1, 2),))
+        #: of leaves
+        self._places: dict[Expr, int] = {}
+        self._before(self.cond, NOT_ZERO, None)
         self._known: dict[tuple[int, ...], Spans | None] = {}
 
     def spans(self, leaves: Sequence[int]) -> Spans | None:
@@ -67,14 +70,14 @@ class Preimage:
         key = tuple(leaves)
         if key not in self._known:
             try:
-                self._known[key] = _within(self._back(key, ((1, 2),)), self._limits)
+                self._known[key] = _within(self._before(self.cond, NOT_ZERO, key), self._limits)
             except NoPreimage:
                 self._known[key] = None
         return self._known[key]
 
     def renamed(self, var: Var) -> Expr:
         """The condition, about another register."""
-        return _renamed(self.cond, self._var, var)
+        return replaced(self.cond, {self._var.name: var})
 
     def of_word(self, spans: Spans, dtype: DType) -> Spans:
         """The unsigned numbers that a word of type ``dtype`` holds where the register has these."""
@@ -84,117 +87,105 @@ class Preimage:
         alike = (tuple((a + k, b + k) for a, b in spans) for k in (-register, 0, register))
         return wrapped(both(either(*alike), ((low, high + 1),)), 1 << dtype.bits)
 
-    # ------------------------------------------------------------------ construction
+    # ------------------------------------------------------------------ from results to values
 
-    def _turned(self, expr: Expr, wanted: Spans) -> _Back:
-        """``wanted``: results that may be asked for, as far as that is known now; else `ALL`."""
-        if not any(isinstance(e, Var) and e.name == self._var.name for e in walk(expr)):
-            leaf = self._leaf(expr)
-            return lambda leaves, asked: ALL if _holds(asked, leaf(leaves)) else NONE
+    def _before(self, expr: Expr, asked: Spans | None, leaves: _Leaves) -> Spans:
+        """The values with which an expression has a result that is asked for.
+
+        None: what leaves are, and what is asked for because of that, when they are looked for.
+        """
+        if not self._polled(expr):
+            number = self._number(expr, leaves)
+            return ALL if number is not None and asked and _holds(asked, number) else NONE
+        truths = [t for t in (False, True) if asked is None or _holds(asked, t)]
         match expr:
             case Var():
-                return lambda leaves, asked: asked
+                return asked or NONE
             case Unary("not", inner):
-                back = self._turned(inner, ALL)
-                return lambda leaves, asked: _chosen(
-                    asked, back(leaves, NOT_ZERO), back(leaves, ZERO)
-                )
+                return either(*(self._truth(inner, not truth, leaves) for truth in truths))
             case Binary("and" | "or" as op, lhs, rhs):
-                return self._joined(op, lhs, rhs)
+                found = []
+                for truth in truths:
+                    sides = self._truth(lhs, truth, leaves), self._truth(rhs, truth, leaves)
+                    found.append(both(*sides) if truth is (op == "and") else either(*sides))
+                return either(*found)
             case Binary(op, lhs, rhs) if op in _HOLDS:
-                return self._compared(op, lhs, rhs)
+                return self._compared(op, lhs, rhs, truths, leaves)
             case Unary(op, inner):
-                back = self._turned(inner, ALL)
-                less = 1 if op == "~" else 0
-                fit = self._fit(inner, expr)
-                return lambda leaves, asked: back(
-                    leaves, tuple((1 - b - less, 1 - a - less) for a, b in reversed(fit(asked)))
-                )
+                fit, less = self._fit(inner, expr, asked), 1 if op == "~" else 0
+                turned = fit and tuple((1 - b - less, 1 - a - less) for a, b in reversed(fit))
+                return self._before(inner, turned, leaves)
             case Binary():
-                return self._computed(expr, wanted)
+                return self._computed(expr, asked, leaves)
             case _:
                 raise NoPreimage
 
-    def _leaf(self, expr: Expr) -> Callable[[Sequence[int]], int]:
-        if self._typing.type_of(expr) not in LIMITS:
-            raise NoPreimage
-        if isinstance(expr, Const):
-            number = int(expr.value)
-            return lambda leaves: number
-        place = len(self.leaves)
-        self.leaves.append(expr)
-        self.decides.append(expr)
-        return lambda leaves: leaves[place]
-
-    def _joined(self, op: str, lhs: Expr, rhs: Expr) -> _Back:
-        left, right = self._turned(lhs, ALL), self._turned(rhs, ALL)
-        every = op == "and"
-
-        def back(leaves: Sequence[int], asked: Spans) -> Spans:
-            true = [side(leaves, NOT_ZERO) for side in (left, right)]
-            false = [side(leaves, ZERO) for side in (left, right)]
-            if every:
-                return _chosen(asked, either(*false), both(*true))
-            return _chosen(asked, both(*false), either(*true))
-
-        return back
-
-    def _compared(self, op: str, lhs: Expr, rhs: Expr) -> _Back:
-        if self._polled(rhs):
-            lhs, rhs, op = rhs, lhs, MIRRORED[op]
-        if self._polled(rhs):
-            raise NoPreimage
-        leaf, made = self._leaf(rhs), _HOLDS[op]
-        known = made(int(rhs.value)) if isinstance(rhs, Const) else ALL
-        back = self._turned(lhs, known)
-
-        def compared(leaves: Sequence[int], asked: Spans) -> Spans:
-            true = back(leaves, made(leaf(leaves)))
-            if _holds(asked, 1) and not _holds(asked, 0):
-                return true
-            return _chosen(asked, back(leaves, outside(made(leaf(leaves)))), true)
-
-        return compared
+    def _truth(self, expr: Expr, truth: bool, leaves: _Leaves) -> Spans:
+        """The values with which an expression holds, or does not."""
+        return self._before(expr, NOT_ZERO if truth else ZERO, leaves)
 
     def _polled(self, expr: Expr) -> bool:
         return any(isinstance(e, Var) and e.name == self._var.name for e in walk(expr))
 
-    def _computed(self, expr: Binary, wanted: Spans) -> _Back:
+    def _number(self, expr: Expr, leaves: _Leaves, decides: Expr | None = None) -> int | None:
+        """What a part without the register is; ``decides``: all that counts of it."""
+        if self._typing.type_of(expr) not in LIMITS:
+            raise NoPreimage
+        if isinstance(expr, Const):
+            return int(expr.value)
+        if leaves is not None:
+            return leaves[self._places[expr]]
+        if expr not in self._places:
+            self._places[expr] = len(self.leaves)
+            self.leaves.append(expr)
+        decides = expr if decides is None else decides
+        self.decides += [decides] if decides not in self.decides else []
+        return None
+
+    def _compared(
+        self, op: str, lhs: Expr, rhs: Expr, truths: list[bool], leaves: _Leaves
+    ) -> Spans:
+        if self._polled(rhs):
+            lhs, rhs, op = rhs, lhs, MIRRORED[op]
+        if self._polled(rhs):
+            raise NoPreimage
+        number = self._number(rhs, leaves)
+        holds = None if number is None else _HOLDS[op](number)
+        asked = [holds if truth or holds is None else outside(holds) for truth in truths]
+        return either(*(self._before(lhs, wanted, leaves) for wanted in asked))
+
+    def _computed(self, expr: Binary, asked: Spans | None, leaves: _Leaves) -> Spans:
         op: str = expr.op
         lhs, rhs = expr.lhs, expr.rhs
         if self._polled(rhs):
             if self._polled(lhs) or op not in ("+", "-", "&", "^"):
                 raise NoPreimage
             lhs, rhs, op = rhs, lhs, "minus" if op == "-" else op
+        fit, limits = self._fit(lhs, expr, asked), self._range(lhs)
         if op == "^" and not isinstance(rhs, Const):
-            return self._flipped(lhs, rhs, wanted)
-        if op not in _UNDONE or (op in ("&", ">>", "//", "^") and not isinstance(rhs, Const)):
+            fit, number = asked, self._number(rhs, leaves, self._block(lhs, rhs, asked, leaves))
+        elif op not in _UNDONE or (op in ("&", ">>", "//", "^") and not isinstance(rhs, Const)):
             raise NoPreimage
-        undone, known = _UNDONE[op], ALL
-        fit, limits = self._fit(lhs, expr), self._range(lhs)
+        else:
+            number = self._number(rhs, leaves)
         if op == "^" and limits[0] < 0:
             raise NoPreimage
-        if isinstance(rhs, Const) and wanted != ALL:
-            known = _within(undone(fit(wanted), int(rhs.value), limits), limits)
-        back, leaf = self._turned(lhs, known), self._leaf(rhs)
-        return lambda leaves, asked: back(
-            leaves, _within(undone(fit(asked), leaf(leaves), limits), limits)
-        )
+        if fit is None or number is None:
+            return self._before(lhs, None, leaves)
+        return self._before(lhs, _within(_UNDONE[op](fit, number, limits), limits), leaves)
 
-    def _flipped(self, lhs: Expr, rhs: Expr, wanted: Spans) -> _Back:
-        """``lhs ^ rhs``: all that counts of ``rhs`` is which block of those it is in that the ends
-        of what is wanted lie between."""
+    def _block(self, lhs: Expr, rhs: Expr, asked: Spans | None, leaves: _Leaves) -> Expr | None:
+        """All that counts of ``rhs`` in ``lhs ^ rhs``: which block of those it is in that the ends
+        of what is asked for lie between."""
+        if leaves is not None:
+            return None
         limits, others = self._range(lhs), self._range(rhs)
         results = 0, (1 << max(limits[1], others[1]).bit_length()) - 1
-        ends = [x for span in _within(wanted, results) for x in span]
+        ends = [x for span in _within(asked or NONE, results) for x in span]
         block = min((x & -x for x in ends if x), default=0)
-        if not block or wanted == ALL or limits[0] < 0 or others[0] < 0:
+        if not block or limits[0] < 0 or others[0] < 0:
             raise NoPreimage
-        back = self._turned(lhs, ALL)
-        place = len(self.leaves)
-        self.leaves.append(rhs)
-        self.decides.append(rhs // block)
-        return lambda leaves, asked: back(leaves, _xored(asked, leaves[place], limits))
+        return rhs // block
 
     def _range(self, expr: Expr) -> tuple[int, int]:
         """The least and the greatest value of an operand."""
@@ -206,21 +197,16 @@ class Preimage:
             raise NoPreimage
         return LIMITS[kind] if found is None else found
 
-    def _fit(self, inner: Expr, outer: Expr) -> Callable[[Spans], Spans]:
+    def _fit(self, inner: Expr, outer: Expr, asked: Spans | None) -> Spans | None:
         """From results of an operation to what they were before they were brought into its type."""
         kind = self._typing.type_of(outer)
         if kind not in LIMITS or self._typing.type_of(inner) not in LIMITS:
             raise NoPreimage
         low, high = LIMITS[kind]
         size = high + 1 - low
-
-        def unwrapped(asked: Spans) -> Spans:
-            inside = both(asked, ((low, high + 1),))
-            return either(
-                *(tuple((a + k * size, b + k * size) for a, b in inside) for k in range(-2, 3))
-            )
-
-        return unwrapped
+        inside = both(asked or NONE, ((low, high + 1),))
+        turns = (tuple((a + k * size, b + k * size) for a, b in inside) for k in range(-2, 3))
+        return None if asked is None else either(*turns)
 
 
 def _plain(cond: Expr) -> Expr:
@@ -234,29 +220,12 @@ def _plain(cond: Expr) -> Expr:
             return cond
 
 
-def _renamed(expr: Expr, old: Var, new: Var) -> Expr:
-    match expr:
-        case Var(name) if name == old.name:
-            return new
-        case Unary(op, operand):
-            return Unary(op, _renamed(operand, old, new))
-        case Binary(op, lhs, rhs):
-            return Binary(op, _renamed(lhs, old, new), _renamed(rhs, old, new))
-        case _:
-            return expr
-
-
 ZERO: Spans = ((0, 1),)
 NOT_ZERO: Spans = ((-_EVER, 0), (1, _EVER))
 
 
 def _holds(spans: Spans, value: int) -> bool:
     return any(a <= value < b for a, b in spans)
-
-
-def _chosen(asked: Spans, false: Spans, true: Spans) -> Spans:
-    """What gives one of the truth values that are asked for."""
-    return either(*([false] if _holds(asked, 0) else []), *([true] if _holds(asked, 1) else []))
 
 
 def both(one: Spans, other: Spans) -> Spans:

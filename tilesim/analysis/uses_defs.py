@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar, View
-from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var
+from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var, binary, select, unary
 from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
@@ -183,3 +184,21 @@ def expressions_in(value: object) -> tuple[Expr, ...]:
             return (tmem.address,)
         case _:
             return ()
+
+
+def rebuilt(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """``expr`` with what is no operation in it put through a function."""
+    match expr:
+        case Unary(op, operand):
+            return unary(op, rebuilt(operand, leaf))
+        case Binary(op, lhs, rhs):
+            return binary(op, rebuilt(lhs, leaf), rebuilt(rhs, leaf))
+        case Select(cond, then, other):
+            return select(*(rebuilt(e, leaf) for e in (cond, then, other)))
+        case _:
+            return leaf(expr)
+
+
+def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """``expr`` with other values in place of some registers."""
+    return rebuilt(expr, lambda e: values.get(e.name, e) if isinstance(e, Var) else e)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from tilesim.analysis.uses_defs import replaced
 from tilesim.arith.types import pred
 from tilesim.findings.finding import Participant, Stated
 from tilesim.ir import effects as fx
@@ -57,7 +58,6 @@ from tilesim.mistakes.context import (
     numbers,
     numerator,
     parities,
-    replaced,
     shared,
 )
 from tilesim.mistakes.edits import (

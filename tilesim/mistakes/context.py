@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 from tilesim.analysis.executing_warps import executing
+from tilesim.analysis.uses_defs import rebuilt
 from tilesim.errors import Diagnostic
 from tilesim.findings.finding import Finding, Named, Stated, together
 from tilesim.ir import effects as fx
@@ -17,14 +18,10 @@ from tilesim.ir.expr import (
     Binary,
     Const,
     Expr,
-    Select,
     Special,
-    Unary,
     Var,
     binary,
     constant,
-    select,
-    unary,
     walk,
 )
 from tilesim.ir.loc import Loc
@@ -125,24 +122,6 @@ def shifted(expr: Expr, by: int, count: int) -> Expr:
     if known is not None:
         return Const((known + by) % count)
     return expr if not by % count else binary("%", binary("+", expr, by % count), count)
-
-
-def rebuilt(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """``expr`` with what is no operation in it put through a function."""
-    match expr:
-        case Unary(op, operand):
-            return unary(op, rebuilt(operand, leaf))
-        case Binary(op, lhs, rhs):
-            return binary(op, rebuilt(lhs, leaf), rebuilt(rhs, leaf))
-        case Select(cond, then, other):
-            return select(*(rebuilt(e, leaf) for e in (cond, then, other)))
-        case _:
-            return leaf(expr)
-
-
-def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """``expr`` with other values in place of some registers."""
-    return rebuilt(expr, lambda e: values.get(e.name, e) if isinstance(e, Var) else e)
 
 
 def at_rank(expr: Expr, rank: int) -> Expr:

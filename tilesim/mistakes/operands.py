@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from tilesim.analysis.uses_defs import replaced
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.expr import Const, Expr, Var, binary, constant
@@ -25,7 +26,6 @@ from tilesim.mistakes.context import (
     numbers,
     numerator,
     parities,
-    replaced,
     shared,
     shifted,
     simple,

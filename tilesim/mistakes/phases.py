@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from tilesim.analysis.uses_defs import mentions
+from tilesim.analysis.uses_defs import mentions, replaced
 from tilesim.findings.finding import Stated, Turn
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
@@ -26,7 +26,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.ir.program import While
-from tilesim.mistakes.context import array_of, branch_past, has, replaced
+from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, waits

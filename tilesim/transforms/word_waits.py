@@ -13,10 +13,10 @@ from tilesim.analysis.cfg import FlowGraph, representatives
 from tilesim.analysis.liveness import live_at
 from tilesim.analysis.preimage import NoPreimage, Preimage
 from tilesim.analysis.ssa import reaching
-from tilesim.analysis.uses_defs import expressions_in, mentioned, reads, sets
+from tilesim.analysis.uses_defs import expressions_in, mentioned, reads, replaced, sets
 from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.effects import Defines
-from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, unary, walk
+from tilesim.ir.expr import Expr, Var, binary, unary
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.transforms.await_condition import Await, awaits, is_alike, is_idle
@@ -229,21 +229,10 @@ class _Turn:
         return None if compare is None else replace(access, value=value, compare=compare)
 
     def _with(self, expr: Expr, values: Mapping[str, Expr | None]) -> Expr | None:
-        """An expression in which registers stand for what they hold."""
-        match expr:
-            case Var(name):
-                return values.get(name, expr)
-            case Unary(op, operand):
-                inner = self._with(operand, values)
-                return None if inner is None else unary(op, inner)
-            case Binary(op, lhs, rhs):
-                left, right = self._with(lhs, values), self._with(rhs, values)
-                return None if left is None or right is None else binary(op, left, right)
-            case Select():
-                named = any(isinstance(e, Var) and e.name in values for e in walk(expr))
-                return None if named else expr
-            case _:
-                return expr
+        """An expression in which registers stand for what they hold; None if that is not said."""
+        held = {name: values[name] for name in mentioned(expr) if name in values}
+        known = {name: value for name, value in held.items() if value is not None}
+        return replaced(expr, known) if len(known) == len(held) else None
 
     def _fitted(self, value: Expr, var: Var) -> Expr | None:
         """What a register holds to which a value is assigned."""

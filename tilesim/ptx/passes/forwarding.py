@@ -498,19 +498,3 @@ def _size(expr: Expr) -> int:
 def _may_divide(part: Expr) -> bool:
     """Whether an operator divides by what may be zero."""
     return isinstance(part, Binary) and part.op in ("//", "%") and not constant(part.rhs)
-
-
-def evaluated(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """``expr`` with these values of registers, as far as they decide it."""
-    match expr:
-        case Var(name):
-            return values.get(name, expr)
-        case Unary(op, operand):
-            return unary(op, evaluated(operand, values))
-        case Binary(op, lhs, rhs):
-            return binary(op, evaluated(lhs, values), evaluated(rhs, values))
-        case Select(cond, then, other):
-            parts = (evaluated(e, values) for e in (cond, then, other))
-            return select(*parts)
-        case _:
-            return expr

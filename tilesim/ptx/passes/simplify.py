@@ -35,14 +35,14 @@ from dataclasses import dataclass, field, replace
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.ssa import given
-from tilesim.analysis.uses_defs import mentioned, mentions_of, registers_set, sets_only
+from tilesim.analysis.uses_defs import mentioned, mentions_of, registers_set, replaced, sets_only
 from tilesim.ir.expr import Const, Expr, Unary, Var, constant, walk
 from tilesim.ir.mir import Branch, Control, Instruction, Mir
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.compute import AccessTile, Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
-from tilesim.ptx.passes.forwarding import Listing, evaluated, forward
+from tilesim.ptx.passes.forwarding import Listing, forward
 from tilesim.transforms.rewrite import renumbered
 
 
@@ -260,7 +260,7 @@ def _choice(
         return None
     found = []
     for value in (choice.then, choice.other):
-        match evaluated(assign.value, {name: Const(value)}):
+        match replaced(assign.value, {name: Const(value)}):
             case Const(int() as held) if 0 <= held < 1 << assign.var.dtype.bits:
                 found.append(bool(held) if assign.var.dtype.kind == "pred" else held)
             case _:
@@ -273,21 +273,21 @@ def _with_flags(instruction: Instruction, choices: Mapping[str, _Choice]) -> Ins
     what, guard = instruction.what, instruction.guard
     match what:
         case Branch(cond=Expr() as cond, sense=sense) if flags := _flags(cond, choices):
-            cond = evaluated(cond, flags)
+            cond = replaced(cond, flags)
             match cond:
                 case Unary("not", inner):
                     what = replace(what, cond=inner, sense=not sense)
                 case _:
                     what = replace(what, cond=cond)
         case Assign(value=value) if flags := _flags(value, choices):
-            what = replace(what, value=evaluated(value, flags))
+            what = replace(what, value=replaced(value, flags))
         case WgmmaMmaAsync(accumulate=Var(name)) if name in choices:
             always = choices[name].always
             what = what if always is None else replace(what, accumulate=always)
         case _:
             pass
     if guard is not None and (flags := _flags(guard, choices)):
-        guard = evaluated(guard, flags)
+        guard = replaced(guard, flags)
     if what is instruction.what and guard is instruction.guard:
         return instruction
     return replace(instruction, what=what, guard=guard)
@@ -431,14 +431,14 @@ def without_null_tests(mir: Mir) -> Mir:
     nulls = dict(known)
     for name, value in values.items():
         if types[name].kind == "pred":
-            found = evaluated(value, nulls)
+            found = replaced(value, nulls)
             if isinstance(found, Const):
                 known[name] = found
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):
         branch = instruction.what
         if isinstance(branch, Branch) and branch.cond is not None:
-            cond = evaluated(branch.cond, known)
+            cond = replaced(branch.cond, known)
             if isinstance(cond, Const) and cond != branch.cond:
                 taken = bool(cond.value) is branch.sense
                 jump = replace(branch, cond=None, sense=True)
