@@ -22,10 +22,8 @@ from tilesim.ir.mir import Mir
 from tilesim.proof.check import certify
 from tilesim.transforms.lower import lower
 
-#: choices of lanes that are tried for a program
-TRIED = 3
-
-
+#: choices of lanes that are tried for a program that is written, and for one that is random
+TRIED, TRIED_OF_RANDOM = 1, 3
 #: the programs are tried in so many tests: which of them elect and are certified takes making them
 PARTS = 7
 
@@ -63,4 +61,4 @@ def test_each_choice_is_certified(part: int) -> None:
 def test_random_programs(seed: int) -> None:
     mir = Program(seed).mir()
     if certify(mir, strict="ptx").verdict == "certified":
-        assert each_certified(mir, random.Random(seed), TRIED)
+        assert each_certified(mir, random.Random(seed), TRIED_OF_RANDOM)

@@ -41,10 +41,9 @@ def verdict(program: Program, given: Inputs | None = None) -> str:
 
     Most verdicts stand after one schedule, and nobody asks for their causes here.
     """
-    if given is None:
-        alone = prove_alone("ptx", program, Timer(None), lambda _: None).verdict
-        if alone in ("proved", "failed"):
-            return alone
+    alone = prove_alone("ptx", program, Timer(None), lambda _: None, given).verdict
+    if alone in ("proved", "failed"):
+        return alone
     return check(program, strict="ptx", inputs=given).verdict
 
 

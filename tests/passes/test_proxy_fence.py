@@ -18,8 +18,14 @@ from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
 from tilesim.transforms import inject_proxy_fence
 
+from ..kernels.fewer_tiles import with_fewer_tiles
 from ..kernels.mutate import inputs
 from .evidence import assert_inserts_what_is_needed, count, verdict, without
+
+
+def name(case: Case) -> str:
+    return case.target.removeprefix("tilesim.kernels.")
+
 
 FENCE = "fence.proxy.async"
 CASES = [
@@ -28,12 +34,15 @@ CASES = [
     for case in cases(family)
     if case.expected == "proved"
 ]
-FENCED = [case for case in CASES if not case.params and count(case.build(), FENCE)]
+#: kernels of Hopper whose writes that are fenced are those of another one: v5, or v8
+ALIKE = ("matmul_v6", "matmul_v7", "matmul_fp8", "matmul_grouped", "attention:", "attention_v1")
+FENCED = [
+    with_fewer_tiles(case)
+    for case in CASES
+    if not case.params and count(case.build(), FENCE)
+    if not name(case).startswith(tuple(f"hopper.{other}" for other in ALIKE))
+]
 by_the_text = partial(inject_proxy_fence, strict="ptx")
-
-
-def name(case: Case) -> str:
-    return case.target.removeprefix("tilesim.kernels.")
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
@@ -52,7 +61,7 @@ def test_the_reads_of_a_kernel_proved_in_practice_only_are_fenced() -> None:
 @pytest.mark.parametrize("case", FENCED, ids=name)
 def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
     bare = without(case.build(), FENCE)
-    given = inputs(case.kernel, bare, {}) if case.kernel.inputs else None
+    given = inputs(case.kernel, bare, dict(case.params)) if case.kernel.inputs else None
     fenced = assert_inserts_what_is_needed(bare, FENCE, by_the_text, given)
     assert count(fenced, FENCE) == count(case.build(), FENCE)
 

@@ -20,11 +20,12 @@ from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
 from tilesim.transforms import inject_tcgen05_fence
 
+from ..kernels.fewer_tiles import with_fewer_tiles
 from .evidence import assert_inserts_what_is_needed, count, verdict, without
 
 FENCE = "tcgen05.fence"
 CASES = cases("blackwell")
-DEFAULTS = [case for case in CASES if not case.params]
+DEFAULTS = [with_fewer_tiles(case) for case in CASES if not case.params]
 
 
 def name(case: Case) -> str:
