@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 
 from tilesim.checker import Report, check
-from tilesim.checker.witness import replay
 from tilesim.dsl.kernel import Kernel
 from tilesim.findings.finding import Finding
 from tilesim.ir.program import Program, Strict
-from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
 from tilesim.sim.machine.simulate import Policy, simulate
 
 from .mutate import SCHEDULES, inputs
-
-
-def name(case: Case) -> str:
-    """A short name of a case that has a source."""
-    return f"{case.source}-{case.target.split('::')[1]}-{case.strict}"
 
 
 def assert_proved(case: Case, strict: Strict) -> None:
@@ -55,23 +48,6 @@ def assert_computes(
                 np.testing.assert_allclose(result.outputs[tensor], value, rtol=rtol)
             else:
                 np.testing.assert_array_equal(result.outputs[tensor], value)
-
-
-def assert_as_expected(case: Case) -> None:
-    """Its verdict and its rules are those of the gallery."""
-    outcome = run(case)
-    assert outcome.ok, (outcome.verdict, outcome.problems)
-    assert bool(case.rule) == case.fails
-
-
-def assert_replays(case: Case) -> None:
-    """Its witness shows what the check found."""
-    program = case.build()
-    report = check(program, strict=case.strict)
-    assert report.witness is not None
-    again = replay(program, report.witness).findings
-    assert again == report.findings[: len(again)]
-    assert {f.rule for f in again} & case.rule
 
 
 def finding(program: Program, rule: str, strict: Strict = "practice") -> Finding:
@@ -111,12 +87,6 @@ def at(kernel: Kernel, text: str) -> int:
 def sites(finding: Finding) -> set[tuple[str, int]]:
     """Role and line of every participant."""
     return {(p.role, p.loc.line) for p in finding.participants}
-
-
-def notes(finding: Finding, *texts: str) -> None:
-    """Asserts that every text is in one of the notes."""
-    for text in texts:
-        assert any(text in note for note in finding.notes), (text, finding.notes)
 
 
 def symptoms(kernel: Kernel, seeds: int = 40, **params: Any) -> set[str]:

@@ -1,6 +1,6 @@
-"""Correct kernels that look wrong (N1, N5, N7) are proved for a reason: broken ones are not.
+"""Correct kernels that look wrong are proved for a reason (N1 to N11): broken ones are not.
 
-That they are proved, and equal to NumPy, is tested with the other cases in `test_bugs_counts`.
+That they are proved, and equal to NumPy, is tested with the other cases in `test_bugs`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import check, replay
+from tilesim.dsl.kernel import Kernel
 from tilesim.ir.expr import Const
 from tilesim.kernels.bugs.accepted_idioms import arrive_and_sync, dynamic_loop, read_after_wait
+from tilesim.kernels.bugs.joint_full_barrier import one_expect, two_async_warps
+from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async, refill_by_stores
 
 from .evidence import at, first, sites
 from .mutate import changed, inputs, without
@@ -64,3 +67,28 @@ def test_n7_without_the_wait_the_read_is_a_race_not_a_missing_fence() -> None:
     report = check(without(read_after_wait.build(), "mbarrier.wait"))
     assert "race" in report.rules
     assert "proxy-fence" not in report.rules
+
+
+def test_n9_one_expect_that_forgets_the_second_copy_fails() -> None:
+    program = changed(one_expect.build(), "mbarrier.arrive.expect_tx", bytes=Const(512))
+    report = check(program)
+    assert report.verdict == "failed"
+    assert report.rules & {"race", "phase-ambiguity", "tx-mismatch"}
+    lines = {p.loc.line for finding in report.findings for p in finding.participants}
+    assert at(one_expect, "k.bulk.load(sB") in lines
+
+
+def test_n11_two_async_warps_with_a_count_of_one_fail() -> None:
+    """The count of variant a of B024."""
+    program = two_async_warps.build()
+    for stage in (0, 2):
+        program = changed(program, "mbarrier.init", stage, count=Const(1))
+    report = check(program)
+    assert report.verdict == "failed"
+    assert report.rules & {"over-arrival", "race", "deadlock", "phase-ambiguity"}
+
+
+@pytest.mark.parametrize("kernel", [refill_by_cp_async, refill_by_stores])
+def test_operand_refilled_without_a_proxy_fence(kernel: Kernel) -> None:
+    program = without(kernel.build(fixed=True), "fence.proxy.async")
+    assert "proxy-fence" in check(program, strict="ptx").rules
