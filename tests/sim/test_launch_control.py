@@ -271,3 +271,40 @@ def test_who_takes_a_tile_over_may_decide_what_it_touches(tiles: int, taker: int
         written = {SOURCE[p.loc.line - 1].strip() for p in finding.participants}
         assert written - {own, other} == {"k.mem.store(out[x + by], 2)"}
         assert len(written) == 2
+
+
+@ts.kernel(target="sm_100a", warps=2)
+def marks(k: Builder, *, tiles: int = 6, both: bool = False) -> None:
+    """A CTA marks its own tile and those that it takes over, or another place for each taker."""
+    k.launch(grid=tiles)
+    done, response = k.tensor("done", s32, (8 * tiles,)), k.shared("response", u32, (4,))
+    full, empty = k.mbarriers("full", 1), k.mbarriers("empty", 1)
+    x, more, turn = k.var("x", k.cta_x), k.var("more", 1), k.var("turn", 0)
+    with k.one_thread():
+        k.mbarrier.init(full[0], 1)
+        k.mbarrier.init(empty[0], 2)
+    k.sync_threads()
+    with k.while_(more.ne(0)):
+        with k.role("scheduler", 1), k.elected():
+            k.mbarrier.wait(empty[0], turn ^ 1)
+            k.mbarrier.arrive_expect_tx(full[0], 16)
+            k.clc.try_cancel(response, full[0])
+        with k.role("worker", 0), k.elected():
+            k.mem.store(done[5 * x + (k.cta_x if both else 0)], 1)
+        k.mbarrier.wait(full[0], turn)
+        k.clc.query_is_canceled(more, response)
+        with k.if_(more.ne(0)):
+            k.clc.query_first_ctaid(x, response)
+        k.fence.proxy_async("shared::cta")
+        with k.elected():
+            k.mbarrier.arrive(empty[0])
+        k.assign(turn, turn ^ 1)
+
+
+def test_a_place_that_the_taker_and_the_tile_choose_together() -> None:
+    """5 takes 1 over and 0 takes 2: both mark place 10."""
+    assert check(marks.build()).verdict == "proved"
+    report = check(marks.build(both=True), budget=0, schedules=0)
+    assert report.verdict == "bounded"
+    assert "where done is accessed" in report.reasons[0]
+    assert check(marks.build(tiles=4, both=True)).verdict == "proved"

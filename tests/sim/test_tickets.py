@@ -380,3 +380,54 @@ def test_what_was_read_before_an_observed_write_is_not_observed() -> None:
         'k.mem.load(old, word[0], sem="relaxed", scope="gpu")',
         'k.mem.atomic(word[0], "add", 1, scope="cluster")',
     }
+
+
+@ts.kernel(warps=1)
+def placed(k: Builder, *, ctas: int = 5, at: str = "number") -> None:
+    """Each CTA draws a number; where it stores is up to the number, and which CTA has drawn it."""
+    k.launch(grid=ctas)
+    count, data = k.tensor("count", s32, (1,)), k.tensor("data", s32, (4 * ctas,))
+    t = k.var("t", 0)
+    with k.elected():
+        if at == "earlier":
+            with k.if_(k.cta_x.eq(1)):
+                k.mem.store(data[ctas - 2], 1)
+        k.mem.atomic(count[0], "add", 1, result=t, sem="acq_rel", scope="gpu")
+        k.mem.store(data[2 * t + k.cta_x if at == "both" else t], 1)
+
+
+@ts.kernel(warps=1)
+def scattered(k: Builder, *, step: int = 5, by: str = "number", ctas: int = 3) -> None:
+    """Tiles are drawn until none is left; the first one of a CTA may be its own."""
+    k.launch(grid=ctas)
+    count, data = k.tensor("count", s32, (1,)), k.tensor("data", s32, (128,))
+    t, row = k.var("t", k.cta_x if by in ("own", "stale") else 0), k.var("row", 0)
+    with k.elected(), k.while_(t < 8):
+        k.assign(row, t)
+        if by in ("own", "stale"):
+            if by == "own":
+                k.mem.store(data[row * step + t], 1)
+            k.mem.atomic(count[0], "add", 1, result=t)
+            k.assign(t, t + ctas)
+            if by == "stale":
+                k.mem.store(data[row * step + t], 1)
+        else:
+            k.mem.atomic(count[0], "add", 1, result=t)
+            with k.if_(t < 8):
+                k.mem.store(data[step * t + (k.cta_x if by == "both" else 0)], 1)
+
+
+@pytest.mark.parametrize("ctas", [5, 8])
+def test_where_a_number_leads_with_the_cta_that_draws_it(ctas: int) -> None:
+    assert check(placed.build(ctas=ctas)).verdict == "proved"
+    for at in ("both", "earlier"):
+        assert check(placed.build(ctas=ctas, at=at)).verdict != "proved"
+    assert check(placed.build(ctas=3, at="both")).verdict == "failed"
+
+
+@pytest.mark.parametrize(("by", "proved"), [
+    ("number", True), ("own", True), ("both", False), ("stale", False),
+])  # fmt: skip
+def test_where_tiles_lie_is_up_to_their_numbers_alone(by: str, proved: bool) -> None:
+    report = check(scattered.build(by=by), budget=0, schedules=0)
+    assert (report.verdict == "proved") is proved

@@ -5,7 +5,7 @@ Any graph will do: nothing here asks that branches are nested or that loops have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -211,6 +211,24 @@ class FlowGraph:
         end, first = self.block_of[stop], self.block_of[start]
         found = closure([first], lambda b: () if b == end else self.successors[b])
         return {number for block in found - {end} for number in self.blocks[block]}
+
+    def on_ways(self, start: int, stop: int) -> set[int]:
+        """What may be executed after ``start`` and before ``stop``, with no ``start`` between."""
+
+        def after(number: int) -> Iterable[int]:
+            block = self.block_of[number]
+            if number + 1 in self.blocks[block]:
+                return (number + 1,)
+            return (self.blocks[b].start for b in self.successors[block])
+
+        def before(number: int) -> Iterable[int]:
+            block = self.block_of[number]
+            if number - 1 in self.blocks[block]:
+                return (number - 1,)
+            return (self.blocks[b].stop - 1 for b in self.predecessors[block])
+
+        onwards = closure(after(start), lambda n: () if n == start else after(n))
+        return onwards & closure(before(stop), lambda n: () if n == start else before(n)) - {start}
 
     def reaches(self, start: int, number: int) -> bool:
         """Whether instruction ``number`` is executed at ``start`` or perhaps after it."""

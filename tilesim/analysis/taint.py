@@ -23,7 +23,7 @@ from tilesim.arith.operators import MIRRORED, RELATIONS, integer
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.declarations import GlobalTensor, Mbar, View
-from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var, walk
 from tilesim.ir.frozen import kept
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Instruction, Mir, condition
@@ -339,6 +339,8 @@ CLUSTERS = "clusterlaunchcontrol"
 
 #: special registers by which a CTA knows which one it is
 CTAS = ("cta_x", "cta_y", "cta_z", "cluster_id")
+#: the source of what depends on the number of the CTA and on another one together
+BOTH = "both"
 
 #: a word of shared memory: the part that it is in, its place if only that is followed, its type
 Word: TypeAlias = tuple[str, str, tuple[str, int] | None, str]
@@ -372,7 +374,9 @@ class Drawn:
     ``steers``: the sources whose numbers reach control flow, a barrier or an address of shared
     memory otherwise than by a comparison with a fixed number, and where. ``bounds``: by source,
     the numbers b for which b - 1 and b lead to different outcomes of some comparison; ``periods``:
-    quotients of the numbers that decide something else.
+    quotients of the numbers that decide something else. ``placed``: by global tensor, the sources
+    that choose where each access to it lies; `BOTH` among them if the number of the CTA and another
+    one do so together, and not one or the other.
     """
 
     def __init__(
@@ -387,6 +391,7 @@ class Drawn:
         self.steers: dict[str, Loc] = {}
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
+        self.placed: dict[str, set[frozenset[str]]] = {}
         self.kernel, self._instead = mir.kernel, instead or {}
         self._mir, self._graph = mir, graph
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
@@ -433,7 +438,8 @@ class Drawn:
         for inside in arms:
             for effect in self._mir.effects[inside]:
                 if isinstance(effect, fx.Defines):
-                    self._put((effect.var.name, inside), _any(value))
+                    node = effect.var.name, inside
+                    self._put(node, _any(value) | self._both(number, (), value, self._get(node)))
 
     def _arms(self, number: int) -> tuple[int, ...] | None:
         """What a branch may jump over, if that is nothing but arithmetic without loops."""
@@ -450,18 +456,26 @@ class Drawn:
                 pass
         results = [e.var for e in effects if isinstance(e, fx.Defines)]
         places, data = _NOTHING, _NOTHING
+        placing: list[Expr] = []
         for name in OPERANDS[type(op)]:
             operand = getattr(op, name)
-            value = self._union(self._value(e, number) for e in expressions_in(operand))
+            exprs = [*expressions_in(operand)]
+            value = self._union(self._value(e, number) for e in exprs)
             if name in op.data:
-                data |= value
+                data |= value | self._both(number, exprs, data)
             elif name in _PLACES or _is_global(operand):
                 places |= value
+                placing += exprs
                 if _is_global(operand) and operand.tensor.name in self._counters:
                     self._steer(value, op.loc)
             else:
                 self._steer(value, op.loc)
-        made = self._made(number, op, effects, data) | _any(places)
+        places |= self._both(number, placing)
+        for effect in effects:
+            for tensor in self._globals.intersection((*tensors_read(effect), *written_by(effect))):
+                self.placed.setdefault(tensor, set()).add(frozenset(source for source, _ in places))
+        made = self._made(number, op, effects, data)
+        made |= _any(places) | self._both(number, (), made, places)
         word = self._word(op.dst, number) if isinstance(op, Store | StoreVector) else None
         for effect in effects:
             for name in tensors_written(effect):
@@ -496,7 +510,7 @@ class Drawn:
             case Load() | LoadVector():
                 return read
             case _:
-                return _any(read | data)
+                return _any(read | data) | self._both(number, (), read, data)
 
     def _is_answer(self, op: Op) -> bool:
         """Whether an instruction loads all of an answer of launch control, as two halves; both
@@ -626,6 +640,52 @@ class Drawn:
         if op == "//" and number > 0:
             return frozenset((s, (number, d)) for s, d in exact)
         return _any(left | right)
+
+    # ------------------------------------------------------------------ two numbers together
+
+    def _both(self, number: int, exprs: Iterable[Expr], *others: Value) -> Value:
+        """`BOTH`, if what an instruction is given by ``exprs`` and ``others`` depends on the number
+        of the CTA and on another one together: not all of it is a function of one register."""
+        found = [value for value in others if value]
+        if self._specials and len({*self._registers(number, exprs, found)}) + len(found) > 1:
+            found += (self._value(e, number) for e in exprs)
+            sources = {source for value in found for source, _ in value}
+            if sources.intersection(self._specials) and sources.difference(self._specials):
+                return frozenset({(BOTH, None)})
+        return _NOTHING
+
+    def _registers(self, at: int, exprs: Iterable[Expr], others: object) -> Iterator[str]:
+        """What ``exprs`` are functions of, where they are evaluated.
+
+        A register that one instruction sets is told by its operands, if these have not changed
+        since.
+        """
+        left = [(at, expr) for expr in exprs]
+        while left:
+            number, expr = left.pop()
+            for part in walk(expr):
+                match part:
+                    case Special(name) if name in self._specials:
+                        yield name
+                    case Var(name) if self._value(part, number):
+                        value = assigned(self._graph, number, name)
+                        setters = self._setters(number, name)
+                        if value is None or not self._stays(value, setters[0], at):
+                            yield name
+                        else:
+                            left.append((setters[0], value))
+                    case _:
+                        pass
+
+    def _stays(self, value: Expr, since: int, until: int) -> bool:
+        """Whether what ``value`` was made of is the same whenever ``until`` is executed as it was
+        when ``since`` was, the last time before."""
+        names = {part.name for part in walk(value) if isinstance(part, Var)}
+        changes = {n for name in names for n in self._mir.setters.get(name, ())}
+        if since in changes:
+            return False
+        changes = {n for n in changes if any(map(self._get, ((m, n) for m in names)))}
+        return not changes or changes.isdisjoint(self._graph.on_ways(since, until))
 
     def _steer(self, value: Value, loc: Loc) -> None:
         for source, d in sorted(_numbers(value), key=str):

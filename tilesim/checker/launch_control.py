@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.analysis.taint import CLUSTERS, CTAS, Drawn
+from tilesim.analysis.taint import BOTH, CLUSTERS, CTAS, Drawn
 from tilesim.analysis.uses_defs import OPERANDS, expressions_in
 from tilesim.checker.assumptions import Kind, Leaning
 from tilesim.ir import effects as fx
@@ -144,6 +144,11 @@ class LaunchPlans:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
         if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
             return ("which clusters are cancelled decides what is executed",)
+        both = drawn_in(self._simulation, ctas=True).placed
+        several = self._simulation.written & both.keys() if self._ways > _WAYS else ()
+        for name in sorted(several):
+            if any(sources >= {BOTH, CLUSTERS} for sources in both[name]):
+                return (f"where {name} is accessed depends on which cluster cancels which other",)
         if len(self._kinds) > _KINDS and self._ways > _WAYS:
             return ("clusters that execute different instructions take over each other's work",)
         return ()

@@ -21,10 +21,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.analysis.cfg import FlowGraph
-from tilesim.analysis.taint import Dataflow, Drawn
+from tilesim.analysis.taint import BOTH, Dataflow, Drawn
 from tilesim.checker.launch_control import Plan, representatives, rings
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
+from tilesim.ir.scalars import word_access
 from tilesim.sim.machine.oracle import Draw, Order, Word
 from tilesim.sim.machine.result import Outcome
 from tilesim.sim.machine.simulate import Run, Simulation
@@ -68,12 +69,15 @@ class OrderPlans:
         self.covers = ""
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
-        """The runs one after another; stops where they show that they do not cover all orders."""
+        """The runs one after another; stops where they show that they do not cover all orders.
+
+        Where some do not stand for all, all are tried that there is time for.
+        """
         if self._once:
             yield from self._each_once()
         elif self._tiles is not None:
             yield from self._any_number(self._tiles)
-        else:
+        if not self.covers:
             yield from self._all()
 
     def leave_open(self) -> None:
@@ -105,6 +109,7 @@ class OrderPlans:
 
     def _all(self) -> Iterator[tuple[Plan, Run]]:
         """Every order, in lexicographic order of the warps."""
+        before = self._tried
         prefix: tuple[int, ...] | None = ()
         while prefix is not None:
             if self._tried > min(_ORDERS, self._allowed):
@@ -113,7 +118,7 @@ class OrderPlans:
             picked = tuple(d.warp for d in run.outcomes[0].draws)
             yield self._plan(Order(picked)), run
             prefix = _next(run.outcomes[0].contenders, picked)
-        self.covers = self._whatever(f"all {self._tried - 1} orders")
+        self.covers = self._whatever(f"all {self._tried - before} orders")
 
     # ------------------------------------------------------------------ when some orders do
 
@@ -164,6 +169,54 @@ class OrderPlans:
         """The cluster that draws, as one that the machine runs."""
         return draw.warp // (self._program.warps * self._program.cluster_size)
 
+    # ------------------------------------------------------------------ places in global memory
+
+    @cached_property
+    def _deciding(self) -> Drawn:
+        """What the numbers drawn and those of the CTAs decide, looked at together."""
+        code = self._simulation.code
+        return Drawn(code.graph, drawn_tensors(code.mir) & code.counters, ctas=True)
+
+    @cached_property
+    def _placed(self) -> list[set[frozenset[str]]]:
+        """Of each tensor that is written in which a number drawn chooses a place: what chooses the
+        places of the accesses to it.
+
+        No run shows each cluster with each number. So what two clusters access there is covered
+        only if the number alone says where that is, and not which of them has drawn it.
+        """
+        tickets = drawn_tensors(self._simulation.code.mir)
+        written = self._simulation.written - tickets
+        every = (placed for name, placed in self._deciding.placed.items() if name in written)
+        return [placed for placed in every if any(sources & tickets for sources in placed)]
+
+    @property
+    def _only_numbers(self) -> bool:
+        """Whether nothing but the number of one counter chooses any place in these tensors."""
+        return all(len(placed) == 1 == len(next(iter(placed))) for placed in self._placed)
+
+    @property
+    def _in_no_order(self) -> bool:
+        """Whether draws order nothing but themselves."""
+        mir = self._simulation.code.mir
+        words = filter(None, map(word_access, mir.effects))
+        fences = (e for _, e in mir.all_of(fx.Orders))
+        return not any(w.releases and w.view.space != "shared" for w in words) and not any(
+            e.releases and e.scope != "cta" and not (e.near or e.inits) for e in fences
+        )
+
+    @cached_property
+    def _kinds(self) -> tuple[int, ...]:
+        """One cluster of each kind that executes other instructions."""
+        clusters = range(len(self._numbers) // self._program.cluster_size)
+        return representatives(self._deciding, clusters)
+
+    @property
+    def _of_one_kind(self) -> bool:
+        return len(self._kinds) == 1
+
+    # ------------------------------------------------------------------ one number each
+
     @cached_property
     def _once(self) -> bool:
         """Whether each cluster draws once, and only the last number of a word is special."""
@@ -196,7 +249,8 @@ class OrderPlans:
                 yield from self._suspected(groups, alike, suspects)
                 return
             yield self._plan(order), run
-        self._say("with each of them as the last one")
+        if not self._placed or (self._only_numbers and self._of_one_kind):
+            self._say("with each of them as the last one")
 
     def _suspected(
         self, groups: Sequence[tuple[int, ...]], alike: frozenset[int], suspects: set[int]
@@ -261,8 +315,12 @@ class OrderPlans:
             yield self._plan(Order(turns)), run
             if not self._all_end(run.outcomes[0].draws, self._inside(self._draws)):
                 return
-        tried = f"{self._tried} orders"
-        self._say(tried if most == tiles else f"{tried}, up to {most} for one cluster")
+        together = any(BOTH in sources for placed in self._placed for sources in placed)
+        if together or not (self._only_numbers or self._in_no_order):
+            return
+        if not self._placed or self._of_one_kind or most == tiles:
+            tried = f"{self._tried} orders"
+            self._say(tried if most == tiles else f"{tried}, up to {most} for one cluster")
 
     @cached_property
     def _allowed(self) -> int:
@@ -275,9 +333,7 @@ class OrderPlans:
     ) -> Iterator[tuple[int, ...]]:
         """Each kind of cluster draws each number of tiles before the others, or ``late``."""
         size = self._program.warps * self._program.cluster_size
-        clusters = range(len(self._numbers) // self._program.cluster_size)
-        drawn = Drawn(self._simulation.code.graph, ctas=True)
-        alone = {*representatives(drawn, clusters), clusters[-1]}
+        alone = {*self._kinds, len(self._numbers) // self._program.cluster_size - 1}
         for warp in (w for w in warps if w // size in alone):
             others = [w for w in warps if w != warp]
             for number in dict.fromkeys((*range(most + 1), tiles)):
