@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tilesim import Builder
-from tilesim.analysis.cfg import FlowGraph, known, representatives
+from tilesim.analysis.cfg import FlowGraph, known
 from tilesim.analysis.ssa import reaching
 from tilesim.arith.types import s32
 from tilesim.ir.expr import Const, Special, Var
@@ -89,14 +89,6 @@ def test_an_instruction_with_a_guard_may_leave_what_was_there() -> None:
     code = (mir.code[0], Instruction(put(2), COND), mir.code[2])
     setters = reaching(FlowGraph(Mir(mir.kernel, code, mir.roles, mir.typing))).setters
     assert setters(2, "x") == (0, 1)
-
-
-def test_a_warp_takes_branches_that_its_number_decides() -> None:
-    first = Branch(target=2, cond=Special("warp_id") < 2, sense=False)
-    mir = program(first, put(1), put(2), warps=4)
-    assert representatives(mir) == [2, 0]
-    assert [*FlowGraph(mir, warp=3).reached()] == [0, 2]
-    assert [*FlowGraph(mir, warp=1).reached()] == [0, 1, 2]
 
 
 def test_what_needs_more_than_the_number_of_the_warp_is_not_known() -> None:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from tilesim.analysis.solver import closure
 from tilesim.analysis.uses_defs import computed
 from tilesim.arith.operators import BINARY, COMPARE, UNARY
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.frozen import kept
-from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch
 from tilesim.ir.op import Op
 
 
@@ -36,20 +36,11 @@ class FlowGraph:
     the warp, be it behind the last instruction or at an ``exit``.
 
     Args:
-        warp: only what this warp may execute: branches that nothing but its number decides are
-            taken as it takes them. None: what any may.
         instead: by number, what follows an instruction in place of what it says.
     """
 
-    def __init__(
-        self,
-        mir: Mir,
-        *,
-        warp: int | None = None,
-        instead: Mapping[int, tuple[int, ...]] | None = None,
-    ) -> None:
+    def __init__(self, mir: Mir, *, instead: Mapping[int, tuple[int, ...]] | None = None) -> None:
         self.mir = mir
-        self.warp = warp
         self._instead = instead or {}
         self._sides: dict[int, list[set[int]]] = {}
         end = len(mir.code)
@@ -72,14 +63,10 @@ class FlowGraph:
         match instruction.what:
             case Branch(target=target, cond=None):
                 return (target,)
-            case Branch(target=target, cond=Expr() as cond, sense=sense):
-                value = None if self.warp is None else known(cond, self.warp)
-                if value is None:
-                    return (number + 1, target)
-                return (target,) if bool(value) is sense else (number + 1,)
-            case Switch(targets=targets, index=index):
-                value = None if self.warp is None else known(index, self.warp)
-                return targets if value is None else targets[int(value) : int(value) + 1]
+            case Branch(target=target):
+                return (number + 1, target)
+            case Switch(targets=targets):
+                return targets
             case _:
                 return (len(self.mir.code),)
 
@@ -90,7 +77,7 @@ class FlowGraph:
 
     @cached_property
     def order(self) -> list[int]:
-        """Blocks that the warp may come to, each before those that follow it but for loops."""
+        """Blocks that a warp may come to, each before those that follow it but for loops."""
         return reverse_postorder(self.successors, 0)
 
     @cached_property
@@ -263,7 +250,7 @@ class FlowGraph:
         return Loop(head, tail, frozenset(blocks))
 
     def reached(self) -> Iterator[int]:
-        """The numbers of the instructions that the warp may come to, block by block."""
+        """The numbers of the instructions that a warp may come to, block by block."""
         return (number for block in self.order for number in self.blocks[block])
 
 
@@ -358,17 +345,6 @@ def is_truth(expr: Expr) -> bool:
             return op == "not"
         case _:
             return isinstance(expr, Var) and expr.dtype.kind == "pred"
-
-
-def representatives(mir: Mir) -> list[int]:
-    """A warp for each outcome of the conditions that nothing but the number of the warp decides."""
-    conditions = [c for i in mir.code if (c := condition(i)) is not None and _of_warp(c)]
-    kinds = {tuple(known(c, w) for c in conditions): w for w in reversed(range(mir.kernel.warps))}
-    return list(kinds.values())
-
-
-def _of_warp(cond: Expr) -> bool:
-    return known(cond, 0) is not None and any(isinstance(e, Special) for e in walk(cond))
 
 
 def _turned(edges: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilesim.analysis.cfg import FlowGraph, representatives
+from tilesim.analysis.cfg import FlowGraph
+from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.liveness import live_at
 from tilesim.analysis.preimage import NoPreimage, Preimage
 from tilesim.analysis.ssa import reaching
@@ -296,23 +297,23 @@ def _used(graph: FlowGraph, waits: list[_Wait], polls: Iterable[int]) -> tuple[s
     #: where a poll's value may come from: from itself, or from what its turn makes of it
     of = {number: number for number in polls}
     of.update((number, wait.poll) for wait in waits for number in wait.made)
-    for warp in representatives(graph.mir):
-        own = FlowGraph(graph.mir, warp=warp, instead=once)
-        for number in own.reached():
-            if number in idle:
-                continue
-            setters = (reaching(own).setters(number, name) for name in reads(own.mir, number))
-            seen = {of[n] for found in setters for n in found if n in of}
-            wait = tests.get(number)
-            if number in of:
-                seen -= {of[number]}
-            elif wait is not None and wait.late:
-                seen -= {wait.poll}
-            elif wait is not None:
-                again = seen & {wait.poll} if wait.first < 0 else set()
-                kept |= again
-                seen -= {wait.first, *again}
-            used |= seen
+    own, warps = FlowGraph(graph.mir, instead=once), [set(w) for w in executing(graph.mir)]
+    for number in own.reached():
+        if number in idle:
+            continue
+        setters = (reaching(own).setters(number, name) for name in reads(own.mir, number))
+        set_to = {n for found in setters for n in found if n in of}
+        seen = {of[n] for n in set_to if not warps[n].isdisjoint(warps[number])}
+        wait = tests.get(number)
+        if number in of:
+            seen -= {of[number]}
+        elif wait is not None and wait.late:
+            seen -= {wait.poll}
+        elif wait is not None:
+            again = seen & {wait.poll} if wait.first < 0 else set()
+            kept |= again
+            seen -= {wait.first, *again}
+        used |= seen
     return used, kept
 
 

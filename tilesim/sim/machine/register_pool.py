@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tilesim.analysis.cfg import FlowGraph, representatives
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.executing_warps import executing
 from tilesim.ir.effects import Registers
 from tilesim.ir.op import Op
 
@@ -35,17 +36,19 @@ def launch_registers(mir: Mir) -> int:
     most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
     if not any(isinstance(e, Registers) for effects in mir.effects for e in effects):
         return most
-    first = (change for warp in representatives(mir) for change in _first_counts(mir, warp))
+    first = (change for warp in range(program.warps) for change in _first_counts(mir, warp))
     return min([most, *(change.count for change in first if change.increase)])
 
 
 def _first_counts(mir: Mir, warp: int) -> Iterator[Registers]:
     """Every setmaxnreg that may be the first of a warp."""
-    graph = FlowGraph(mir, warp=warp)
+    graph, warps = graph_of(mir), executing(mir)
     seen, new = {0}, [0]
     while new:
         block = new.pop()
         for number in graph.blocks[block]:
+            if warp not in warps[number]:
+                break
             changes = [e for e in mir.effects[number] if isinstance(e, Registers)]
             yield from changes
             if changes and mir.code[number].guard is None:
