@@ -10,9 +10,12 @@ import pytest
 import tilesim as ts
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.elected_lane import depends_on_elected
-from tilesim.checker import check
+from tilesim.checker import check, verdict
 from tilesim.checker.assumptions import SWITCHES, denied, require_names
+from tilesim.checker.report import Report
 from tilesim.ir.effects import Elects
+from tilesim.ir.loc import Loc
+from tilesim.kernels.blackwell import attention
 from tilesim.kernels.bugs import (
     cluster_arrivals,
     cluster_phases,
@@ -209,6 +212,66 @@ def test_switches_are_those_without_which_it_fails(
     found = {p.loc for finding in strict.findings for p in finding.participants}
     assert found == {loc for one in report.leanings if one.kind == "practice" for loc in one.locs}
     assert other is None or check(other()).conditions == ()
+
+
+@ts.kernel(warps=1)
+def gives_up(k: ts.Builder, *, behind: bool = False) -> None:
+    """Two CTAs of a pair give their permits up, one of them before a barrier and the other one, if
+    it waits for the first, ``behind`` it (G9)."""
+    k.launch(grid=2, cluster=2, target="sm_100a")
+    slot, address = k.shared("slot", ts.u32, (1,)), k.var("address", dtype=ts.u32)
+    k.cluster.sync()
+    k.tcgen05.alloc(slot, 32, cta_group=2)
+    k.cluster.sync()
+    k.mem.load(address, slot[0])
+    for rank in range(2):
+        with k.if_(k.cluster_rank.eq(rank)):
+            if rank and behind:
+                k.cluster.sync()
+            k.tcgen05.relinquish_alloc_permit(cta_group=2)
+            if not (rank and behind):
+                k.cluster.sync()
+    k.tcgen05.fence_before_thread_sync()
+    k.cluster.sync()
+    k.tcgen05.fence_after_thread_sync()
+    k.tcgen05.dealloc(address, 32, cta_group=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: overwritten.build(fence=False), ("U12",)),
+        (lambda: overwritten.build(fence=True), ()),
+        (lambda: two_sites.build(), ("U16",)),
+        (lambda: tensor_memory.hand_over.build(), ("U20",)),
+        (lambda: tensor_memory.hand_over.build(fixed=True), ()),
+        (lambda: attention.attention.build(), ()),
+        (lambda: gives_up.build(behind=True), ("G9",)),
+        (lambda: gives_up.build(), ()),
+    ],
+    ids=["U12", "fenced", "U16", "U20", "handed-over", "U19-complete", "G9", "G9-together"],
+)
+def test_one_run_judges_by_both_levels(
+    make: Make, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = make()
+    text = check(program, strict="ptx").verdict
+    monkeypatch.setattr(Simulation, "at", None)
+    report = check(program)
+    assert (report.verdict, report.conditions) == ("proved", names)
+    assert text == ("failed" if names else "proved")
+
+
+def _places(report: Report) -> dict[str, set[Loc]]:
+    return {one.name: {*one.locs} for one in report.leanings if one.kind == "practice"}
+
+
+def test_a_second_check_names_the_same_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in (overwritten.build(), two_sites.build(), tensor_memory.hand_over.build()):
+        one_run = _places(check(program))
+        with monkeypatch.context() as patch:
+            patch.setattr(verdict, "surely_used", lambda mir, may: None)
+            assert _places(check(program)) == one_run
 
 
 def test_kernels_that_the_text_grants_lean_on_nothing() -> None:

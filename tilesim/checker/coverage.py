@@ -4,9 +4,9 @@ What a check covers and how far it came, in words.
 
 What a verdict leaned on: switches of `practice` that were used, and what was taken for granted.
 
-A run at `practice` notes where a switch of SEMANTICS 0.3 may have accepted something
-(`Core.lean`). Whether it did is what a check at `ptx` says: each of its findings is something that
-only the switch accepts.
+A run at `practice` notes where a switch of SEMANTICS 0.3 accepts what the text refuses
+(`Core.accepts`), and where one may have accepted something (`Core.lean`). Whether it did is what a
+check at `ptx` says: each of its findings is something that only the switch accepts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.sim.machine.reduction import exact, reduction_form
 from tilesim.sim.machine.register_pool import launch_registers
+from tilesim.sim.machine.result import Leant
 from tilesim.sim.machine.simulate import Run, Simulation, Stats
 from tilesim.sim.schedulers.exhaustive import Exploration, Limits
 from tilesim.wording import count
@@ -105,7 +106,7 @@ def schedule_of(policy: WitnessPolicy, tried: int, first_in: int) -> str:
 
 
 def assumptions(
-    run: Run, mir: Mir, leaned: Collection[Noted], *, zero: Sequence[str],
+    run: Run, mir: Mir, leaned: Collection[Leant], *, zero: Sequence[str],
     addressing: Sequence[str], steering: Sequence[str], certain: bool,
 ) -> Iterator[Leaning]:  # fmt: skip
     """What a verdict takes for granted: tensors that are ``zero`` at the start, those that
@@ -135,7 +136,7 @@ def assumptions(
     if spread:
         text = "if no two CTAs of a cluster share the tensor memory of one SM (G6)"
         yield assumed("cluster-spread", text, spread)
-    of_warpgroups = sorted(numbers for name, numbers in leaned if name == WARPGROUP_WAIT)
+    of_warpgroups = sorted(one.numbers for one in leaned if one.name == WARPGROUP_WAIT)
     waits = dict.fromkeys(mir.code[n].loc for numbers in of_warpgroups for n in numbers)
     if waits:
         text = "if wgmma.wait_group of one warp covers what its warpgroup issued (F5)"
@@ -174,8 +175,6 @@ def _uses(mir: Mir, names: Sequence[str]) -> Iterator[Loc]:
             yield mir.code[number].loc
 
 
-Noted = tuple[str, tuple[int, ...]]
-
 #: the switches that findings of a rule belong to, where no instruction tells
 _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "proxy-fence": ("U12", "U14", "H24"),
@@ -192,18 +191,18 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "barrier-lifetime": ("A6", "A8"),
 }
 #: where not all runs are known that may have used one
-_ANY: frozenset[Noted] = frozenset((switch, ()) for switch in SWITCHES)
+_ANY: frozenset[Leant] = frozenset(Leant(switch, ()) for switch in SWITCHES)
 
 
-def noted(simulation: Simulation) -> set[Noted]:
+def noted(simulation: Simulation) -> set[Leant]:
     """The switches that runs so far may have used, with instructions."""
     elections = depends_on_elected(simulation.code.graph)
-    may = {one for one in simulation.leaned if one[0] in SWITCHES}
-    return may | ({("E12", elections)} if elections else set())
+    may = {one for one in simulation.leaned if one.name in SWITCHES}
+    return may | ({Leant("E12", elections)} if elections else set())
 
 
 def used(
-    mir: Mir, may: Collection[Noted], strict: Report, *, undecided: bool
+    mir: Mir, may: Collection[Leant], strict: Report, *, undecided: bool
 ) -> tuple[Leaning, ...]:
     """The switches that were used, as a check at `ptx` says it; where that is ``undecided``, as
     what it found ended it, or it found nothing, those that ``may`` have been, or any."""
@@ -213,22 +212,35 @@ def used(
     for finding in strict.findings:
         places.setdefault(_switch(finding, may), {}).update(dict.fromkeys(finding.locations))
     found = set(places)
-    for switch, numbers in sorted(may or _ANY) if undecided or not places else ():
-        if switch not in found:
-            places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
+    left = may or _ANY if undecided or not places else ()
+    return _leanings(mir, (one for one in left if one.name not in found), places)
+
+
+def surely_used(mir: Mir, may: Collection[Leant]) -> tuple[Leaning, ...] | None:
+    """The switches that were used, if the runs themselves say that of all that ``may`` have been;
+    None if a check at `ptx` has to say it."""
+    return _leanings(mir, may, {}) if all(one.surely for one in may) else None
+
+
+def _leanings(
+    mir: Mir, noted: Iterable[Leant], places: dict[str, dict[Loc, None]]
+) -> tuple[Leaning, ...]:
+    """The switches of ``places``, and those that were ``noted``, by their names."""
+    for switch, numbers, _ in sorted(noted):
+        places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
     return tuple(
         Leaning(switch, SWITCHES[switch], tuple(locs) or (begin(mir),), "practice")
         for switch, locs in sorted(places.items())
     )
 
 
-def _switch(finding: Finding, may: Collection[Noted]) -> str:
+def _switch(finding: Finding, may: Collection[Leant]) -> str:
     """The switch without which a run has a finding."""
     numbers = {p.instruction for p in finding.participants}
     fitting = _BY_RULE.get(finding.rule, ())
 
-    def rank(one: Noted) -> tuple[int, bool, bool, int]:
-        switch, own = one
+    def rank(one: Leant) -> tuple[int, bool, bool, int]:
+        switch, own, _ = one
         place = -fitting.index(switch) if switch in fitting else -len(SWITCHES)
         return len(numbers.intersection(own)), switch in fitting, one in may, place
 

@@ -39,7 +39,7 @@ from tilesim.analysis.elected_lane import depends_on_elected
 from tilesim.analysis.taint import Dataflow
 from tilesim.checker import coverage
 from tilesim.checker.assumptions import Leaning, program_order
-from tilesim.checker.coverage import begin, noted, used
+from tilesim.checker.coverage import begin, noted, surely_used, used
 from tilesim.checker.grid import MANY, Survey, Surveyed, aliases, early_dependents
 from tilesim.checker.launch_control import LaunchPlans, Plan
 from tilesim.checker.options import NO_LIMITS, Search
@@ -686,6 +686,9 @@ class Checking:
         may, own = noted(self.simulation), self.search.limits
         if self.strict == "ptx" or not self.explains or not (may or self.search.start):
             return ()
+        surely = surely_used(self.simulation.code.mir, may)
+        if verdict == "proved" and surely is not None:
+            return surely
         limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else NO_LIMITS
         search = replace(self.search, schedules=0, limits=limits, start=None)
         strict = Checking(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)

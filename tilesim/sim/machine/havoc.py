@@ -741,7 +741,7 @@ class Anywhere:
             if place.write and place.scope is None and w.lanes > 1:
                 if w.machine.options.ptx:
                     require_known(value)
-                w.machine.lean("H23", self._op)
+                w.machine.lean("H23", self._op, surely=True)
         if place.scope is not None and not w.machine.timed:
             require_known(value)  # of several orders each has to be seen
         access = Access(

@@ -30,7 +30,7 @@ from tilesim.sim.machine.events import Trace
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import Who
 from tilesim.sim.machine.oracle import Answers, Order
-from tilesim.sim.machine.result import Doubt, Outcome
+from tilesim.sim.machine.result import Doubt, Leant, Outcome
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.observers.lane_order import LaneOrder
@@ -213,10 +213,18 @@ class Core:
             self.lane_order.contend()
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
-    def lean(self, switch: str, *ops: Op) -> None:
+    def lean(self, switch: str, *ops: Op, surely: bool = False) -> None:
         """Notes what may be what accepts something: an assumption; or a switch of SEMANTICS 0.3,
-        which only `practice` has (whether it does: `tilesim.checker.coverage`)."""
-        self.outcome.leaned.add((switch, tuple(op.number for op in ops)))
+        which only `practice` has. ``surely``: the text refuses it here, else a check at `ptx` says
+        whether it does (`tilesim.checker.coverage`)."""
+        self.outcome.leaned.add(Leant(switch, tuple(op.number for op in ops), surely))
+
+    def accepts(self, switch: str, *ops: Op) -> bool:
+        """Whether what the text refuses here is accepted: by a switch that `practice` has."""
+        if self.options.ptx:
+            return False
+        self.lean(switch, *ops, surely=True)
+        return True
 
     def nondeterministic(
         self, what: str, where: Op | Loc, *, explorable: bool = True, contended: bool = True

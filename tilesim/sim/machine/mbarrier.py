@@ -447,10 +447,10 @@ class Mbarrier(MbarrierState):
         for use, in_time in late_uses(self, warp, clock):
             if not in_time:
                 self._doubt("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
-            elif use.warp.gathered.get(use.component, -1) < use.tick or self.machine.options.ptx:
+                continue
+            gathered = use.warp.gathered.get(use.component, -1) >= use.tick
+            if not (gathered and self.machine.accepts("A6", op, use.op)):
                 unordered_end(self, warp, op, use)
-            else:
-                self.machine.lean("A6", op, use.op)
 
     # ------------------------------------------------------------------ transitions
 
@@ -471,9 +471,6 @@ class Mbarrier(MbarrierState):
             self._check_lifetime(credit, clock)
         if self.phase and clock.item(self.component) < self.base + self.phase:
             self._check_early(credit, clock)
-            if not self.machine.options.ptx:
-                # what has learned of that phase by a wait for it has the wait in its past
-                self.machine.lean("U1", credit.op)
         # nothing is pending and nothing was contributed: all threads have dropped (U6)
         if credit.arrivals > self.pending or not (self.pending or self.current.credits):
             raise over_arrival(self, credit)

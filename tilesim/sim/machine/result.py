@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from tilesim.findings.finding import Named
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.labels import Who
+
+
+class Leant(NamedTuple):
+    """What may be what accepts something, by the name of a switch or an assumption, with the
+    numbers of instructions. ``surely``: without that switch it is a finding."""
+
+    name: str
+    numbers: tuple[int, ...]
+    surely: bool = False
 
 
 Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
@@ -96,5 +105,5 @@ class Outcome:
     crossed: set[tuple[str, str]] = field(default_factory=set)
     #: stores of unknown data, which race if several warps do not store the same
     unnamed: set[int] = field(default_factory=set)
-    #: switches of SEMANTICS 0.3 by which something may have been accepted, each with instructions
-    leaned: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    #: what may have been accepted by a switch of SEMANTICS 0.3, or as a proof takes it for granted
+    leaned: set[Leant] = field(default_factory=set)

@@ -42,7 +42,7 @@ from tilesim.sim.machine.load import Compiler
 from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.memory import GlobalMemory, array_of
 from tilesim.sim.machine.oracle import Answers, Order
-from tilesim.sim.machine.result import Outcome
+from tilesim.sim.machine.result import Leant, Outcome
 from tilesim.sim.machine.schedule import (
     ChoiceEnvironment,
     Chooser,
@@ -184,7 +184,7 @@ class Simulation:
         #: judges reads of bytes that nothing has filled; None where they do not matter
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
         #: switches of SEMANTICS 0.3 that runs so far may have used, with instructions
-        self.leaned: set[tuple[str, tuple[int, ...]]] = set()
+        self.leaned: set[Leant] = set()
         #: undefined behaviour or a deadlock has ended a run before the kernel did
         self.ended_early = False
         #: what instructions have accessed in all runs, if hardware answers or hands out numbers

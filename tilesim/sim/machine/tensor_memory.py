@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,6 +206,17 @@ class Request:
     columns: int = 0
 
 
+class Relinquished(NamedTuple):
+    """A ``tcgen05.relinquish_alloc_permit``: where its warp was in time, and how many allocs and
+    deallocs its CTA had made."""
+
+    warp: Agent
+    op: Op
+    component: int
+    tick: int
+    made: tuple[int, int]
+
+
 class Tmem:
     """The tensor memory of one CTA."""
 
@@ -217,7 +228,7 @@ class Tmem:
         self.live: list[Allocation] = []
         self.dead: list[Allocation] = []
         self.latest: Allocation | None = None
-        self.relinquished: Side | None = None
+        self.relinquished: Relinquished | None = None
         self.request: Request | None = None
         #: the latest allocation with a tag, and the boxes that were addressed with it
         self._tagged: dict[int, Allocation] = {}
@@ -350,10 +361,8 @@ class Tmem:
         assert warp.tcgen05 is not None
         if any(warp.tcgen05.saw(warp.mask, component, tick) for component, tick in at):
             return True
-        if warp.machine.options.ptx or all(warp.clock[c] < tick for c, tick in at):
-            return False
-        made.machine.lean("U20", op, allocation.op)
-        return True
+        known = any(warp.clock[c] >= tick for c, tick in at)
+        return known and made.machine.accepts("U20", op, allocation.op)
 
     def _not_allocated(self, warp: Agent, op: Op, box: Cells) -> BarrierError:
         allocation = box.allocation

@@ -187,10 +187,7 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
         if access.write and record.write and access.scope is None:
             machine.outcome.unnamed.add(access.op.number)
         return False
-    if leave_the_same(access.stored, record.stored):
-        machine.lean("H23", access.op)
-        return True
-    return False
+    return leave_the_same(access.stored, record.stored)
 
 
 def _are_twins(one: Op, other: Op, plan: Facts) -> bool:
@@ -218,26 +215,15 @@ def known_to_all(
     machine: Core, least: Clock, rows: dict[tuple[bool, bool], int], fenced: int
 ) -> Callable[[Access], bool]:
     """Whether every warp knows of an access: ``least`` is what they all do, and a later access
-    looks at ``rows``; in ``fenced``, if not 0, a copy would know a proxy fence in practice."""
+    looks at ``rows``; in ``fenced``, if not 0, at a proxy fence, which is asked for in practice as
+    well where a switch does without it (U12, U14)."""
     size = machine.components.size
 
     def settled(record: Access) -> bool:
-        known = min(
-            least[size + record.component],
-            least[rows[record.asynchronous, record.write] + record.component],
-        )
-        if known < record.tick:
-            return False
-        if (
-            fenced
-            and not (record.asynchronous or record.write)
-            and least[fenced + record.component] < record.tick
-        ):
-            # a copy that overwrites it comes too late to see that no fence lies between
-            machine.lean("U12", record.op)
-        if fenced and record.bridged and least[fenced + record.component] < record.tick:
-            machine.lean("U14", record.op)
-        return True
+        leans = record.bridged or not (record.asynchronous or record.write)
+        row = fenced if fenced and leans else rows[record.asynchronous, record.write]
+        component = record.component
+        return bool(min(least[size + component], least[row + component]) >= record.tick)
 
     return settled
 

@@ -596,8 +596,7 @@ def _arrivals_to_come(machine: Machine) -> None:
             if last is None or any(w.knows_to(barrier.component) >= over for w in barrier.warps):
                 continue
             op, warp = last.op, last.warp
-            if not machine.options.ptx:
-                machine.lean("A8", op)
+            if machine.accepts("A8", op):
                 continue
             action = f"executes {op.mnemonic} on {barrier.label}"
             machine.report(

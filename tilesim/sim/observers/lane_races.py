@@ -99,7 +99,7 @@ class LaneExchange:
         strong = morally_strong(access, record) and footprint.same_elements(other)
         if strong and self._words.immaterial(footprint, access, record):
             return
-        if same_value(memory, access, record) or by_the_same(footprint, access, other, record):
+        if by_the_same(footprint, access, other, record):
             return
         made = record.lanes & lanes
         now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)
@@ -111,6 +111,8 @@ class LaneExchange:
             return
         if strong:
             self._words.note(memory, footprint, access, other, record)
+            return
+        if same_value(memory, access, record) and self._machine.accepts("H23", access.op):
             return
         perhaps = first_of(access.perhaps, record.perhaps)
         if perhaps is None:
@@ -233,23 +235,27 @@ def apart_note(access: Access, record: Access, clock: Clock) -> tuple[Kind, str]
     return None
 
 
-def same_instruction(footprint: Footprint, access: Access, record: Access) -> bool:
+def same_instruction(access: Access, record: Access) -> bool:
     """Lanes that execute one collective instruction do not race with each other, nor do those that
-    execute copies of one; in practice neither do those of one weak store, of which one stays (H23),
-    unless it decides something which."""
-    machine = access.warp.machine
-    plan = machine.plan
+    execute copies of one."""
+    plan = access.warp.machine.plan
     if plan.places and record.warp.origin is access.warp.origin:
         return plan.twin(record.op.number) == plan.twin(access.op.number)
+    return _together(access, record) and not is_weak_store(access.op)
+
+
+def of_one_store(footprint: Footprint, access: Access, record: Access) -> bool:
+    """Whether lanes make both by one weak store, of which in practice one stays (H23), unless it
+    decides something which."""
+    plan = access.warp.machine.plan
+    decides = plan.places or footprint.tensor in plan.flow.steering
+    return _together(access, record) and is_weak_store(access.op) and not decides
+
+
+def _together(access: Access, record: Access) -> bool:
+    """Whether lanes of a warp make both as one instruction, of threads."""
     own = record.turn and record.turn == access.turn and record.warp is access.warp
-    if not own or access.engine or access.asynchronous:
-        return False
-    if not is_weak_store(access.op):
-        return True
-    if machine.options.ptx or footprint.tensor in plan.flow.steering:
-        return False
-    machine.lean("H23", access.op)
-    return True
+    return bool(own) and not (access.engine or access.asynchronous)
 
 
 @kept

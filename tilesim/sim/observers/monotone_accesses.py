@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.ir.scalars import WordAccess
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.compose import Operands
     from tilesim.sim.machine.machine import Warp
     from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.operands import Operands
 
 Addresses = NDArray[np.int64]
 #: what a poll does with the memory and the addresses of the active lanes: whether all pass, and the

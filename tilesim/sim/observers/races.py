@@ -38,6 +38,7 @@ from tilesim.sim.observers.lane_races import (
     by_the_same,
     known_as_one,
     lanes_at,
+    of_one_store,
     published_also,
     same_instruction,
 )
@@ -298,7 +299,8 @@ class RaceDetector:
                     and known(fenced + component) < tick
                     and not (near and not self._late(memory, fenced, record, clock))
                 ):
-                    machine.lean("U12", access.op, record.op)
+                    surely = self._only_clocks_order(access, record)
+                    machine.lean("U12", access.op, record.op, surely=surely)
                 elif near and write and not record.write:
                     if any(known(row + own) < tick for own in own_waits.get(component, ())):
                         machine.lean("warpgroup-wait", access.op, record.op)
@@ -318,6 +320,12 @@ class RaceDetector:
         if record.later and self._over(memory, footprint, other, record, rows, clock, writes=write):
             return True
         return write and record.write and accepted_unfenced(access, record, clock)
+
+    def _only_clocks_order(self, access: Access, record: Access) -> bool:
+        """Whether two weak accesses race wherever no clock has the order of them."""
+        plain = access.scope is record.scope is None and record.also is None and not record.later
+        apart = self._alone or self._tickets.apart(access.warp, record.warp)
+        return plain and record.warp.parts is None and not (self.machine.plan.places or apart)
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known in the other one either."""
@@ -453,7 +461,7 @@ class RaceDetector:
             return False
         if by_the_same(footprint, access, other, record):
             return False
-        if same_instruction(footprint, access, record) or same_value(memory, access, record):
+        if same_instruction(access, record):
             self._check_superseded(memory, footprint, access, record, clock)
             return False
         row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
@@ -479,6 +487,10 @@ class RaceDetector:
         foreign = record.warp.machine is not machine
         same = perhaps is None and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
+            return False
+        alike = of_one_store(footprint, access, record) or same_value(memory, access, record)
+        if alike and machine.accepts("H23", access.op):
+            self._check_superseded(memory, footprint, access, record, clock)
             return False
         self._raced.update((footprint, other))
         size = machine.components.size

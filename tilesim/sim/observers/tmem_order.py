@@ -117,11 +117,9 @@ class TmemOrder:
     def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
         """Whether an access comes before another one, by a rule that the strictness has."""
         needs = self._needs(old, new)
-        if needs is None or (needs and self._ptx):
-            return False
-        for switch in needs:
-            self._machine.lean(switch, new.op, old.op)
-        return True
+        return needs is not None and all(
+            self._machine.accepts(switch, new.op, old.op) for switch in needs
+        )
 
     def _needs(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         """The switches of `practice` without which nothing orders two accesses; None if nothing
@@ -338,7 +336,7 @@ class TmemOrder:
         users = self._alike.setdefault((warp.cta.number, group, op.number), {})
         users[quarter] = warp, op
         if quarter:
-            self._machine.lean("U21", op)
+            self._machine.lean("U21", op, surely=True)
 
     def report_foreign_lanes(self) -> None:
         """At the end of a run: addresses in the first quarter that its warp was not given (U21)."""

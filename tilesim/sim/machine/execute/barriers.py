@@ -39,8 +39,7 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op, *, waits: bool) ->
         return
     twin = w.machine.plan.twin
     if twin(other.op.number) != twin(op.number):
-        if not w.machine.options.ptx:
-            w.machine.lean("U16", op, other.op)
+        if w.machine.accepts("U16", op, other.op):
             return
         action, deed = f"joins {barrier.label}", Deed("touches", barrier.named)
         w.machine.report(

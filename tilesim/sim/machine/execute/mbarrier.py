@@ -200,8 +200,8 @@ def arrive(
         fenced = w.fences.released("cta" if barrier.cta is w.cta else "cluster")
         if fenced is not None:
             barrier.publish(fenced, w.cta)
-    if count is not None and machine.options.ptx:
-        _check_observed(barrier, w, op)
+    if count is not None and not (barrier.observed_by(w) or machine.accepts("U1", op)):
+        _report_unobserved(barrier, w, op)
     if len(contributions) > 1:
         _require_room(barrier, w, op, contributions)
     for each, tx, lanes in contributions:
@@ -247,10 +247,8 @@ def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Participant:
     return w.machine.participant(w, action, op, Deed("touches", barrier.named))
 
 
-def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
+def _report_unobserved(barrier: Mbarrier, w: Warp, op: Op) -> None:
     """Strict reading of A24: some wait saw the previous phase before this arrival (U1)."""
-    if barrier.observed_by(w):
-        return
     w.machine.report(
         "phase-ambiguity",
         f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait for "
@@ -428,8 +426,7 @@ def parity_of(c: Operands, op: Op, effect: fx.Waits) -> ParityOf:
             value = uniform(value, w)
         if value in (0, 1):
             return int(value)
-        if not w.machine.options.ptx:  # hardware looks at the last bit
-            w.machine.lean("A21", op)
+        if w.machine.accepts("A21", op):  # hardware looks at the last bit
             return int(value) & 1
         raise BarrierError(
             "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",

@@ -142,12 +142,11 @@ def at_one_place(
         first = left.setdefault(address, i)
         if first == i:
             continue
-        if machine.options.ptx:
+        if not machine.accepts("H23", access.op):
             several_lanes(footprint, access, int(lanes[first]), int(lanes[i]))
             return
         if rows is not None and (rows[first] != rows[i]).any():
             access.stored = ONE_OF_SEVERAL
-    machine.lean("H23", access.op)
 
 
 class _Lanes:

@@ -9,6 +9,7 @@ from tilesim.sim.machine.execute.lanes import require_whole_warp
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
+from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
 
 
@@ -22,11 +23,10 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
         w.gather()
         pool = w.cta.pool
         held = w.registers_held or pool.launch
-        if count != held or w.machine.options.ptx:
-            # in practice one that changes nothing is harmless (NVIDIA/Fuser#5076 repeats its own)
-            _check_synchronised(w, change)
-        else:
-            w.machine.lean("E15", op)
+        late = _not_synchronised(w)
+        # in practice one that changes nothing is harmless (NVIDIA/Fuser#5076 repeats its own)
+        if late is not None and not (count == held and w.machine.accepts("E15", op)):
+            _report_not_synchronised(w, change, *late)
         _check_warpgroup(w, change)
         _check_direction(w, change, held)
         if w.machine.trace is not None:
@@ -74,9 +74,7 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
     group, number = w.warpgroup, w.setmaxnreg_count
     first = group.adjustments.get(number, [None])[0]
     if first is None:
-        if len(group.warps) < WARPS and not w.machine.options.ptx:
-            w.machine.lean("E15", change.op)
-        elif len(group.warps) < WARPS:
+        if len(group.warps) < WARPS and not w.machine.accepts("E15", change.op):
             w.machine.report(
                 "participation",
                 f"{change.name} of {w}: its warpgroup has {len(group.warps)} warps in "
@@ -87,8 +85,8 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
         return
     before = first.change
     if (before.count, before.increase) != (change.count, change.increase):
-        if not (before.increase or change.increase or w.machine.options.ptx):
-            w.machine.lean("E15", change.op, before.op)
+        gives = not (before.increase or change.increase)
+        if gives and w.machine.accepts("E15", change.op, before.op):
             return
         w.machine.report(
             "participation",
@@ -102,29 +100,32 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
         )
 
 
-def _check_synchronised(w: Warp, change: Change) -> None:
-    """Since its previous setmaxnreg the warps of the warpgroup have synchronised (E15)."""
+def _not_synchronised(w: Warp) -> tuple[Agent, Change] | None:
+    """A warp of the warpgroup that has not synchronised with ``w`` since its previous setmaxnreg,
+    and that one (E15); None if all have."""
     group, number = w.warpgroup, w.setmaxnreg_count - 1
     if number < 0:
-        return
+        return None
     done = {a.warp: a for a in group.adjustments[number]}
     for other in group.warps:
         before = done.get(other)
-        if before is not None and w.clock[before.component] >= before.tick:
-            continue
-        where = (done[w] if before is None else before).change
-        w.machine.report(
-            "participation",
-            f"{w} executes {change} without knowing that {other} has "
-            f"executed the one before, {where} at {where.op.loc}: the warps of a warpgroup "
-            "synchronise in between (E15)",
-            (
-                w.machine.participant(w, f"executes {change}", change.op),
-                w.machine.participant(other, f"executes {where}", where.op),
-            ),
-            fix="put a barrier of the warpgroup (bar.sync id, 128) between two setmaxnreg",
-        )
-        return
+        if before is None or w.clock[before.component] < before.tick:
+            return other, (done[w] if before is None else before).change
+    return None
+
+
+def _report_not_synchronised(w: Warp, change: Change, other: Agent, where: Change) -> None:
+    w.machine.report(
+        "participation",
+        f"{w} executes {change} without knowing that {other} has "
+        f"executed the one before, {where} at {where.op.loc}: the warps of a warpgroup "
+        "synchronise in between (E15)",
+        (
+            w.machine.participant(w, f"executes {change}", change.op),
+            w.machine.participant(other, f"executes {where}", where.op),
+        ),
+        fix="put a barrier of the warpgroup (bar.sync id, 128) between two setmaxnreg",
+    )
 
 
 def _note_adjustment(w: Warp, change: Change) -> None:
@@ -141,10 +142,7 @@ def _note_adjustment(w: Warp, change: Change) -> None:
 def _require_one_site(w: Warp, made: list[Adjustment]) -> None:
     """Strict reading of .aligned (U16): the four warps execute one static instruction."""
     sites = {a.change.op.number: a for a in reversed(made)}
-    if len(sites) == 1:
-        return
-    if not w.machine.options.ptx:
-        w.machine.lean("U16", *(a.change.op for a in sites.values()))
+    if len(sites) == 1 or w.machine.accepts("U16", *(a.change.op for a in sites.values())):
         return
     w.machine.report(
         "participation",

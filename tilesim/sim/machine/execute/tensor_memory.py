@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.analysis.executing_warps import executing
 from tilesim.findings.finding import Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import constant
+from tilesim.ir.frozen import kept
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart, TmemView
 from tilesim.sim.machine.access import Access
@@ -51,6 +54,7 @@ from tilesim.sim.machine.tensor_memory import (
     AccessKind,
     Allocation,
     Cells,
+    Relinquished,
     Request,
     Tmem,
     TmemAccess,
@@ -471,7 +475,7 @@ def _check_alloc(w: Warp, effect: fx.AllocatesTmem) -> None:
             "tmem-lifetime",
             f"tcgen05.alloc of {w} after tcgen05.relinquish_alloc_permit in its CTA (G7)",
             "relinquish after the last allocation",
-            gone,
+            Side(gone.warp, gone.op),
         )
     before = tmem.latest
     if before is not None and effect.columns > before.columns:
@@ -703,10 +707,7 @@ def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> No
 
 def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
     """Strict reading: the warp that allocated frees; practice hands the address to another."""
-    if owner is w:
-        return
-    if not w.machine.options.ptx:
-        w.machine.lean("G8", op, alloc)
+    if owner is w or w.machine.accepts("G8", op, alloc):
         return
     w.machine.report(
         "tmem-lifetime",
@@ -733,26 +734,50 @@ def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
         if w.machine.trace is not None:
             text = f"executes {op.mnemonic}"
             w.machine.trace.note("write", ("tmem", tmem.pool.number), 0, w, op, text)
+        again = tmem.relinquished is not None
         if tmem.relinquished is None:
-            tmem.relinquished = Side(w, op)
+            made = len(tmem.live) + len(tmem.dead), len(tmem.dead)
+            now = w.component, w.clock.item(w.component)
+            tmem.relinquished = Relinquished(w, op, *now, made)
         w.effects += 1
-        return _relinquish_pair(w, op) if effect.pair else None
+        return _relinquish_pair(w, op, again=again) if effect.pair else None
 
     return Act(step, blocks=True)
 
 
-def _relinquish_pair(w: Warp, op: Op) -> bool | None:
+def _relinquish_pair(w: Warp, op: Op, *, again: bool) -> bool | None:
     """By the text one warp of each CTA does it, and the first may wait for the second (G9); in
-    practice it does not."""
-    if not w.machine.options.ptx:
-        w.machine.peers.meet(w, _peer_cta(w), op)
-        w.machine.lean("G9", op)
+    practice it does not, which matters if the second comes to it only behind the first.
+
+    That is known of the only pair, where in each CTA one warp makes all allocs and deallocs, and
+    both have made as many before: nothing else could meet it.
+    """
+    machine, peer = w.machine, _peer_cta(w)
+    if not machine.options.ptx:
+        machine.peers.meet(w, peer, op)
+        own, other = tmem_of(w.cta).relinquished, tmem_of(peer).relinquished
+        alone = len(machine.ctas) == 2 and w.parts is None
+        if again or not alone or _warps_of_pairs(machine.plan.mir) != {w.number}:
+            machine.lean("G9", op)
+        elif own is not None and other is not None:
+            behind = w.clock.item(other.component) >= other.tick
+            if behind or own.made != other.made:
+                machine.lean("G9", op, surely=behind)
         return None
     partner = _meet(w, Request(w, op))
     if partner is None:
         return _wait_for_pair(w, op)
     _met(w, partner)
     return None
+
+
+@kept
+def _warps_of_pairs(mir: Mir) -> frozenset[int]:
+    """The warps of a CTA that may make what two CTAs of a pair do together."""
+    numbers = [number for number, effect in mir.all_of(fx.AllocatesTmem) if effect.pair]
+    numbers += [number for number, effect in mir.all_of(fx.FreesTmem) if effect.pair]
+    numbers += [number for number, effect in mir.all_of(fx.RelinquishesTmem) if effect.pair]
+    return frozenset(warp for number in numbers for warp in executing(mir)[number])
 
 
 # ---------------------------------------------------------------- completion and order (G22 to G28)

@@ -175,7 +175,7 @@ def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
     """Reports unless a wgmma.fence comes after what the warp did with these fragments (F3)."""
     for effect in uses:
         if effect.fragment.name in w.sunk:
-            w.machine.lean("F3", w.sunk[effect.fragment.name])
+            w.machine.lean("F3", w.sunk[effect.fragment.name], surely=True)
     dirty = [e.fragment.name for e in uses if e.fragment.name in w.dirty]
     if w.fenced and not dirty:
         return
