@@ -117,6 +117,9 @@ class History(Watcher):
         super().__init__()
         self.machine: Machine
         self.touches: list[Touch] = []
+        #: those that are credits, by barrier, and by barrier and phase
+        self._credits: dict[object, list[Touch]] = defaultdict(list)
+        self._of_phase: dict[tuple[object, int], list[Touch]] = defaultdict(list)
         self.joins: list[Joined] = []
         self.leaves: list[Joined] = []
         self.stuck: tuple[Stuck, ...] = ()
@@ -238,9 +241,11 @@ class History(Watcher):
         if kind == "credit":
             credit = on.current.credits[-1]
             arrivals, tx = credit.arrivals, credit.tx
-        self.touches.append(
-            Touch(self.now, issued, kind, on, phase - on.base, warp.origin, op, arrivals, tx)
-        )
+        touch = Touch(self.now, issued, kind, on, phase - on.base, warp.origin, op, arrivals, tx)
+        self.touches.append(touch)
+        if kind == "credit":
+            self._credits[on].append(touch)
+            self._of_phase[on, touch.phase].append(touch)
 
     def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
         if not self._objects:
@@ -374,7 +379,7 @@ class History(Watcher):
 
     def _complete(self, touch: Touch, before: int) -> bool:
         """Whether the phase that a touch counts for is complete at a time."""
-        made = [t for t in self.credits(touch.on) if t.phase == touch.phase and t.at <= before]
+        made = [t for t in self._of_phase[touch.on, touch.phase] if t.at <= before]
         arrived = sum(t.arrivals for t in made) >= touch.on.expected
         return arrived and not sum(t.tx for t in made)
 
@@ -466,10 +471,7 @@ class History(Watcher):
 
     def credits(self, on: object, warp: Agent | None = None) -> list[Touch]:
         """What was credited to a barrier (by ``warp``), in order."""
-        return [
-            t for t in self.touches
-            if t.kind == "credit" and t.on is on and (warp is None or t.warp is warp)
-        ]  # fmt: skip
+        return [t for t in self._credits.get(on, ()) if warp is None or t.warp is warp]
 
     def at(self, warp: Agent, number: int, when: int) -> Done | None:
         """What a warp has executed at a time, if that was this instruction."""
