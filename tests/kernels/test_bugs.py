@@ -76,7 +76,9 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "barrier_storage::workspace_beyond_request": (
         "ends at 1152", "smem_bytes = 1032", "at least 1152",
     ),
-    "cluster_arrivals::uneven_pair": ("producer (CTA 0", "consumer (CTA 0"),
+    "cluster_arrivals::uneven_pair": (
+        "has made all its 2 copies", "producer (CTA 0", "consumer (CTA 0",
+    ),
     "cluster_bytes::passive_receiver": ("copy (CTA 1",),
     "cluster_bytes::then_arm": ("1024 bytes", "consumer (CTA 1"),
     "cluster_lowering::aliased_barriers": ("0 of 1 pending",),
@@ -127,6 +129,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
         "but does not come to it from where it stands",
     ),
     "role_agreement::release_behind_work": (
+        "waits for the first arrival on pressure[0]",
         "consumer (warp 0) could release it at",
         "cycle: consumer (warp 0) -> producer (warp 8) -> consumer (warp 0)",
     ),

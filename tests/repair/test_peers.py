@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,8 +171,16 @@ def suggested(program: ts.Program | Mir, strict: Strict, rule: str) -> Repairs:
     return report.repairs
 
 
-@pytest.mark.parametrize("strict", ["practice", "ptx"])
-@pytest.mark.parametrize(("kernel", "mistake", "size", "rule", "what", "lines"), MISTAKES)
+#: those of two CTAs also at `ptx`, where what is suggested is the same
+ASKED: list[tuple[Any, ...]] = [
+    (*row, strict)
+    for row in MISTAKES
+    for strict in ("practice", "ptx")
+    if strict == "practice" or row[2] == 2
+]
+
+
+@pytest.mark.parametrize(("kernel", "mistake", "size", "rule", "what", "lines", "strict"), ASKED)
 def test_the_arrival_at_the_peer_is_suggested_first(
     kernel: ts.Kernel, mistake: str, size: int, rule: str, what: str, lines: list[str],
     strict: Strict,
