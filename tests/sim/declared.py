@@ -179,7 +179,7 @@ class Recorded:
         """Runs a program once."""
         simulation = Simulation(program, numbers=False, strict=strict)
         code = simulation.code
-        code.fused.clear()
+        code.rows.clear()
         code.steps[:] = [
             self._watched(entry, origin) if isinstance(origin, Op) else entry
             for entry, origin in zip(code.steps, code.origins, strict=True)

@@ -28,7 +28,7 @@ from tilesim.ir.expr import (
 from tilesim.ir.ops.scalar import Assign
 from tilesim.limits import patient
 from tilesim.sim.machine import assignment_jit
-from tilesim.sim.machine.assignment_jit import Assignment, Row, stretches
+from tilesim.sim.machine.assignment_jit import Assignment, Row, one_by_one, stretches
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.expression import compile_expr, fit_register, merged
@@ -112,7 +112,7 @@ def test_a_row_does_what_its_instructions_do(seed: int, monkeypatch: pytest.Monk
             start = [v if strange is None or n else strange for n, v in enumerate(values)]
             one, other = warp(start, mask), warp(start, mask)
             together.step(one)
-            together._one_by_one(other)
+            one_by_one(other, together._alone)
             assert (one.pc, one.executed) == (other.pc, other.executed) == (4, 3)
             for a, b in zip(one.registers, other.registers, strict=True):
                 told = type(b) is not Unknown or mask == FULL  # of lanes that are not active
@@ -144,7 +144,7 @@ def test_a_deep_expression_is_no_text_of_python(
     row.step(warp([1, 2**63 + 5]))  # from now on it is one function
     one, other = warp([1, 2**63 + 5]), warp([1, 2**63 + 5])
     row.step(one)
-    row._one_by_one(other)
+    one_by_one(other, row._alone)
     assert one.registers == other.registers
     assert assignment_jit.assignment(Assign(var=x, value=grow[form](value)), Typing()) is None
 

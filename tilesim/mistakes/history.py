@@ -155,16 +155,13 @@ class History(Watcher):
         self.machine = machine
         self._turns = Turns(machine.loaded.mir)
         code = machine.loaded
-        steps = list(code.steps)
-        for first, (alone, _) in code.fused.items():
-            steps[first] = alone
         ops = [i.what for i in code.mir.code]
         for op in code.mir.ops():
             self._statements[_statement(op)].append(op)
         return [
             (self._around(step, number, what), sync, cycles)
             for number, ((step, sync, cycles), what) in enumerate(
-                zip(steps, [*ops, None], strict=True)
+                zip(code.alone, [*ops, None], strict=True)
             )
         ]
 

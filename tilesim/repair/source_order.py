@@ -162,9 +162,7 @@ class _Watch(Watcher):
 
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's own steps, one for each instruction."""
-        steps = list(machine.plan.steps)
-        for first, (alone, _) in machine.plan.fused.items():
-            steps[first] = alone
+        steps = list(machine.plan.alone)
         for number in self.notes.numbers | self.notes.heads:
             step, sync, cycles = steps[number]
             steps[number] = (self._shown(machine, number, step), sync, cycles)

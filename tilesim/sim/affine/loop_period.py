@@ -139,13 +139,7 @@ class Watched:
         self.steps = self._steps(plain)
 
     def _steps(self, plain: list[Entry]) -> list[Entry]:
-        steps, plan = list(plain), self.machine.plan
-        for first, (alone, _) in plan.fused.items():
-            if steps[first] is plan.steps[first]:
-                steps[first] = alone
-        for numbers, row in plan.rows.items():  # or a part of one, if others of it are followed
-            if steps[numbers[0]] is row:
-                steps[numbers[0]] = plan.alone[numbers[0]]
+        steps = self.machine.plan.apart(plain)
         for pc in range(len(steps) - 1):
             step, sync, cycles = steps[pc]
             steps[pc] = self._around(pc, step), sync, cycles
@@ -568,7 +562,7 @@ class Rows:
 
     @property
     def _has_rows(self) -> bool:
-        return bool(self._machine.plan.fused.keys() - self._machine.plan.assigned)
+        return bool(self._machine.plan.rows.keys() - self._machine.plan.assigned)
 
     def are_apart(self) -> None:
         """The steps of the watcher are executed, which have no rows."""
@@ -577,9 +571,9 @@ class Rows:
     def _without(self) -> list[Entry]:
         """The same steps, each product alone; those that go back in a loop tell."""
         plan, apart = self._machine.plan, list(self._plain)
-        for first, (alone, _) in plan.fused.items():
-            if apart[first] is plan.steps[first] and first not in plan.assigned:
-                apart[first] = alone
+        for row in plan.rows.keys() - plan.assigned:
+            if apart[row[0]] is plan.rows[row]:
+                apart[row[0]] = plan.alone[row[0]]
         return self._with_turns(apart)
 
     def _are_level(self) -> bool:

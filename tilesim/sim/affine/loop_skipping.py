@@ -200,9 +200,9 @@ class Skipper:
             if isinstance(i.what, Branch) and i.what.target <= n:
                 branches[n] = n
                 self._heads[n] = i.what.target
-        for first, (_, fused) in self.machine.plan.fused.items():
-            if first + 1 in branches and len(fused) == 2 and first in fused:
-                branches[first] = first + 1
+        for row in self.machine.plan.rows:
+            if row[0] + 1 in branches and len(row) == 2:
+                branches[row[0]] = row[0] + 1
         for number, back in branches.items():
             step, sync, cycles = steps[number]
             steps[number] = self._around(number, back, step), sync, cycles

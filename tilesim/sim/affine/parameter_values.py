@@ -226,10 +226,7 @@ class Tracer(Skipper):
     # ------------------------------------------------------------------ steps
 
     def _followed(self, machine: Machine) -> list[Entry]:
-        steps, plan = list(machine.code), machine.plan
-        for first, (alone, _) in plan.fused.items():
-            if steps[first] is plan.steps[first]:
-                steps[first] = alone
+        steps = machine.plan.apart(machine.code)
         for pc in range(len(steps) - 1):
             step, sync, cycles = steps[pc]
             steps[pc] = self._looking(machine, pc, step), sync, cycles

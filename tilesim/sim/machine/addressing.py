@@ -108,9 +108,7 @@ def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
             known = names[offset] = _barrier_name(w, cta, offset)
         barrier = cta.mbarriers[offset]
         if barrier.name != known[0]:
-            barrier.name, label, barrier.variable, barrier.slot = known
-            prefix = "" if w.machine.program.ctas == 1 else f"CTA {cta.number} "
-            barrier.label = f"{prefix}{label}"
+            barrier.call(*known)
         return barrier
 
     return resolve

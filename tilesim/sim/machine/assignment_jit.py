@@ -49,6 +49,15 @@ Put: TypeAlias = Callable[[Warp, int, Any], None]
 Assignment: TypeAlias = tuple[Var, Expr]
 
 
+def one_by_one(w: Warp, steps: Sequence[tuple[Step, bool]]) -> None:
+    """A row of instructions, each with whether it counts as executed, by themselves."""
+    for number, (step, counts) in enumerate(steps):
+        if number:
+            w.pc += 1
+            w.executed += counts
+        step(w)
+
+
 class Row:
     """Assignments in a row; ``alone`` are their steps, each with whether it counts as executed.
 
@@ -73,14 +82,7 @@ class Row:
             self._left -= 1
             if not self._left:
                 self._fast = _function(self._text(), self._put)
-        self._one_by_one(w)
-
-    def _one_by_one(self, w: Warp) -> None:
-        for number, (step, counts) in enumerate(self._alone):
-            if number:
-                w.pc += 1
-                w.executed += counts
-            step(w)
+        one_by_one(w, self._alone)
 
     def _text(self) -> str:
         """The function: whether it has done what the row does, which needs integers."""
@@ -242,10 +244,10 @@ def stretches(numbers: Iterable[int]) -> Iterator[tuple[int, ...]]:
 def take_apart(code: Code, steps: list[Entry], numbers: Collection[int]) -> None:
     """Makes each of these instructions a step by itself, and what is between them in a row of
     assignments a row of its own."""
-    for first, (alone, together) in code.fused.items():
-        if together.isdisjoint(numbers):
+    for row, together in [*code.rows.items()]:
+        if steps[row[0]] is not together or set(numbers).isdisjoint(row):
             continue
-        steps[first] = alone
-        if first in code.assigned and code.row is not None:
-            for row in stretches(sorted(together.difference(numbers))):
-                steps[row[0]] = code.row(row)
+        steps[row[0]] = code.alone[row[0]]
+        if row in code.assigned and code.row is not None:
+            for part in stretches(n for n in row if n not in numbers):
+                steps[part[0]] = code.row(part)

@@ -93,6 +93,14 @@ def join(clock: Clock, other: Clock) -> None:
     np.maximum(clock, other, out=clock)
 
 
+def joined(known: Clock | None, clock: Clock) -> Clock:
+    """``known``, which learns what ``clock`` knows, or a copy of that."""
+    if known is None:
+        return clock.copy()
+    join(known, clock)
+    return known
+
+
 def limited(clock: Clock, settled: dict[int, int], size: int) -> Clock:
     """``clock`` with at most the ``settled`` number of every component that is listed there;
     ``size`` is that of its rows."""

@@ -8,6 +8,7 @@ by part, or together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -39,6 +40,16 @@ from tilesim.sim.observers.lane_races import is_weak_store
 
 #: what tells lanes apart
 Key = TypeVar("Key", int, tuple[int, tuple[int, ...]])
+
+
+@contextmanager
+def acting(w: Warp, mask: int) -> Iterator[None]:
+    """Only the lanes of ``mask`` act."""
+    active, w.mask = w.mask, mask
+    try:
+        yield
+    finally:
+        w.mask = active
 
 
 def by_each(w: Warp, parts: Iterable[lane_groups.Part], act: Callable[[], object]) -> None:
@@ -486,9 +497,9 @@ def _expressions(op: Op) -> Iterator[Expr]:
 _TOGETHER = ("activemask",)
 
 
-def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
-    """``step`` of an instruction for a warp of several parts; ``value``: what an operand says."""
-    mask = _lanes_of(op, value)
+def by_parts(c: Operands, op: Op, step: Step) -> Step:
+    """``step`` of an instruction for a warp of several parts."""
+    mask = _lanes_of(c, op)
     taken = _taken(step, op)
     if mask is None:
         return taken
@@ -508,16 +519,23 @@ def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
     return together
 
 
-def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int] | None:
+def lanes_named(c: Operands, mask: Expr | None) -> Callable[[Warp], int]:
+    """The lanes that a mask names: all that have not exited, if there is none."""
+    if mask is None:
+        return lambda w: w.live_mask
+    known = constant(mask)
+    if known is not None:
+        return lambda w: known & FULL
+    value = c.expr(mask)
+    return lambda w: uniform(value(w), w) & FULL
+
+
+def _lanes_of(c: Operands, op: Op) -> Callable[[Warp], int] | None:
     """The lanes that an instruction waits for; None if each goes on by itself."""
     for effect in op.effects():
         match effect:
             case fx.Gathers(mask=Expr() as mask):
-                known = constant(mask)
-                if known is not None:
-                    return lambda w: known & FULL
-                named = value(mask)
-                return lambda w: uniform(named(w), w) & FULL
+                return lanes_named(c, mask)
             case fx.JoinsBarrier(aligned=True) | fx.JoinsCluster(aligned=True) | fx.Registers():
                 return lambda w: FULL
             case fx.Gathers(mask=None) | fx.GathersWarps() | fx.UsesFragment(partly=False):

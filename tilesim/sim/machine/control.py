@@ -81,9 +81,8 @@ def _next(w: Warp, number: int) -> int | None:
         case Op() as op if sets_only(op):
             if any(isinstance(e, Defines) and e.chance for e in plan.mir.effects[number]):
                 return None
-            alone = plan.fused[number][0][0] if number in plan.fused else plan.steps[number][0]
             w.pc = number + 1
-            alone(w)
+            plan.alone[number][0](w)
             return number + 1
         case _:
             return None

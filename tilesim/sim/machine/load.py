@@ -247,22 +247,23 @@ class Compiler(Operands):
         for number, instruction in enumerate(mir.code):
             code.origins.append(_origin(instruction))
             code.steps.append(self._entry(number, instruction, later=number in together))
-        heads: set[int] = set()
+        heads = {i.what.target for i in mir.code if isinstance(i.what, Branch) and i.what.polls}
+        for head in heads:
+            self._remember(head)
+        code.origins.append(mir.kernel.loc)
+        code.steps.append((control.finish, False, 0))
+        code.alone = list(code.steps)
         for number, instruction in enumerate(mir.code):
             match instruction.what:
-                case Branch(target=head, polls=True) if head not in heads:
-                    heads.add(head)
-                    self._remember(head)
-                case Branch(cond=None, target=head) if head < number:
-                    self._close_loop(number - 1, head)
+                case Branch(cond=None, polls=False, target=head) if head < number:
+                    if number - 1 not in heads:
+                        self._close_loop(number - 1, head)
         for row, ops in rows:
             step = self._by_parts(products(self, ops), ops[0])
             cycles = sum(op.cycles + mir.code[op.number].left_out for op in ops)
             self._fuse((step, False, cycles), *row)
         self._fuse_idle(heads)
         self._fuse_assignments(heads)
-        code.origins.append(mir.kernel.loc)
-        code.steps.append((control.finish, False, 0))
         return code
 
     def _entry(self, number: int, instruction: Instruction, *, later: bool) -> Entry:
@@ -344,13 +345,13 @@ class Compiler(Operands):
         if poll is not None and poll[1].name in self._peek_flags:
             step = peek(self, op, *poll)
         else:
-            step = by_masks(self.quotients.around(op, execute(self, op)), op, self.expr)
+            step = by_masks(self, op, self.quotients.around(op, execute(self, op)))
             if self.code.forgets and accessing(op.effects()) is not None:
                 step = where_not_known(step, Anywhere(self, op))
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
-        return by_parts(step, op, self.expr) if self.code.parts else step
+        return by_parts(self, op, step) if self.code.parts else step
 
     def _remember(self, head: int) -> None:
         if head == len(self.mir.code):
@@ -466,24 +467,18 @@ class Compiler(Operands):
     def _fuse_idle(self, heads: set[int]) -> None:
         """Instructions in a row whose results are not needed, as one step; each of the
         ``heads`` of polling loops is one of its own."""
-        row: list[int] = []
-        for number, instruction in enumerate((*self.mir.code, None)):
-            what = None if instruction is None else instruction.what
-            alone = number in heads or instruction is None or instruction.guard is not None
-            if isinstance(what, Op) and what.number in self.code.idle and not alone:
-                row.append(number)
-                continue
-            if len(row) > 1:
-                entries = [self.code.steps[n] for n in row]
-                ops = [op for n in row if isinstance(op := self.mir.code[n].what, Op)]
-                step = idle_row(self, ops, [(step, cycles) for step, _, cycles in entries])
-                self._fuse((step, False, sum(cycles for _, _, cycles in entries)), *row)
-            row = []
+        code = self.mir.code
+        idle = (op.number for op in self.mir.ops() if op.number in self.code.idle)
+        for row in stretches(n for n in idle if n not in heads and code[n].guard is None):
+            entries = [self.code.alone[n] for n in row]
+            ops = [op for n in row if isinstance(op := code[n].what, Op)]
+            step = idle_row(self, ops, [(step, cycles > 0) for step, _, cycles in entries])
+            self._fuse((step, False, sum(cycles for _, _, cycles in entries)), *row)
 
     def _fuse_assignments(self, heads: set[int]) -> None:
         """Assignments in a row as one step."""
         code = self.code
-        fused = {number for _, numbers in code.fused.values() for number in numbers}
+        fused = {number for row in code.rows for number in row}
         others = heads | fused | code.idle | code.stays.keys()
         for number, instruction in enumerate(self.mir.code):
             what, guard = instruction.what, instruction.guard
@@ -491,10 +486,9 @@ class Compiler(Operands):
                 found = assignment(what, self.mir.typing)
                 if found is not None and found[0].name not in self.quotients.registers:
                     self._assignments[number] = found
-        code.row, code.alone = self._row, list(code.steps)
+        code.row = self._row
         for numbers in stretches(self._assignments):
-            self._fuse(self._row(numbers), *numbers)
-            code.assigned.add(numbers[0])
+            code.steps[numbers[0]] = self._row(numbers)
 
     def _row(self, numbers: tuple[int, ...]) -> Entry:
         """What these assignments do, as one step, which is the same for all uses."""
@@ -507,6 +501,7 @@ class Compiler(Operands):
         row = Row(what, alone, self.code.slots, self.mir.typing, self._put)
         made = row.step, False, sum(cycles for _, _, cycles in entries)
         self.code.rows[numbers] = made
+        self.code.assigned.add(numbers)
         return made
 
     def _put(self, w: Warp, slot: int, value: Any) -> None:
@@ -518,8 +513,7 @@ class Compiler(Operands):
 
     def _fuse(self, entry: Entry, *numbers: int) -> None:
         """From now on the first of these instructions does what all of them do."""
-        self.code.fused[numbers[0]] = self.code.steps[numbers[0]], frozenset(numbers)
-        self.code.steps[numbers[0]] = entry
+        self.code.rows[numbers] = self.code.steps[numbers[0]] = entry
 
 
 def _origin(instruction: Instruction) -> Op | Loc:

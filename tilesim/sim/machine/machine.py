@@ -134,19 +134,24 @@ class Code(Facts):
     """A loaded program: what a warp does, step by step."""
 
     steps: list[Entry] = field(default_factory=list)
-    #: by number of the first one, what fused steps do: that one alone, and the numbers of all
-    fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
-    #: the first ones of those that are assignments and nothing else
-    assigned: set[int] = field(default_factory=set)
-    #: each instruction by itself; assignments in a row as one step, and those that were made
+    #: each instruction by itself
     alone: list[Entry] = field(default_factory=list)
-    row: Callable[[tuple[int, ...]], Entry] | None = None
+    #: several instructions as one step, which is that of the first one; of them, rows of
+    #: assignments, and what makes one
     rows: dict[tuple[int, ...], Entry] = field(default_factory=dict)
+    assigned: set[tuple[int, ...]] = field(default_factory=set)
+    row: Callable[[tuple[int, ...]], Entry] | None = None
     #: by identity of an expression: it, and what evaluates it (`tilesim.sim.machine.expression`)
     evaluators: dict[int, tuple[Expr, Callable[[Warp], Any]]] = field(default_factory=dict)
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
+
+    def apart(self, steps: Sequence[Entry]) -> list[Entry]:
+        """The same steps, each instruction by itself."""
+        rows = {id(entry) for entry in self.rows.values()}
+        pairs = zip(steps, self.alone, strict=True)
+        return [own if id(step) in rows else step for step, own in pairs]
 
 
 @dataclass(slots=True)

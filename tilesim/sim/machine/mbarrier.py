@@ -142,6 +142,12 @@ class MbarrierState:
         #: the phases from the first doubtful one on, which no agent may be able to observe
         self.tail: Tail | None = None
 
+    def call(self, name: str, label: str, variable: str, slot: int | None) -> None:
+        """The program calls it so, where it is named now."""
+        self.name, self.variable, self.slot = name, variable, slot
+        prefix = "" if self.machine.program.ctas == 1 else f"CTA {self.cta.number} "
+        self.label = f"{prefix}{label}"
+
     def tracks(self, cta: Place) -> int:
         """The component that says which copies issued in a CTA are complete."""
         return self.component if self.peers is None or cta is self.cta else self.peers

@@ -73,7 +73,7 @@ def votes(joins: Iterable[Join]) -> int | Unknown:
 class Gathering:
     """Lanes of a warp that have come to a barrier, which the warp joins when all of them have (E2).
 
-    To those that wait it is the generation that the warp will have joined.
+    ``generation``: the one that it has joined.
     """
 
     def __init__(self, join_: Join, threads: int | None, clock: Clock) -> None:
@@ -95,29 +95,14 @@ class Gathering:
         join(self._clock, clock)
 
     @property
-    def complete(self) -> bool:
-        """Whether the round is over."""
-        return self.generation is not None and self.generation.complete
-
-    @property
     def joined(self) -> Clock:
         """What the round publishes, or this warp up to now."""
         return self._clock if self.generation is None else self.generation.joined
 
-    @property
-    def joins(self) -> list[Join]:
-        """The warps that have joined the round."""
-        return [self.entry] if self.generation is None else self.generation.joins
 
-    @property
-    def number(self) -> int:
-        """The number of the round, once the warp has joined one."""
-        return -1 if self.generation is None else self.generation.number
-
-    @property
-    def fences(self) -> Fences | None:
-        """Of the warps that joined, where the barrier hands them on."""
-        return None if self.generation is None else self.generation.fences
+def round_of(joined: Generation | Gathering | None) -> Generation | None:
+    """The round that a warp is in; None if lanes of it have not come yet."""
+    return joined.generation if isinstance(joined, Gathering) else joined
 
 
 class NamedBarrier:
@@ -245,7 +230,7 @@ class NamedBarrier:
         waiters, self.waiters = self.waiters, []
         self.machine.wake_all(waiters)
 
-    def note_leave(self, warp: Agent, generation: Generation | Gathering, op: Op) -> None:
+    def note_leave(self, warp: Agent, generation: Generation, op: Op) -> None:
         """A warp goes on after its round has completed."""
         if self.machine.trace is not None:
             label = self.named.seen_from(warp.cta.number)

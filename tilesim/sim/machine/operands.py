@@ -120,7 +120,9 @@ class Operands:
             def remote(w: Warp) -> Mbarrier:
                 address = local(w).address
                 cta = w.machine.peer(w, uniform(rank(w), w))
-                return labelled(cta.mbarriers[address], name, (address - base) // 8, cta.number, w)
+                index = (address - base) // 8
+                cta.mbarriers[address].call(name, f"{name}[{index}]", name, index)
+                return cta.mbarriers[address]
 
             return remote
         index = self.expr(mbar.index)
@@ -133,7 +135,7 @@ class Operands:
                 raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}", name)
             barrier = w.cta.mbarriers[base + 8 * i]
             if barrier.name is not name:
-                labelled(barrier, name, i, w.cta.number, w)
+                barrier.call(name, f"{name}[{i}]", name, i)
             return barrier
 
         return resolve
@@ -166,12 +168,3 @@ def from_nothing(op: Op | Control) -> bool:
     if not isinstance(op, Op) or not only_computes(op):
         return False
     return not any(isinstance(v, Var) for e in operand_expressions(op) for v in walk(e))
-
-
-def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
-    """Gives the barrier the name the program uses for it here (arrays may alias)."""
-    prefix = "" if warp.machine.program.ctas == 1 else f"CTA {cta} "
-    barrier.name = barrier.variable = name
-    barrier.slot = index
-    barrier.label = f"{prefix}{name}[{index}]"
-    return barrier

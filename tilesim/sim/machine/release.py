@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.sim.machine.clock import Clock, Components, join
+from tilesim.sim.machine.clock import Clock, Components, join, joined
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.labels import Place
@@ -142,21 +142,13 @@ class Fences:
             self._learn_own(fences)
 
     def _learn_own(self, other: Fences) -> None:
-        for scope, clock in other._of_one.items():
-            if scope in self._of_one:
-                join(self._of_one[scope], clock)
-            else:
-                self._of_one[scope] = clock.copy()
-        for scope, clock in other._released.items():
-            known = self._released.get(scope)
-            if known is None:
-                self._released[scope] = clock.copy()
-            else:
-                join(known, clock)
-        for cta, clock in other._acquirable.items():
-            self.saw(cta, clock)
-        for cta, clock in other._seen_near.items():
-            self.saw(cta, clock, near=True)
+        pairs: tuple[tuple[dict[Any, Clock], dict[Any, Clock]], ...] = (
+            (self._of_one, other._of_one), (self._released, other._released),
+            (self._acquirable, other._acquirable), (self._seen_near, other._seen_near),
+        )  # fmt: skip
+        for own, others in pairs:
+            for key, clock in others.items():
+                own[key] = joined(own.get(key), clock)
         if other._near is not None:
             self.release_near(other._near)
 
@@ -167,21 +159,14 @@ class Fences:
 
     def release_near(self, clock: Clock) -> None:
         """A releasing fence for shared memory: relaxed operations there publish ``clock``."""
-        if self._near is None:
-            self._near = clock.copy()
-        else:
-            join(self._near, clock)
+        self._near = joined(self._near, clock)
 
     def hand_over(self, scope: FenceScope, clock: Clock) -> None:
         """A fence that releases only part of what its thread knows: relaxed operations after it
         publish that as well."""
         if scope in self._of_one:
             join(self._of_one[scope], clock)
-        known = self._released.get(scope)
-        if known is None:
-            self._released[scope] = clock
-        else:
-            join(known, clock)
+        self._released[scope] = joined(self._released.get(scope), clock)
 
     def released(self, scope: FenceScope) -> Clock | None:
         """What a relaxed operation publishes at least as far as ``scope``; None if nothing."""
@@ -191,26 +176,16 @@ class Fences:
             return whole.released(scope)
         known: Clock | None = None
         for fenced, clock in self._released.items():
-            if _WIDTH[fenced] < _WIDTH[scope]:
-                continue
-            if known is None:
-                known = clock.copy()
-            else:
-                join(known, clock)
+            if _WIDTH[fenced] >= _WIDTH[scope]:
+                known = joined(known, clock)
         if self._near is not None and _WIDTH[scope] <= _WIDTH["cluster"]:
-            if known is None:
-                return self._near.copy()
-            join(known, self._near)
+            known = joined(known, self._near)
         return known
 
     def saw(self, cta: Place, clock: Clock, *, near: bool = False) -> None:
         """A relaxed read, or one of shared memory (``near``), observed what ``cta`` released."""
         seen = self._seen_near if near else self._acquirable
-        known = seen.get(cta)
-        if known is None:
-            seen[cta] = clock.copy()
-        else:
-            join(known, clock)
+        seen[cta] = joined(seen.get(cta), clock)
 
     def seen(self, cta: Place, entry: int) -> int:
         """An entry of the clock that relaxed reads have observed from ``cta``."""
@@ -219,10 +194,7 @@ class Fences:
 
     def gather(self, clock: Clock) -> None:
         """An element of a vector that acquires has read what ``clock`` released."""
-        if self._gathered is None:
-            self._gathered = clock.copy()
-        else:
-            join(self._gathered, clock)
+        self._gathered = joined(self._gathered, clock)
 
     def gathered(self) -> Clock | None:
         """What the elements of a vector have read, all of which are; None if nothing."""

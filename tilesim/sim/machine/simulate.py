@@ -211,10 +211,15 @@ class Simulation:
         was compiled is shared."""
         if self.code.named:
             return Simulation(self.code.mir, numbers=self._numbers, strict=strict)
-        other = copy(self)
-        other.options = replace(self.options, ptx=strict == "ptx")
+        other = self._reading(ptx=strict == "ptx")
         other.followers, other.leaned, other.watches = {}, set(), None
         other.ended_early = False
+        return other
+
+    def _reading(self, **options: Any) -> Simulation:
+        """The same program with other `Options`."""
+        other = copy(self)
+        other.options = replace(self.options, **options)
         other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
 
@@ -226,18 +231,13 @@ class Simulation:
 
     def electing_first(self) -> Simulation:
         """The same program; ``elect.sync`` chooses the first lane, as it does in practice."""
-        other = copy(self)
-        other.options = replace(self.options, first_lane=True)
-        other.garbage = Garbage(self.program, self.code.flow, other._results)
-        return other
+        return self._reading(first_lane=True)
 
     def leaving(self, turn: int) -> Simulation:
         """The same program; all threads of a CTA end at their ``turn``-th branch by which data may
         make them do so."""
-        other = copy(self)
-        other.options = replace(self.options, leaves=turn)
+        other = self._reading(leaves=turn)
         other.followers = {}
-        other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
 
     def lanes_apart(self, warp: int, lanes: int) -> Simulation:

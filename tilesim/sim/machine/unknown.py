@@ -125,11 +125,6 @@ class Marks:
         """Whether nothing is known of any byte."""
         return self._bytes is None and self.start is not None
 
-    @property
-    def untouched(self) -> bool:
-        """Whether all bytes are as at the start."""
-        return self._bytes is None
-
     def first_in(self, held: ByteSet) -> Unknown | None:
         """What the first of these bytes is of which it is not known what it is."""
         if self._bytes is None:

@@ -122,14 +122,10 @@ class ViewAccess:
         moves = len(self._moving)
         self._own = self.shared and self._cta is None and not split
         self._identity = id(self)
-        #: of a box in the CTA's own memory, the offset that decides where it lies, if there is one
-        self.offset: Evaluate | None = None
-        self.moves: Expr | None = None
-        #: of a box at an address in it, what decides where it lies, if nothing else does
+        #: of a box in the CTA's own memory, what decides where it lies, if one thing does
         self.place: Evaluate | None = None
         if self._own and moves <= 1:
-            self.offset = self._moving[0][1] if moves else lambda w: 0
-            self.moves = view.offsets[self._moving[0][0]] if moves else None
+            self.place = self._moving[0][1] if moves else _at_rest
         #: by lane mask and run-time offsets
         self._lanes: dict[tuple[Any, ...], LaneSet] = {}
         #: shared by equal boxes of one tensor, so that they get one footprint
@@ -185,9 +181,9 @@ class ViewAccess:
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
-        if self.offset is None:
+        if self.place is None:
             return self.footprint_in(warp, self.memory(warp))
-        value, memory = self.offset(warp), warp.cta.memory
+        value, memory = self.place(warp), warp.cta.memory
         if type(value) is not int:
             return self.footprint_in(warp, memory)
         known = memory.table.by_view.get((self._identity, value))
@@ -276,53 +272,33 @@ def _of_64_bits(indices: Any) -> Any:
     return np.asarray(indices, dtype=np.int64)
 
 
+def _at_rest(_warp: Warp) -> int:
+    """Nothing decides where a box lies."""
+    return 0
+
+
 def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footprint, ...]]:
     """The footprints of all operands of an instruction, as a function of a warp.
 
-    Where all lie in the CTA's own memory, at a place that one expression decides, they are found
-    by its value at once.
+    Where all lie in the CTA's own memory, they are found at once by what decides where.
     """
-    places = [view.place for view in views if view.place is not None]
-    if len(places) == len(views):
-        return _footprints_at(views, places)
-    moving = {view.moves for view in views if view.moves is not None}
-    offsets = sorted((v for v in views if v.offset is not None), key=lambda v: v.moves is None)
-    offset = offsets[0].offset if len(moving) <= 1 and len(offsets) == len(views) else None
-    if offset is None:
-        return lambda w: tuple([view.footprint(w) for view in views])
-    identity = id(views[0])
-
-    def find(w: Warp) -> tuple[Footprint, ...]:
-        value, table = offset(w), w.cta.memory.table
-        if type(value) is not int:
-            return tuple([view.footprint(w) for view in views])
-        known = table.by_operands.get((identity, value))
-        if known is None:
-            known = tuple([view.footprint(w) for view in views])
-            table.by_operands[identity, value] = known
-        return known
-
-    return find
-
-
-def _footprints_at(
-    views: Sequence[ViewAccess], places: Sequence[Evaluate]
-) -> Callable[[Warp], tuple[Footprint, ...]]:
-    """The same where an address decides of each operand where in the CTA's own memory it lies."""
+    places = [*dict.fromkeys(view.place for view in views if view.place is not None)]
     identity = id(views[0])
 
     def find(w: Warp) -> tuple[Footprint, ...]:
         found, known = tuple([place(w) for place in places]), w.cta.memory.table.by_operands
         for value in found:
             if type(value) is not int:
-                return tuple([view.footprint(w) for view in views])
+                return each(w)
         footprints = known.get((identity, found))
         if footprints is None:
-            footprints = tuple([view.footprint(w) for view in views])
-            known[identity, found] = footprints
+            footprints = known[identity, found] = each(w)
         return footprints
 
-    return find
+    def each(w: Warp) -> tuple[Footprint, ...]:
+        return tuple([view.footprint(w) for view in views])
+
+    return each if any(view.place is None for view in views) else find
 
 
 def agreed(value: Any, warp: Warp) -> int | float:
@@ -357,10 +333,7 @@ def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray
 
 def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
     """What an instruction reads there, if some of it is not known."""
-    marks = memory.marks
-    if marks is None:
-        return None
-    found = marks.start if marks.untouched else marks.first_in(footprint.bytes)
+    found = None if memory.marks is None else memory.marks.first_in(footprint.bytes)
     return None if found is None else found.read_by(op.mnemonic, op.loc)
 
 

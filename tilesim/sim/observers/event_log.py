@@ -122,14 +122,13 @@ class Happenings(Watcher, Generic[E]):
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's steps, those of interest with a note before."""
         self._machine = machine
-        steps = list(machine.plan.steps)
-        for first, (alone, _) in machine.plan.fused.items():
-            steps[first] = alone
         return [
             (self._around(step, origin), sync, cycles)
             if isinstance(origin, Op) and self.watches(origin, cycles)
             else (step, sync, cycles)
-            for (step, sync, cycles), origin in zip(steps, machine.plan.origins, strict=True)
+            for (step, sync, cycles), origin in zip(
+                machine.plan.alone, machine.plan.origins, strict=True
+            )
         ]
 
     def _around(self, step: Step, op: Op) -> Step:

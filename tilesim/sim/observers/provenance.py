@@ -26,7 +26,7 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.op import Op, Symmetric
-from tilesim.sim.machine.assignment_jit import stretches, take_apart
+from tilesim.sim.machine.assignment_jit import take_apart
 from tilesim.sim.machine.executable import Leaf, Making, Operand
 from tilesim.sim.machine.expression import evaluator
 from tilesim.sim.machine.machine import Code, Step, Warp
@@ -227,20 +227,12 @@ def _is_told(effects: tuple[Effect, ...]) -> bool:
 def _watch(code: Code) -> None:
     """Each of these instructions is a step by itself, which names what it sets."""
     numbers = code.makings.keys()
-    fused = dict(code.fused)
     take_apart(code, code.steps, numbers)
-    for first, (_, together) in fused.items():
-        if together.isdisjoint(numbers):
-            continue
-        del code.fused[first]
-        if first in code.assigned:
-            code.assigned.remove(first)
-            for row in stretches(sorted(together.difference(numbers))):
-                code.fused[row[0]] = code.alone[row[0]], frozenset(row)
-                code.assigned.add(row[0])
+    code.rows = {row: step for row, step in code.rows.items() if numbers.isdisjoint(row)}
+    code.assigned &= code.rows.keys()
     for number, making in code.makings.items():
         step, sync, cycles = code.steps[number]
-        code.steps[number] = partial(_named, making, step), sync, cycles
+        code.steps[number] = code.alone[number] = partial(_named, making, step), sync, cycles
 
 
 def _named(making: Making, step: Step, w: Warp) -> bool | None:

@@ -238,10 +238,7 @@ class Recorder(Watcher):
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's steps, each followed by its recording."""
         self._machine = machine
-        steps = list(machine.plan.steps)
-        for first, (alone, _) in machine.plan.fused.items():
-            steps[first] = alone
-        entries = zip(steps, machine.plan.origins, strict=True)
+        entries = zip(machine.plan.alone, machine.plan.origins, strict=True)
         return [
             (self._around(step, origin, cycles), sync, cycles)
             for (step, sync, cycles), origin in entries

@@ -286,9 +286,8 @@ class _Walk:
             return
         told = not any(e.chance for e in op.effects() if isinstance(e, fx.Defines))
         if sure and told and sets_only(op):
-            step = self._plan.fused[number][0][0] if number in self._plan.fused else None
             try:
-                (step or self._plan.steps[number][0])(warp)
+                self._plan.alone[number][0](warp)
             except _LOST:
                 pass
             else:

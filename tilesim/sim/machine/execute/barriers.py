@@ -15,7 +15,14 @@ from tilesim.sim.machine.compose import Act, Give, executor
 from tilesim.sim.machine.execute.lanes import per_lane, require_converged
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier, votes
+from tilesim.sim.machine.named_barrier import (
+    Gathering,
+    Generation,
+    Join,
+    NamedBarrier,
+    round_of,
+    votes,
+)
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.view_access import uniform
@@ -59,12 +66,13 @@ def _wait_for(
     w: Warp, barrier: NamedBarrier, generation: Generation | Gathering, op: Op
 ) -> bool | None:
     """Parks until ``generation`` completes, then joins what it published."""
-    if generation.complete:
+    found = round_of(generation)
+    if found is not None and found.complete:
         w.generation = None
-        w.learns(generation.joined)
-        if generation.fences is not None:
-            w.fences.learn(generation.fences)
-        barrier.note_leave(w, generation, op)
+        w.learns(found.joined)
+        if found.fences is not None:
+            w.fences.learn(found.fences)
+        barrier.note_leave(w, found, op)
         return None
     w.generation = generation
     barrier.waiters.append(w)
@@ -76,7 +84,7 @@ def _wait_for_lanes(
 ) -> bool | None:
     """Parks until all lanes of the warp that have not exited have come to the barrier: an arrival
     waits for no other warp, but for these (E2, D3)."""
-    if isinstance(joined, Gathering) and joined.generation is None:
+    if round_of(joined) is None:
         w.generation = joined
         barrier.waiters.append(w)
         return w.machine.block(w, barrier, f"waits for lanes of its warp at {barrier.label}", op)
@@ -131,42 +139,28 @@ def _threads(c: Operands, effect: fx.JoinsBarrier) -> Callable[[Warp], int | Non
 
 @executor(fx.JoinsBarrier)
 def _joins(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Act | Give:
-    number, threads = c.expr(effect.id), _threads(c, effect)
+    """An arrival, a barrier that waits, or one that also answers what all threads have voted
+    (E5)."""
+    number, threads, reduction = c.expr(effect.id), _threads(c, effect), effect.reduction
+    vote = None if effect.vote is None else c.expr(effect.vote)
+    wait = _wait_for if effect.waits else _wait_for_lanes
 
-    def arrive(w: Warp) -> bool | None:
+    def come(w: Warp) -> tuple[NamedBarrier, Generation | Gathering]:
         barrier = _named(w, uniform(number(w), w))
-        generation = w.generation
-        if generation is None:
-            generation = _join(w, barrier, op, effect, threads(w))
-        return _wait_for_lanes(w, barrier, generation, op)
+        if w.generation is not None:
+            return barrier, w.generation
+        own = 0 if vote is None else vote(w)
+        if vote is not None and type(own) is not Unknown:
+            own = int(np.count_nonzero(per_lane(w, own)))
+        return barrier, _join(w, barrier, op, effect, threads(w), own)
 
-    def sync(w: Warp) -> bool | None:
-        barrier = _named(w, uniform(number(w), w))
-        generation = w.generation
-        if generation is None:
-            generation = _join(w, barrier, op, effect, threads(w))
-        return _wait_for(w, barrier, generation, op)
+    def step(w: Warp) -> bool | None:
+        return wait(w, *come(w), op)
 
-    if effect.vote is not None:
-        return _votes(c, op, effect)
-    return Act(sync if effect.waits else arrive, blocks=True)
-
-
-def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
-    """A barrier that waits and answers what all threads have voted (E5)."""
-    assert effect.vote is not None
-    number, vote, reduction = c.expr(effect.id), c.expr(effect.vote), effect.reduction
-    threads = _threads(c, effect)
-
-    def red(w: Warp) -> int | Unknown | None:
-        barrier = _named(w, uniform(number(w), w))
-        generation = w.generation
-        if generation is None:
-            value = vote(w)
-            known = type(value) is not Unknown
-            own = int(np.count_nonzero(per_lane(w, value))) if known else value
-            generation = _join(w, barrier, op, effect, threads(w), own)
-        if _wait_for(w, barrier, generation, op):
+    def answer(w: Warp) -> int | Unknown | None:
+        barrier, joined = come(w)
+        generation = round_of(joined)
+        if wait(w, barrier, joined, op) or generation is None:
             return None
         found = votes(generation.joins)
         if isinstance(found, Unknown):
@@ -174,7 +168,7 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
         total = sum(j.lanes for j in generation.joins)
         return {"popc": found, "or": int(found > 0), "and": int(found == total)}[reduction]
 
-    return Give(effect, red, blocks=True)
+    return Act(step, blocks=True) if vote is None else Give(effect, answer, blocks=True)
 
 
 # ------------------------------------------------------------------ the cluster
@@ -182,8 +176,8 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
 
 def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
     """A thread arrives again only after it has waited for the round it is in (D2)."""
-    pending = w.cluster_round
-    if pending is None or (isinstance(pending, Gathering) and pending.generation is None):
+    pending = round_of(w.cluster_round)
+    if pending is None:
         return  # of lanes of the warp that have not come yet, the barrier says whether they have
     before = next(j for j in pending.joins if j.warp is w.origin)
     raise BarrierError(

@@ -26,7 +26,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tensormap import MapFields, fields_of, unit
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, each_lane, executor
+from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.execute.lanes import per_lane
@@ -742,11 +742,8 @@ class _Copy:
 
     def _sources(self, w: Warp, reading: int) -> _At:
         """What the lanes read that read anything, which is in one memory."""
-        active, w.mask = w.mask, reading
-        try:
+        with acting(w, reading):
             return self.source.lane_footprint(w)[:2]
-        finally:
-            w.mask = active
 
     def _forgets(self, origin: _At | None, target: _At) -> bool:
         """Whether what is copied is not known, and then neither is the target."""

@@ -16,16 +16,17 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr, Var, constant, walk
 from tilesim.ir.op import Op
-from tilesim.sim.machine.compose import Act, Give, Take, executor
+from tilesim.sim.machine.assignment_jit import one_by_one
+from tilesim.sim.machine.compose import Act, Give, Take, executor, lanes_named
 from tilesim.sim.machine.divergence import lanes_exit
 from tilesim.sim.machine.errors import NotUniform, UnassignedVariable
-from tilesim.sim.machine.expression import Evaluate, evaluator, fit_value, merged, plain
+from tilesim.sim.machine.expression import evaluator, fit_value, merged, plain
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.machine.view_access import agreed, uniform
+from tilesim.sim.machine.view_access import agreed
 
 #: where all 32 lanes of a warp are asked for
 _WHOLE = "E15, F1, G4, G13"
@@ -89,7 +90,7 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
 
 @executor(fx.Gathers)
 def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
-    rule, mask_of = effect.rule, _mask(c, effect.mask)
+    rule, mask_of = effect.rule, lanes_named(c, effect.mask)
     named = FULL if effect.mask is None else constant(effect.mask)
     if effect.whole:
         return Act(lambda w: gather_all(w, op, rule))
@@ -113,13 +114,13 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     return Act(meet)
 
 
-def by_masks(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
+def by_masks(c: Operands, op: Op, step: Step) -> Step:
     """``step`` of all active lanes, or of those that name the same lanes, each group for itself, as
-    the tiles of a warp do (E11, E19 to E21); ``value``: what an operand says."""
+    the tiles of a warp do (E11, E19 to E21)."""
     named = [e for e in op.effects() if isinstance(e, fx.Gathers) and e.mask is not None]
     if not named or named[0].mask is None or constant(named[0].mask) is not None:
         return step
-    mask, orders = value(named[0].mask), named[0].orders
+    mask, orders = c.expr(named[0].mask), named[0].orders
 
     def groups(w: Warp) -> None:
         try:
@@ -180,17 +181,6 @@ def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
         w.warpgroup.together(w, ops)
 
     return Act(step)
-
-
-def _mask(c: Operands, mask: Expr | None) -> Callable[[Warp], int]:
-    """The lanes that a mask names."""
-    if mask is None:
-        return lambda w: w.live_mask
-    known = constant(mask)
-    if known is not None:
-        return lambda w: known & FULL
-    value = c.expr(mask)
-    return lambda w: uniform(value(w), w) & FULL
 
 
 @executor(fx.Elects)
@@ -340,8 +330,9 @@ def exchanged(c: Operands, op: Op, general: Step) -> Step:
     return step
 
 
-def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, int]]) -> Step:
-    """Instructions in a row that are `idle`, as one step; ``alone`` are their steps and cycles."""
+def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, bool]]) -> Step:
+    """Instructions in a row that are `idle`, as one step; ``alone`` are their steps, each with
+    whether it counts as executed."""
     slots: dict[int, None] = {}
     before: dict[int, None] = {}
     for op in ops:
@@ -349,14 +340,13 @@ def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, int]]) 
         before |= dict.fromkeys(slot for v in read if (slot := c.slot(v)) not in slots)
         slots |= dict.fromkeys(c.slot(var) for var in registers_set(op))
     sources, results, others = [*before], [*slots], len(ops) - 1
-    # one that takes no cycles does not count as executed
-    counted = max(0, sum(cycles > 0 for _, cycles in alone) - 1)
+    counted = max(0, sum(counts for _, counts in alone) - 1)
 
     def step(w: Warp) -> None:
         registers = w.registers
         for slot in sources:
             if registers[slot] is None:
-                _one_by_one(w, alone)
+                one_by_one(w, alone)  # which ends where one reads what was not assigned
                 return
         for slot in results:
             registers[slot] = 0
@@ -364,16 +354,6 @@ def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, int]]) 
         w.executed += counted
 
     return step
-
-
-def _one_by_one(w: Warp, steps: Sequence[tuple[Step, int]]) -> None:
-    """A row of instructions of which one reads a register that nothing was assigned to: that is
-    where it ends."""
-    for number, (step, cycles) in enumerate(steps):
-        if number:
-            w.pc += 1
-            w.executed += cycles > 0
-        step(w)
 
 
 def per_lane(w: Warp, value: Any) -> NDArray[Any]:

@@ -10,7 +10,6 @@ releases know it, the lane that issued it no sooner than others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -25,7 +24,7 @@ from tilesim.ir.fragments import Held
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.clock import GENERIC, Clock
-from tilesim.sim.machine.compose import Act, Give, Take, executor, lane_by_lane
+from tilesim.sim.machine.compose import Act, Give, Take, acting, executor, lane_by_lane
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
@@ -213,15 +212,6 @@ class _Lanes:
             )
 
 
-@contextmanager
-def _as(w: Warp, mask: int) -> Iterator[None]:
-    active, w.mask = w.mask, mask
-    try:
-        yield
-    finally:
-        w.mask = active
-
-
 @executor(fx.Reads)
 def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
     if is_whole(effect):
@@ -233,7 +223,7 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
         whole = np.zeros((32, size), numpy_dtype(dtype))
         lost: Unknown | None = None
         for mask in lanes.masks(w):
-            with _as(w, mask):
+            with acting(w, mask):
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=False)
                 w.machine.races.read(memory, footprint, access, w.clock)
@@ -259,7 +249,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
 
     def write(w: Warp, rows: NDArray[Any] | Unknown | None) -> None:
         for mask in lanes.masks(w):
-            with _as(w, mask):
+            with acting(w, mask):
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 lost = rows if isinstance(rows, Unknown) else None
@@ -311,7 +301,7 @@ def issue(w: Warp, op: Op, step: Step) -> None:
     elif w.lanes > 1:
         known, active = w.shared_by_lanes(w.clock), w.mask
         for lane in np.flatnonzero(mask_array(active)).tolist():
-            with _as(w, 1 << lane):
+            with acting(w, 1 << lane):
                 _issue(w, op, step, known.copy())
     else:
         _issue(w, op, step, w.clock.copy())

@@ -580,13 +580,25 @@ def _peer_cta(w: Warp) -> Cta:
     return w.cta.cluster.ctas[w.cta.rank ^ 1]
 
 
-def _met(w: Warp, partner: Request) -> None:
-    """Both warps of a pair have executed it: the one that waited goes on."""
+def _passes(w: Warp) -> bool:
+    """Whether its partner has carried out what the warp waited for with it."""
+    issuer, _ = issuer_of(w)
+    met, issuer.met = issuer.met, False
+    return met
+
+
+def _together(w: Warp, request: Request, act: Callable[[Request], object]) -> bool | None:
+    """Both warps of a pair execute it: the second one acts, and the one that waited goes on."""
+    partner = _meet(w, request)
+    if partner is None:
+        return _wait_for_pair(w, request.op)
+    act(partner)
     for tmem in (tmem_of(w.cta), tmem_of(_peer_cta(w))):
         tmem.request = None
     assert partner.warp.tcgen05 is not None
     partner.warp.tcgen05.met = True
     w.machine.wake(partner.warp)
+    return None
 
 
 def _meet(w: Warp, request: Request) -> Request | None:
@@ -624,19 +636,12 @@ def _frees(c: Operands, op: Op, effect: fx.FreesTmem) -> Act:
     address, columns = c.expr(effect.address), effect.columns
 
     def step(w: Warp) -> bool | None:
-        issuer, _ = issuer_of(w)
-        if issuer.met:
-            issuer.met = False
+        if _passes(w):
             return None
         request = Request(w, op, uniform(address(w), w), columns)
-        if not effect.pair:
-            _give_back(w.machine, request, _freed(w.machine, request, pair=False)[0])
-            return None
-        partner = _meet(w, request)
-        if partner is None:
-            return _wait_for_pair(w, op)
-        _free_pair(w.machine, request, partner)
-        _met(w, partner)
+        if effect.pair:
+            return _together(w, request, partial(_free_pair, w.machine, request))
+        _give_back(w.machine, request, _freed(w.machine, request, pair=False)[0])
         return None
 
     return Act(step, blocks=True)
@@ -723,9 +728,7 @@ def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
 @executor(fx.RelinquishesTmem)
 def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
     def step(w: Warp) -> bool | None:
-        issuer, _ = issuer_of(w)
-        if issuer.met:
-            issuer.met = False
+        if _passes(w):
             return None
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
@@ -764,11 +767,7 @@ def _relinquish_pair(w: Warp, op: Op, *, again: bool) -> bool | None:
             if behind or own.made != other.made:
                 machine.lean("G9", op, surely=behind)
         return None
-    partner = _meet(w, Request(w, op))
-    if partner is None:
-        return _wait_for_pair(w, op)
-    _met(w, partner)
-    return None
+    return _together(w, Request(w, op), lambda partner: None)
 
 
 @kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.sim.machine import word_order
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
-from tilesim.sim.machine.compose import OPERATIONS, Effects, in_groups
+from tilesim.sim.machine.compose import OPERATIONS, Effects, acting, in_groups
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
 from tilesim.sim.machine.execute.memory import at_one_place, issue, last_wins
@@ -26,7 +26,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
+from tilesim.sim.machine.reduction import COMBINE, COMMUTATIVE, Combine, exact, reduction_form
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.view_access import ViewAccess, unknown_at
@@ -211,12 +211,9 @@ def _each_peer(view: ViewAccess, step: Step) -> Step:
         lanes = view.peers(w)
         if lanes is None:
             return step(w)
-        active = w.mask
-        try:
-            for w.mask in lanes.values():
+        for mask in lanes.values():
+            with acting(w, mask):
                 step(w)
-        finally:
-            w.mask = active
         return None
 
     return peers
@@ -421,19 +418,6 @@ def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return values.astype(dtype)
 
 
-_RMW: dict[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "inc": lambda a, b: 0 if a >= b else a + 1,
-    "dec": lambda a, b: b if a == 0 or a > b else a - 1,
-    "min": min,
-    "max": max,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "exch": lambda a, b: b,
-}
-
-
 def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     """Reads and writes in one step (RMW)."""
     assert word.value is not None
@@ -448,6 +432,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
     ordered = how not in COMMUTATIVE or (how == "add" and dtype.kind == "float")
+    combine: Combine = (lambda old, new: new) if how == "exch" else COMBINE[how]
     operands = [value] if compare is None else [value, compare]
 
     def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
@@ -464,13 +449,20 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         elif counting or poll is not None:
             raise UnknownSteers(new)
         memory.forget_at(addresses, dtype.bytes, new)
-        _note(w, op, memory, addresses, touch, form or 0)
-        publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
-        w.advance()
-        w.effects += 1
-        w.machine.changed()
+        hand_over(w, memory, addresses, addresses.tolist())
         if slot is not None:
             assign(w, slot, new)
+
+    def hand_over(
+        w: Warp, memory: Memory, addresses: NDArray[np.int64], written: list[int]
+    ) -> None:
+        """The words that were ``written``, of all that were looked at, are published."""
+        _note(w, op, memory, addresses, touch if written else "read", form or 0)
+        if written:
+            publish_value(w, memory, written, scope, releases=releases, chain=True)
+            w.advance()
+            w.effects += 1
+            w.machine.changed()
 
     counting, poll = counts(c, op, word.view), look(c, op, word)
     beside = counting and word.view.tensor.name not in c.code.counters
@@ -493,8 +485,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 cell = address // dtype.bytes
                 old[lane] = cells[cell]
                 if expected is None:
-                    new = _RMW[how](cells[cell].item(), operands[lane].item())
-                    cells[cell] = _cells(np.array([new]), cells.dtype)[0]
+                    cells[cell] = combine(cells[cell], operands[lane])
                 elif cells[cell] == expected[lane]:
                     cells[cell] = operands[lane]
                 else:
@@ -541,11 +532,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 w, op, memory, address, alike, amount, own, dtype, scope, acquires=acquires
             )
         old, written = update(w, memory, addresses)
-        _note(w, op, memory, addresses, touch, form or 0)
-        publish_value(w, memory, written, scope, releases=releases, chain=True)
-        w.advance()
-        w.effects += 1
-        w.machine.changed()
+        hand_over(w, memory, addresses, written)
         assert slot is not None
         number = int(old[0])
         if alike is None:
@@ -603,14 +590,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
-        if only_reads:
-            written = []
-        _note(w, op, memory, addresses, touch if written else "read", form or 0)
-        if written:
-            publish_value(w, memory, written, scope, releases=releases, chain=True)
-            w.advance()
-            w.effects += 1
-            w.machine.changed()
+        hand_over(w, memory, addresses, [] if only_reads else written)
         if slot is not None and old is not None:
             before = spread(w, old)
             assign(w, slot, before if fit is None else fit(before))
