@@ -38,3 +38,13 @@ def test_every_folder_of_tests_is_named() -> None:
     page = (ROOT / "tests" / "README.md").read_text()
     folders = [p.name for p in (ROOT / "tests").iterdir() if (p / "__init__.py").exists()]
     assert [f for f in folders if f"`{f}/`" not in page] == []
+
+
+def test_files_that_any_page_names_are_there() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"`((?:tilesim|tests|benchmarks)/[\w/.-]+)`", page.read_text())
+    }
+    assert [n for n in sorted(named) if "KIND" not in n[1] and not (ROOT / n[1]).exists()] == []
