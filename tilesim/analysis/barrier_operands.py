@@ -9,9 +9,13 @@ this barrier" is certain within that rule, "it can" is not. For reports; verdict
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import gcd
+from dataclasses import replace
+from math import inf
 from typing import NamedTuple, TypeAlias
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.number_sets import Numbers
+from tilesim.analysis.ssa import Values
 from tilesim.arith.operators import RELATIONS
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT, WINDOW
@@ -21,39 +25,27 @@ from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var, walk
 from tilesim.ir.frozen import kept
 from tilesim.ir.mir import Mir
 
-#: alternatives that are told apart, at most
-_MANY = 32
+#: alternatives that are told apart, at most; and of a register that is set anew from itself
+_MANY, _FEW = 32, 8
 #: the distance between the addresses of two CTAs of a cluster
 _RANK = 1 << RANK_SHIFT
 _NBYTES = 8
-#: parts of expressions that are looked at for one program, at most
-_MOST = 200_000
 
 
 class _Spot(NamedTuple):
-    """``base`` (empty: a number) plus numbers that are ``at`` modulo ``step`` (0: that one),
-    between bounds; None: unbounded. ``far``: in the shared memory of a CTA that may be another."""
+    """``base`` (empty: none) plus one of these numbers; ``far``: in the shared memory of a CTA that
+    may be another."""
 
     base: str
-    step: int
-    at: int
-    low: int | None
-    high: int | None
+    numbers: Numbers
     far: bool = False
-
-    def has(self, number: int) -> bool:
-        """Whether ``number`` is one that is added to the base."""
-        off = number - self.at
-        return (
-            (off % self.step == 0 if self.step else off == 0)
-            and (self.low is None or number >= self.low)
-            and (self.high is None or number <= self.high)
-        )
 
 
 #: what an expression may be; None: anything
 _Spots: TypeAlias = frozenset[_Spot] | None
-_NUMBER = _Spot("", 1, 0, None, None)
+#: no instruction has come to it yet
+_NOTHING: frozenset[_Spot] = frozenset()
+_ANY = _Spot("", Numbers(1, 0))
 
 
 def can_name(mir: Mir, mbar: Mbar, address: int, *, far: bool = False) -> bool:
@@ -67,15 +59,15 @@ def can_name(mir: Mir, mbar: Mbar, address: int, *, far: bool = False) -> bool:
         if off or not 0 <= index < array.count or (far and not mbar.remote):
             return False
         spots = known.of(mbar.index)
-        return spots is None or any(s.base or s.has(index) for s in spots)
+        return not spots or any(s.base or index in s.numbers for s in spots)
     sizes = {s.name: s.nbytes for s in mir.kernel.shared}
     if far and not mbar.remote:
         return False
     spots = known.of(array.address)
-    return spots is None or any(
+    return not spots or any(
         not s.base or s.base not in placement
         or (0 <= address - placement[s.base] < sizes[s.base]
-            and s.has(address - placement[s.base]) and (s.far or not far))
+            and address - placement[s.base] in s.numbers and (s.far or not far))
         for s in spots
     )  # fmt: skip
 
@@ -100,27 +92,30 @@ class _Operands:
 
     def __init__(self, mir: Mir) -> None:
         self._mir = mir
-        self._known: dict[str, _Spots] = {}
-        self._open: set[str] = set()
-        self._returned: set[str] = set()
-        self._left = _MOST
+        setters = sorted({n for numbers in mir.setters.values() for n in numbers})
+        self._values: Values[_Spots] = Values(graph_of(mir), setters, _grown, _NOTHING)
+        for number in self._values.work:
+            for effect in mir.effects[number]:
+                if isinstance(effect, Defines):
+                    found = self.of(effect.value) if isinstance(effect.value, Expr) else None
+                    self._values.grow(effect.var.name, number, found)
 
     def of(self, expr: Expr) -> _Spots:
-        """What an expression may be."""
-        self._left -= 1
-        if self._left < 0:
-            return None
+        """What an expression may be, wherever it is."""
         match expr:
             case Const(int() as value):
                 value -= 1 << 32 if 1 << 31 <= value < 1 << 32 else 0
-                return frozenset((_Spot("", 0, value, value, value),))
+                return frozenset((_Spot("", Numbers.one(value)),))
             case Base(name, "shared"):
                 name = "" if name == WINDOW else name
-                return frozenset((_Spot(name, 0, 0, 0, 0),))
+                return frozenset((_Spot(name, Numbers.one(0)),))
             case Base():
                 return None
-            case Var(name):
-                return self._variable(name)
+            case Var(name) if name in self._mir.setters:
+                found = _union(self._values.of(name, n) for n in self._mir.setters[name])
+                return self._within(name, found)
+            case Var():
+                return None
             case Select(_, then, other):
                 return _union((self.of(then), self.of(other)))
             case Binary(op, lhs, rhs):
@@ -128,58 +123,23 @@ class _Operands:
             case _:
                 return self._number(expr)
 
-    def _variable(self, name: str) -> _Spots:
-        if name in self._known:
-            return self._known[name]
-        if name in self._open:
-            self._returned.add(name)
-            return frozenset()  # a turn of a loop makes it of itself: of the same variable
-        self._open.add(name)
-        found = self._set_to(name)
-        self._open.discard(name)
-        if name in self._returned and found is not None:
-            # whatever a turn adds, and then what the instructions make of that
-            self._returned.discard(name)
-            self._known[name] = (
-                frozenset(s._replace(step=1, at=0, low=None, high=None) for s in found) or None
-            )
-            self._open.add(name)
-            found = self._set_to(name)
-            self._open.discard(name)
-            del self._known[name]
-        found = self._within(name, found) or None
-        if not self._open & self._returned:
-            self._known[name] = found
-        return found
-
-    def _set_to(self, name: str) -> _Spots:
-        """What the instructions that set a register make of it."""
-        effects = (e for n in self._mir.setters.get(name, ()) for e in self._mir.effects[n])
-        return _union(
-            self.of(e.value) if isinstance(e.value, Expr) else None
-            for e in effects if isinstance(e, Defines) and e.var.name == name
-        )  # fmt: skip
-
     def _within(self, name: str, spots: _Spots) -> _Spots:
         """A number that is a counter, within its bounds."""
         bounds = self._mir.typing.ranges.get(name)
         if spots is None or bounds is None or any(s.base for s in spots):
             return spots
-        low, high = bounds
-        return frozenset(
-            s._replace(low=low if s.low is None else max(s.low, low),
-                       high=high if s.high is None else min(s.high, high))
-            for s in spots
-        )  # fmt: skip
+        return frozenset(s._replace(numbers=s.numbers.within(*bounds)) for s in spots)
 
     def _number(self, expr: Expr) -> _Spots:
         """A number of which only bounds are known; anything if an address is part of it."""
         if any(isinstance(part, Base) and part.name != WINDOW for part in walk(expr)):
             return None
         found = self._mir.typing.interval(expr)
-        return None if found is None else frozenset((_Spot("", 1, 0, *found),))
+        return None if found is None else frozenset((_Spot("", Numbers(1, 0, *found)),))
 
     def _operation(self, expr: Binary, op: str, a: _Spots, b: _Spots) -> _Spots:
+        if _NOTHING in (a, b):
+            return _NOTHING
         if op in ("+", "-"):
             return _sums(a, b, op == "-")
         factor = _exact(b)
@@ -188,7 +148,7 @@ class _Operands:
         if factor is not None and op == "&":
             return _masked(a, factor)
         if op in RELATIONS:
-            return frozenset((_Spot("", 1, 0, 0, 1),))
+            return frozenset((_Spot("", Numbers(1, 0, 0, 1)),))
         if a is None or b is None or any(s.base for s in (*a, *b)):
             return None
         return self._number(expr)
@@ -199,7 +159,7 @@ def _exact(spots: _Spots) -> int | None:
     if spots is None or len(spots) != 1:
         return None
     (spot,) = spots
-    return None if spot.base or spot.step else spot.at
+    return None if spot.base or spot.numbers.step else spot.numbers.at
 
 
 def _union(many: Iterable[_Spots]) -> _Spots:
@@ -208,19 +168,25 @@ def _union(many: Iterable[_Spots]) -> _Spots:
         if one is None:
             return None
         found |= one
-    return _limited(found)
+    return frozenset(found) if len(found) <= _MANY else _together(found)
 
 
-def _limited(found: set[_Spot]) -> frozenset[_Spot]:
-    """The alternatives; of too many those of one base together, without bounds."""
-    if len(found) <= _MANY:
-        return frozenset(found)
-    together: dict[str, _Spot] = {}
-    for spot in found:
-        first = together.setdefault(spot.base, spot._replace(low=None, high=None))
-        step = gcd(first.step, spot.step, first.at - spot.at)
-        together[spot.base] = first._replace(step=step)
-    return frozenset(together.values())
+def _grown(before: _Spots, more: _Spots) -> _Spots:
+    """What an instruction may set a register to that it has set to something before."""
+    found = _union((before, more))
+    if not before or not found or found == before:
+        return found
+    endless = any(inf in (-s.numbers.low, s.numbers.high) for s in before)
+    return _together(found) if endless or len(found) > _FEW else found
+
+
+def _together(found: Iterable[_Spot]) -> frozenset[_Spot]:
+    """The alternatives of one base as one, without bounds."""
+    whole: dict[tuple[str, bool], Numbers] = {}
+    for base, numbers, far in found:
+        before = whole.get((base, far), numbers)
+        whole[base, far] = replace(before | numbers, low=-inf, high=inf)
+    return frozenset(_Spot(base, numbers, far) for (base, far), numbers in whole.items())
 
 
 def _sums(a: _Spots, b: _Spots, minus: bool) -> _Spots:
@@ -228,45 +194,31 @@ def _sums(a: _Spots, b: _Spots, minus: bool) -> _Spots:
     bases = [spots is not None and any(s.base for s in spots) for spots in (a, b)]
     if (a is None and b is None) or (bases[1] and (minus or bases[0])):
         return None
-    left = frozenset((_NUMBER,)) if a is None and bases[1] else a
-    right = frozenset((_NUMBER,)) if b is None and bases[0] else b
+    left = frozenset((_ANY,)) if a is None and bases[1] else a
+    right = frozenset((_ANY,)) if b is None and bases[0] else b
     if left is None or right is None:
         return None
-    found: set[_Spot] = set()
-    for one in left:
-        for other in _negative(right) if minus else right:
-            found.add(_sum(one, other))
-    return _limited(found)
+    sign = -1 if minus else 1
+    return _union((frozenset(_sum(one, other, sign) for one in left for other in right),))
 
 
-def _negative(spots: frozenset[_Spot]) -> frozenset[_Spot]:
-    return frozenset(
-        _Spot(s.base, s.step, -s.at, None if s.high is None else -s.high,
-              None if s.low is None else -s.low)
-        for s in spots
-    )  # fmt: skip
-
-
-def _sum(a: _Spot, b: _Spot) -> _Spot:
+def _sum(a: _Spot, b: _Spot, sign: int) -> _Spot:
     for one, other in ((a, b), (b, a)):
-        if one.base and not other.base and not other.at % _RANK and not other.step % _RANK:
+        if (
+            one.base
+            and not other.base
+            and not other.numbers.at % _RANK | other.numbers.step % _RANK
+        ):
             return one._replace(far=True)
-    low = None if a.low is None or b.low is None else a.low + b.low
-    high = None if a.high is None or b.high is None else a.high + b.high
-    far = a.far or b.far
-    return _Spot(a.base or b.base, gcd(a.step, b.step), a.at + b.at, low, high, far)
+    return _Spot(a.base or b.base, a.numbers + b.numbers * sign, a.far or b.far)
 
 
 def _times(spots: _Spots, factor: int) -> _Spots:
     if spots is None:
-        spots = frozenset((_NUMBER,))
+        spots = frozenset((_ANY,))
     if any(s.base for s in spots):
         return None
-    return frozenset(
-        _Spot("", s.step * factor, s.at * factor, None if s.low is None else s.low * factor,
-              None if s.high is None else s.high * factor)
-        for s in spots
-    )  # fmt: skip
+    return frozenset(s._replace(numbers=s.numbers * factor) for s in spots)
 
 
 def _masked(spots: _Spots, mask: int) -> _Spots:
@@ -274,9 +226,4 @@ def _masked(spots: _Spots, mask: int) -> _Spots:
     if spots is not None and any(s.base for s in spots):
         whole = mask & (_RANK - 1) == _RANK - 1
         return spots if whole and all(s.base for s in spots) else None
-    if mask < 0:
-        return spots
-    one = _exact(spots)
-    if one is not None:
-        return frozenset((_Spot("", 0, one & mask, one & mask, one & mask),))
-    return frozenset((_Spot("", mask & -mask, 0, 0, mask),))
+    return frozenset(s._replace(numbers=s.numbers & mask) for s in spots or (_ANY,))

@@ -33,7 +33,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from math import gcd
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -66,6 +65,7 @@ from tilesim.analysis.base_forms import (
 )
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.executing_warps import never
+from tilesim.analysis.number_sets import Numbers
 from tilesim.analysis.ssa import Values, given, once
 from tilesim.analysis.taint import (
     acquires_map,
@@ -109,18 +109,9 @@ _DEEPEST = 64
 _FAR = 1 << 62
 
 
-class _Places(NamedTuple):
-    """Numbers ``at`` plus any multiple of ``step`` (0: that one), from ``low`` to ``high``."""
-
-    step: int
-    at: int
-    low: int
-    high: int
-
-    @property
-    def is_far(self) -> bool:
-        """Whether some may be so large that they are taken modulo a power of two."""
-        return max(abs(self.low), abs(self.high)) >= _FAR
+def _is_far(offsets: Numbers) -> bool:
+    """Whether some may be so large that they are taken modulo a power of two."""
+    return max(abs(offsets.low), abs(offsets.high)) >= _FAR
 
 
 class Told:
@@ -137,12 +128,12 @@ class Told:
     def at(self, tensor: GlobalTensor, address: Expr, start: int, size: int) -> Forms:
         """What is loaded ``start`` bytes behind an address in a tensor, as ``size`` bytes."""
         found = self._places(address, 0)
-        step = found.step & -found.step if found.is_far else found.step
-        first, end = found.at + start, _bytes_told(tensor)
-        places = range(first, first + 1) if not step else range(first % step, end, step)
-        low, high = (0, end) if found.is_far else (found.low + start, found.high + start)
-        low, high = max(low, 0), min(high, end - 1)
-        words = [place for place in places if low <= place <= high and place % size == 0]
+        if _is_far(found):
+            found = Numbers(found.step & -found.step, found.at)
+        found += Numbers.one(start)
+        end = _bytes_told(tensor)
+        places = range(found.at, end, found.step) if found.step else (found.at,)
+        words = [p for p in places if p in found and 0 <= p < end and p % size == 0]
         if size == _NBYTES:
             return self._union(tensor, words)
         halves = any(
@@ -162,16 +153,16 @@ class Told:
             found = union(found, one)
         return found
 
-    def _places(self, expr: Expr, depth: int) -> _Places:
+    def _places(self, expr: Expr, depth: int) -> Numbers:
         match expr:
             case Base():
-                return _Places(0, 0, 0, 0)
+                return Numbers.one(0)
             case Const(int() as value):
-                return _Places(0, value, value, value)
+                return Numbers.one(value)
             case Var(name, dtype) if self._holds(name, dtype.bits) and depth < _DEEPEST:
                 return self._places(self._given[name], depth + 1)
             case Select(_, then, other) if depth < _DEEPEST:
-                return _either(self._places(then, depth + 1), self._places(other, depth + 1))
+                return self._places(then, depth + 1) | self._places(other, depth + 1)
             case Binary() if not self._is_narrow(expr) and depth < _DEEPEST:
                 return self._sum(expr, depth + 1)
             case _:
@@ -181,18 +172,17 @@ class Told:
         """Whether a register holds all of what it is set to."""
         return bits == _BITS and name in self._given
 
-    def _sum(self, expr: Binary, depth: int) -> _Places:
+    def _sum(self, expr: Binary, depth: int) -> Numbers:
         match expr.op, expr.rhs:
             case (("+" | "-"), _):
-                a, b = self._places(expr.lhs, depth), self._places(expr.rhs, depth)
-                b = b if expr.op == "+" else _times(b, -1)
-                return _Places(gcd(a.step, b.step), a.at + b.at, a.low + b.low, a.high + b.high)
+                sign = 1 if expr.op == "+" else -1
+                return self._places(expr.lhs, depth) + self._places(expr.rhs, depth) * sign
             case "*", Const(int() as factor):
-                return _times(self._places(expr.lhs, depth), factor)
+                return self._places(expr.lhs, depth) * factor
             case "<<", Const(int() as count):
-                return _times(self._places(expr.lhs, depth), 1 << count)
+                return self._places(expr.lhs, depth) * (1 << count)
             case "&", Const(int() as mask) if mask > 0:
-                return _Places(mask & -mask, 0, 0, mask)
+                return Numbers(1, 0) & mask
             case _:
                 return self._any(expr)
 
@@ -201,19 +191,8 @@ class Told:
         low, high = LIMITS.get(self._typing.type_of(expr), (0, 0))
         return high - low < _FAR and self._typing.wraps(expr)
 
-    def _any(self, expr: Expr) -> _Places:
-        bounds = self._typing.interval(expr)
-        return _Places(1, 0, *((-_FAR, _FAR) if bounds is None else bounds))
-
-
-def _times(places: _Places, factor: int) -> _Places:
-    low, high = sorted((places.low * factor, places.high * factor))
-    return _Places(places.step * abs(factor), places.at * factor, low, high)
-
-
-def _either(a: _Places, b: _Places) -> _Places:
-    step = gcd(a.step, b.step, a.at - b.at)
-    return _Places(step, a.at, min(a.low, b.low), max(a.high, b.high))
+    def _any(self, expr: Expr) -> Numbers:
+        return Numbers(1, 0, *(self._typing.interval(expr) or ()))
 
 
 def _bytes_told(tensor: GlobalTensor) -> int:
