@@ -74,11 +74,11 @@ UPWARDS = {
         "tilesim.sim.observers.monotone_accesses",
     ): "what judges a step is called where it is executed",
     (
-        "tilesim.sim.machine.interface",
+        "tilesim.sim.machine.machine",
         "tilesim.sim.observers.lane_order",
     ): "what judges a step is called where it is executed",
     (
-        "tilesim.sim.machine.interface",
+        "tilesim.sim.machine.machine",
         "tilesim.sim.observers.weak_memory",
     ): "what judges a step is called where it is executed",
     (

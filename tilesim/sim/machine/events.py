@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from tilesim.findings.finding import Finding
     from tilesim.ir.op import Op
+    from tilesim.ir.ops.fence import FenceScope
+    from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.labels import Who
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
@@ -87,6 +89,35 @@ class ByLanes(Protocol):
 
     def acts(self, warp: Any) -> None:
         """The active lanes of ``warp`` do what others can see."""
+        ...
+
+    def contend(self) -> None:
+        """Something depends on an order that nothing makes."""
+        ...
+
+
+class Views(Protocol):
+    """Keeps account of what strong accesses, and looks at mbarriers, need not have seen
+    (`tilesim.sim.observers.weak_memory`); a barrier is its component."""
+
+    def access(self, w: Any, place: Hashable, *, reads: bool, writes: bool) -> None:
+        """Lanes of ``w`` are about to access a word strongly; an RMW reads and writes."""
+        ...
+
+    def ends(self, barrier: int, done: int, last: Any, completed: Clock) -> None:
+        """A phase ends by the ``last`` of its credits, with what it publishes."""
+        ...
+
+    def counts(self, w: Any, barrier: int, clock: Clock) -> None:
+        """An arrival, or bytes, by ``w`` or an operation that it issued with this clock."""
+        ...
+
+    def looks(self, w: Any, barrier: int, *, passes: bool, answers: bool) -> None:
+        """A wait that ``passes``, or blocks, or a poll that ``answers`` something."""
+        ...
+
+    def fence(self, w: Any, scope: FenceScope) -> None:
+        """A ``fence.sc``."""
         ...
 
 

@@ -26,15 +26,13 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.sim.machine.clock import Components
-from tilesim.sim.machine.events import Trace
+from tilesim.sim.machine.events import ByLanes, Trace, Views
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import Who
 from tilesim.sim.machine.oracle import Answers, Order
 from tilesim.sim.machine.result import Doubt, Leant, Outcome
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
-from tilesim.sim.observers.lane_order import LaneOrder
-from tilesim.sim.observers.weak_memory import Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +92,11 @@ class Core:
         )
         #: what strong accesses need not have seen, where schedules are chosen
         self.views: Views | None = None
-        if not self.timed and (self.trace is not None or plan.fences_sc):
-            self.views = Views(self.components, self.trace, ordered=plan.fences_sc)
         #: knows that the grids this one depends on have completed (griddepcontrol.wait)
         self.dependency: int | None = None
         self.outcome = Outcome()
         #: where schedules are explored
-        self.lane_order: LaneOrder | None = None
-        if self.trace is not None and not self.timed:
-            self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
+        self.lane_order: ByLanes | None = None
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0

@@ -57,6 +57,8 @@ from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.machine.warp import Agent, Blocked
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.observers import weak_memory
+from tilesim.sim.observers.lane_order import LaneOrder
 from tilesim.sim.observers.monotone_words import Counter
 from tilesim.sim.observers.peers import PeerLog
 from tilesim.sim.observers.races import RaceDetector
@@ -250,6 +252,10 @@ class Machine(Core):
         first_cluster: int = 0,
     ) -> None:
         super().__init__(program, code, env, options)
+        if not self.timed and (self.trace is not None or code.fences_sc):
+            self.views = weak_memory.Views(self.components, self.trace, ordered=code.fences_sc)
+        if not self.timed and self.trace is not None:
+            self.lane_order = self.trace.lanes = LaneOrder(self.outcome)
         self.globals = memory
         #: the program, without the steps of what watches it
         self.loaded = code

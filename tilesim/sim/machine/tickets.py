@@ -84,13 +84,8 @@ class Tickets:
         comes after it, as the word is coherent."""
         before, size = self._draws.setdefault(word, []), warp.machine.components.size
         for drawer, component, tick, lanes in before[self._seen.get((word, warp.index), 0) :]:
-            known = warp.clock.item(component) >= tick
-            ordered = warp.clock.item(size + component) >= tick
-            if drawer.parts is not None:
-                known = known or drawer.parts.lanes_known(warp.clock, 0, component, tick, lanes)
-                ordered = ordered or drawer.parts.lanes_known(
-                    warp.clock, size, component, tick, lanes
-                )
+            known = drawer.is_known(warp.clock, 0, component, tick, lanes)
+            ordered = drawer.is_known(warp.clock, size, component, tick, lanes)
             if drawer is not warp and known and not ordered:
                 return True
         before.append((warp, warp.component, warp.tick, warp.mask))

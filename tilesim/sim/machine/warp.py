@@ -288,6 +288,13 @@ class Agent(ABC):
             return ((self.component, self.tick),)
         return tuple((p.component, p.clock.item(p.component)) for p in self.spread)
 
+    def is_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
+        """Whether a clock, from ``row`` on, has what all of ``lanes`` did at a position, be it
+        through the parts that they have belonged to since."""
+        if self.parts is None:
+            return bool(clock[row + component] >= tick)
+        return self.parts.lanes_known(clock, row, component, tick, lanes)
+
     def knows_to(self, row: int) -> int:
         """Up to where some of its lanes know what is told in a row of a clock."""
         leaves = () if self.parts is None else self.parts.leaves

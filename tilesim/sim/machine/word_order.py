@@ -517,9 +517,7 @@ def _follows(access: Access, clock: Clock, look: Look, warp: Agent, lanes: int) 
             return True
         clock = warp.shared_by_lanes(clock)
     row = GENERIC * warp.machine.components.size
-    if warp.parts is not None:
-        return warp.parts.lanes_known(clock, row, look.component, look.tick, lanes)
-    return bool(clock[row + look.component] >= look.tick)
+    return warp.is_known(clock, row, look.component, look.tick, lanes)
 
 
 def _in_time(warp: Agent, component: int, tick: int) -> bool:

@@ -10,46 +10,15 @@ order (docs/soundness.md, "Lanes").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.lane_groups import Part, Parts
     from tilesim.sim.machine.result import Outcome
+    from tilesim.sim.machine.warp import Agent
 
 
-class Divided(Protocol):
-    """A warp, or lanes of it that are an agent of their own: which lanes act, and what they know
-    (`tilesim.sim.machine.warp`)."""
-
-    index: int
-    mask: int
-    component: int
-    clock: Clock
-
-    @property
-    def parts(self) -> Parts | None:
-        """How its lanes are divided; None if they always act as one."""
-        ...
-
-    @property
-    def spread(self) -> Sequence[Part] | None:
-        """The parts that act, if they are several."""
-        ...
-
-    @property
-    def common(self) -> int:
-        """Up to where each lane that acts comes after what the others of its part did."""
-        ...
-
-    @property
-    def live_mask(self) -> int:
-        """Lanes that have not exited."""
-        ...
-
-
-def in_order(warp: Divided, component: int, tick: int, lanes: int) -> bool:
+def in_order(warp: Agent, component: int, tick: int, lanes: int) -> bool:
     """Whether each lane of ``warp`` that acts comes, in time, after what all ``lanes`` of this warp
     did at a position: by program order, or by what orders lanes (E11, E19, E20; A27)."""
     if warp.spread is None:
@@ -61,16 +30,13 @@ def in_order(warp: Divided, component: int, tick: int, lanes: int) -> bool:
 
 
 def comes_after(
-    warp: Divided, own: int, clock: Clock, component: int, tick: int, lanes: int
+    warp: Agent, own: int, clock: Clock, component: int, tick: int, lanes: int
 ) -> bool:  # fmt: skip
     """The same for the part at component ``own`` that has this clock."""
     if component == own:
         alone = warp.mask & (warp.mask - 1) == 0 and lanes == warp.mask
         return alone or warp.common >= tick
-    if clock[component] >= tick:
-        return True
-    parts = warp.parts
-    return parts is not None and parts.lanes_known(clock, 0, component, tick, lanes)
+    return warp.is_known(clock, 0, component, tick, lanes)
 
 
 class LaneOrder:
@@ -88,7 +54,7 @@ class LaneOrder:
         #: position of the last one (what comes after that comes after the earlier ones)
         self._open: dict[int, dict[tuple[int, int], int]] = {}
 
-    def acts(self, warp: Divided) -> None:
+    def acts(self, warp: Agent) -> None:
         """The active lanes of ``warp`` do what others can see."""
         if warp.parts is None or self._loose:
             return

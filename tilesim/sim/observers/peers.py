@@ -102,12 +102,11 @@ class PeerLog:
 
 def _knows_by_parts(warp: Agent, access: Access) -> bool:
     """Whether lanes of a warp know what each lane did after an access, in parts of its warp."""
-    parts = access.warp.parts
-    if parts is None or access.asynchronous or access.engine:
+    if access.asynchronous or access.engine:
         return False
     leaves = () if warp.parts is None else warp.parts.leaves
     return any(
-        parts.lanes_known(clock, 0, access.component, access.tick, access.lanes)
+        access.warp.is_known(clock, 0, access.component, access.tick, access.lanes)
         for clock in (warp.clock, *(part.clock for part in leaves))
     )
 

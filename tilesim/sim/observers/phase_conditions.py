@@ -71,10 +71,8 @@ class Credit:
     def known_by_parts(self, clock: Clock, row: int = 0) -> bool:
         """Whether a clock, from ``row`` on, has what each of these lanes did afterwards, in the
         parts that they have belonged to since."""
-        parts = self.warp.parts
-        if parts is None or not self.mask:
-            return False
-        return parts.lanes_known(clock, row, self.component, self.tick, self.mask)
+        known = self.warp.is_known(clock, row, self.component, self.tick, self.mask)
+        return known and self.mask != 0
 
     def lanes_inside(self, pending: int, tx: int) -> int:
         """How many lanes belong to a phase with ``pending`` arrivals and a balance of ``tx``: all,
@@ -104,10 +102,7 @@ class Wait(NamedTuple):
     def known_by_parts(self, clock: Clock, row: int = 0) -> bool:
         """Whether a clock, from ``row`` on, has what each of these lanes did afterwards, in the
         parts that they have belonged to since."""
-        parts = self.warp.parts
-        return parts is not None and parts.lanes_known(
-            clock, row, self.component, self.tick, self.mask
-        )
+        return self.warp.is_known(clock, row, self.component, self.tick, self.mask)
 
 
 @dataclass(slots=True)

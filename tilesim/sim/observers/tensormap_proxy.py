@@ -90,8 +90,10 @@ class MapProxy:
                 _learn(covers, events, clock, access.warp, access.lanes)
         for other in footprint.overlaps:
             for record in other.writes:
-                known = clock[size + record.component] >= record.tick
-                ordered = known or _known_by_lanes(record, other, footprint, clock, size)
+                lanes = lanes_at(record, other, footprint)
+                ordered = record.warp.is_known(
+                    clock, size, record.component, record.tick, lanes
+                ) or known_as_one(record, other, clock, size)
                 if ordered and covers[record.component] < record.tick:
                     self._report(footprint, place, access, other, record)
 
@@ -129,18 +131,6 @@ class MapProxy:
             kind=kind,
             facts=Stated(fence=fence),
         )
-
-
-def _known_by_lanes(
-    record: Access, where: Footprint, footprint: Footprint, clock: Clock, row: int
-) -> bool:
-    """Whether a write is known to be ordered by what the lanes of its warp have done since."""
-    parts = record.warp.parts
-    if parts is None:
-        return False
-    lanes = lanes_at(record, where, footprint)
-    known = parts.lanes_known(clock, row, record.component, record.tick, lanes)
-    return known or known_as_one(record, where, clock, row)
 
 
 def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:

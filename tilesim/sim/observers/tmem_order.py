@@ -183,12 +183,7 @@ class TmemOrder:
 
     def _heard_of(self, old: TmemAccess, warp: Agent) -> bool:
         """Whether a hand-over of memory says that it has been issued."""
-        if warp.clock[self._size + old.issuer] >= old.tick:
-            return True
-        parts = old.warp.parts
-        return parts is not None and parts.lanes_known(
-            warp.clock, self._size, old.issuer, old.tick, old.lanes
-        )
+        return old.warp.is_known(warp.clock, self._size, old.issuer, old.tick, old.lanes)
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> _Switches | None:
         """With which switches it is known to be complete: without the tcgen05 fences by U20."""

@@ -30,17 +30,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.dependence import depends
 from tilesim.sim.machine.events import Strong, Trace
-from tilesim.sim.machine.labels import Place
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import Event, Key
+    from tilesim.sim.machine.warp import Agent
+    from tilesim.sim.observers.phase_conditions import Credit
 
 
 def beyond_interleavings(trace: Trace, own: list[int]) -> str:
@@ -121,69 +122,12 @@ def _access(trace: Trace, index: int, place: Hashable) -> str:
 # ---------------------------------------------------------- what strong accesses need not have seen
 
 
-class _Parts(Protocol):
-    """The parts of a warp."""
-
-    def lanes_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
-        """Whether a clock knows what all of ``lanes`` did at a tick of a component."""
-        ...
-
-
-class Thread(Protocol):
-    """Lanes of a warp that act: where they are, and what they know."""
-
-    mask: int
-    component: int
-    clock: Clock
-
-    @property
-    def tick(self) -> int:
-        """The position of its component."""
-        ...
-
-    @property
-    def cta(self) -> Place:
-        """Where it runs."""
-        ...
-
-    @property
-    def parts(self) -> _Parts | None:
-        """Those of its warp, if it does not always act as one."""
-        ...
-
-    def advance(self) -> None:
-        """Begins a new interval."""
-        ...
-
-    def learns(self, clock: Clock) -> None:
-        """Acquires what a clock knows."""
-        ...
-
-    def follows(self, clock: Clock) -> None:
-        """Comes after what a clock knows of its own lanes."""
-        ...
-
-
-class Credit(Protocol):
-    """An arrival on an mbarrier, or bytes: what makes it, and at which position."""
-
-    mask: int
-    component: int
-    tick: int
-    asynchronous: bool
-
-    @property
-    def warp(self) -> Thread:
-        """Whose lanes make it, or have issued it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Point:
     """A position of some lanes of a warp, or (no ``warp``) of a component by itself; the number of
     the move that came to it."""
 
-    warp: Thread | None
+    warp: Agent | None
     lanes: int
     component: int
     tick: int
@@ -195,17 +139,14 @@ class _Point:
         apart = self.warp is not None and self.warp.parts is not None
         return id(self.warp), self.lanes if apart else 0
 
-    def before(self, w: Thread, clock: Clock, row: int) -> bool:
+    def before(self, w: Agent, clock: Clock, row: int) -> bool:
         """Whether it comes before what ``w`` does with ``clock``, in causality order, as the row
         says that begins there. Lanes of one warp are one thread only where it acts as one."""
         if self.warp is w and w.parts is None:
             return True
-        if clock.item(row + self.component) >= self.tick:
-            return True
-        parts = None if self.warp is None else self.warp.parts
-        return parts is not None and parts.lanes_known(
-            clock, row, self.component, self.tick, self.lanes
-        )
+        if self.warp is None:
+            return bool(clock[row + self.component] >= self.tick)
+        return self.warp.is_known(clock, row, self.component, self.tick, self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +158,7 @@ class _Write:
     #: of the end of a phase, the arrival or the bytes with which it ended
     by: _Point | None = None
 
-    def before(self, w: Thread, row: int) -> bool:
+    def before(self, w: Agent, row: int) -> bool:
         """Whether it comes before what ``w`` does now, in causality order."""
         if self.at.before(w, w.clock, row):
             return True
@@ -275,12 +216,12 @@ class Views:
     def _row(self) -> int:
         return self._components.size
 
-    def _point(self, w: Thread) -> _Point:
+    def _point(self, w: Agent) -> _Point:
         return _Point(w, w.mask, w.component, w.tick, self._move)
 
     # ------------------------------------------------------------------ words
 
-    def access(self, w: Thread, place: Hashable, *, reads: bool, writes: bool) -> None:
+    def access(self, w: Agent, place: Hashable, *, reads: bool, writes: bool) -> None:
         """Lanes of ``w`` are about to access a word strongly; an RMW reads and writes."""
         word, here = self._words.setdefault(place, _Word()), self._point(w)
         first = known = self._known(word, w)
@@ -298,7 +239,7 @@ class Views:
         if self._ordered:
             self._conflict(word, here, w.clock, writes=writes)
 
-    def _known(self, word: _Word, w: Thread) -> int:
+    def _known(self, word: _Word, w: Agent) -> int:
         """How many of the writes ``w`` comes after, up to the last one that it has to have seen."""
         known = len(word.writes)
         while known and not word.writes[known - 1].before(w, self._row):
@@ -308,7 +249,7 @@ class Views:
                 known = count
         return known
 
-    def _loose(self, word: _Word, w: Thread, clock: Clock, after: int) -> tuple[int, ...]:
+    def _loose(self, word: _Word, w: Agent, clock: Clock, after: int) -> tuple[int, ...]:
         """The moves with reads of a word that need not come before a write that ``w`` makes now,
         behind the first ``after`` ones: nor by what their thread has then written there itself."""
         last = {write.at.thread: write.at.move for write in word.writes[:after]}
@@ -342,13 +283,13 @@ class Views:
         if self._ordered:
             self._conflict(word, by or here, completed, writes=True)
 
-    def counts(self, w: Thread, barrier: int, clock: Clock) -> None:
+    def counts(self, w: Agent, barrier: int, clock: Clock) -> None:
         """An arrival, or bytes, by ``w`` or an operation that it issued with this clock."""
         word = self._words.setdefault(barrier, _Word())
         loose = self._loose(word, w, clock, 0)
         self._note(Strong(barrier, True, True, (), loose))
 
-    def looks(self, w: Thread, barrier: int, *, passes: bool, answers: bool) -> None:
+    def looks(self, w: Agent, barrier: int, *, passes: bool, answers: bool) -> None:
         """A wait that ``passes``, or blocks, or a poll that ``answers`` something.
 
         A wait finds its phase over, in whichever state after it, if not two phases too early."""
@@ -376,7 +317,7 @@ class Views:
         else:
             join(word.known, clock)
 
-    def fence(self, w: Thread, scope: FenceScope) -> None:
+    def fence(self, w: Agent, scope: FenceScope) -> None:
         """A ``fence.sc``: it comes after those that are before it for sure (FenceSC, 8.9.3)."""
         size = self._row
         left, found = [*self._behind], True
@@ -396,7 +337,7 @@ class Views:
         w.advance()
 
 
-def _inclusive(fence: _Fence, w: Thread, scope: FenceScope) -> bool:
+def _inclusive(fence: _Fence, w: Agent, scope: FenceScope) -> bool:
     """Whether each of two fences includes the other's thread."""
     assert fence.at.warp is not None
     return mutual(fence.scope, fence.at.warp.cta, scope, w.cta)
