@@ -124,10 +124,60 @@ def again(form: str) -> str:
     )
 
 
+def test_a_mask_of_bytes_stands_behind_the_policy() -> None:
+    """Of each 16 bytes the first four are stored; a policy of 0 is no mask."""
+
+    def run(byte: int) -> Report:
+        body = (
+            "mov.u32 %r1, smem; mov.u32 %r3, %tid.x; shl.b32 %r4, %r3, 2; add.u32 %r4, %r4, %r1;\n"
+            "st.shared.b32 [%r4], 0; fence.proxy.async.shared::cta; bar.warp.sync -1;\n"
+            "ld.param.u64 %rd1, [b]; setp.eq.u32 %p0, %r3, 0; setp.eq.u32 %p2, %r3, 5;\n"
+            "mov.u64 %rd2, 0; .reg .b16 %mask; mov.b16 %mask, 15;\n"
+            "@%p0 cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.cp_mask "
+            "[%rd1], [%r1], 64, %rd2, %mask;\n@%p0 cp.async.bulk.commit_group;\n"
+            f"@%p2 st.global.b32 [%rd1+{byte}], 0;\n@%p0 cp.async.bulk.wait_group 0;\nret;\n}}\n"
+        )
+        head = HEAD.format(params=".param .u64 b").replace("sm_90a", "sm_100a")
+        module = read(head + body, "k.ptx")
+        launch = Launch(
+            "k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=(Pointer("b", 64),)
+        )  # fmt: skip
+        return check(lower(module, module.entries[0], launch))
+
+    assert run(20).verdict == "proved"
+    assert run(16).rules == {"race"}
+
+
+LINE = Map("a", "f32", (64,), (), (16,))
+
+
+@pytest.mark.parametrize("spelled", ["-4", "4294967292", "%r4"])
+def test_a_copy_may_begin_before_its_tensor(spelled: str) -> None:
+    """It reads the first 12 elements, of which another lane stores one, or the one behind them."""
+
+    def run(element: int) -> Report:
+        body = (
+            f"{INIT}mov.u32 %r3, %tid.x; sub.s32 %r4, %r3, 4; add.u32 %r8, %r1, 1024;\n"
+            "setp.eq.u32 %p2, %r3, 5; ld.param.u64 %rd1, [b];\n"
+            "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;\n"
+            "@%p0 cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes "
+            f"[%r8], [a, {{{spelled}}}], [%r1];\n@%p2 st.global.b32 [%rd1+{4 * element}], 0;\n"
+            f"{WAIT}ret;\n}}\n"
+        )
+        head = HEAD.format(params=".param .align 64 .b8 a[128], .param .u64 b")
+        module, values = read(head + body, "k.ptx"), (LINE, Pointer("a", 256))
+        launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=values)
+        return check(lower(module, module.entries[0], launch))
+
+    assert run(12).verdict == "proved"
+    for element in (0, 11):
+        assert run(element).rules == {"race"}
+
+
 def test_coordinates_and_offsets_are_in_the_order_of_the_shape() -> None:
     body = f"{INIT}mov.u32 %r8, %r1;\n@%p0 cp.async.bulk.tensor.{{form}};\n"
     (load,) = _found(program(body.format(form=PIXELS), IMAGE), TmaLoad)
-    assert (load.mode, *map(str, load.coords)) == ("im2col", "1", "0", "4294967295", "0")
+    assert (load.mode, *map(str, load.coords)) == ("im2col", "1", "0", "-1", "0")
     assert tuple(map(str, load.info)) == ("0", "1")
     assert (load.map.box, load.map.lower, load.map.upper) == ((8, 64), (0, -1), (-1, 0))
     (load,) = _found(program(body.format(form=GATHER), ROWS), TmaLoad)

@@ -147,8 +147,12 @@ class Step:
 
     @property
     def operands_without_policy(self) -> tuple[Flat, ...]:
-        """The operands but for the policy of caches at the end, which `POLICY` announces."""
-        return self.operands[:-1] if POLICY in self.qualifiers else self.operands
+        """The operands but for the policy of caches at the end, which `POLICY` announces; only a
+        mask of bytes stands behind it."""
+        if POLICY not in self.qualifiers:
+            return self.operands
+        *before, last = self.operands
+        return (*before[:-1], last) if "cp_mask" in self.qualifiers else tuple(before)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from tilesim.ir.tensormap import (
     in_shared,
 )
 from tilesim.ptx.bind import begun_name
+from tilesim.ptx.expressions import signed
 from tilesim.ptx.inline import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import spelled
@@ -85,7 +86,7 @@ def _map(low: Lowering, operand: Flat) -> _Through:
     coordinates = operand.rest[0]
     if not isinstance(coordinates, Items):
         raise low.unsupported("coordinates are expected in braces")
-    coords = tuple(low.value(c, 32) for c in reversed(coordinates.items))
+    coords = tuple(signed(low.value(c, 32), 32) for c in reversed(coordinates.items))
     if place is None or place.variable.space != "param":
         return _made(low, operand, coords)
     key = place.variable.name, place.offset + operand.offset
