@@ -856,3 +856,25 @@ def test_lanes_of_many_ctas_that_move_by_different_steps() -> None:
     assert report.rules == {"deadlock"}
     # lane 31 adds 31, twice the turn, the turn and one; CTAs that are no multiple of 16 are earlier
     assert "iteration 151 " in str(report)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_bytes_that_a_mask_leaves_out(wrong: bool) -> None:
+    """Each CTA stores half of the bytes of a row, and one of them those of another's row."""
+    k = Builder("masked", "sm_100a", warps=1)
+    k.launch(grid=GRID)
+    out, data = k.tensor("out", u8, (GRID, 16)), k.shared("data", u8, (16,))
+    with k.if_(k.lane_id < 16):
+        k.mem.store(data[k.lane_id], 1)
+    k.fence.proxy_async()
+    k.sync_warp()
+    row = select(k.cta_x.eq(ODD), ODD + 1, k.cta_x) if wrong else k.cta_x
+    with k.one_thread():
+        k.bulk.store(out[row], data, mask=0x5555)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    report = check(k.finish())
+    assert report.verdict == ("failed" if wrong else "proved"), report.reasons
+    assert report.rules == ({"race"} if wrong else set())
+    if not wrong:
+        assert f"all {GRID} CTAs, of which 1 were run" in report.covers

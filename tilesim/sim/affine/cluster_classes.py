@@ -19,17 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Set
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.sums import Sums
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
-from tilesim.ir.declarations import TensorMap
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
@@ -46,7 +43,7 @@ from tilesim.sim.affine.cluster_values import (
     of_active,
     places,
 )
-from tilesim.sim.affine.footprints import Box, Kind, Mask, Touches, boxes_at, strided
+from tilesim.sim.affine.footprints import Kind, Mask, Touches, bytes_of, elements_of
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.assignment_jit import take_apart
 from tilesim.sim.machine.expression import Evaluate, plain
@@ -54,9 +51,9 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.moving_boxes import Box
 from tilesim.sim.machine.result import Outcome
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.machine.warp import Agent
 
 
 @dataclass(frozen=True)
@@ -116,14 +113,6 @@ def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[A
     room = sizes[np.clip(number, 0, len(sizes) - 1)]
     beyond = addresses % GLOBAL_WINDOW + far.pieces[-1][1] > room
     return np.where(number > 0, number, addresses), (number > 0) & beyond
-
-
-def bytes_at(far: Far, addresses: NDArray[np.int64]) -> tuple[Box, ...]:
-    """The bytes of a tensor that lanes access at these addresses, as intervals."""
-    first = (addresses % GLOBAL_WINDOW)[:, None]
-    lows, highs = (np.array(ends, dtype=np.int64) for ends in zip(*far.pieces, strict=True))
-    held = ByteSet.intervals((first + lows).ravel(), (first + highs).ravel())
-    return tuple((pair,) for pair in held.pairs)
 
 
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
@@ -509,81 +498,63 @@ class Follower:
         return np.broadcast_to(value, len(self.clusters)).astype(np.int64)
 
     def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """The machine accesses a global tensor: noted if the kernel writes it."""
+        """The machine accesses a global tensor: noted if the kernel writes it. What the others
+        access lies as far from that as their operands do."""
         self.noted = None
         if memory.label not in self._written:
             return
-        op, w = access.op, access.warp
+        op, mask = access.op, access.warp.mask
+        kind = Kind(op, access.write, access.scope, access.asynchronous)
         if access.perhaps is not None and access.among == EVERY:  # anywhere in the tensor
-            kind = Kind(op, access.write, access.scope, access.asynchronous)
-            touches = self.far.setdefault(memory.label, Touches())
-            touches.add_all(kind, (footprint.bytes.low, footprint.bytes.high), len(self.clusters))
+            span = footprint.bytes.low, footprint.bytes.high
+            still = np.zeros((len(self.clusters), 1), dtype=np.int64)
+            self._in_bytes(memory).add(kind, ((span,),), still)
             return
         plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
-        if plan is not None and plan.far is not None and plan.far.whole:
-            self._touch_far(memory, access, plan, plan.far, offsets[0])
+        if plan is not None and plan.far is not None and plan.far.moves:
+            by = self._moves(plan, offsets, mask, plan.far.address[0])
+            self._note(self._in_bytes(memory), kind, bytes_of(footprint), by)
             return
         place = None if plan is None else plan.place
-        if plan is None or place is None or place.tensor.name != memory.label or place.masked:
+        if plan is None or place is None or place.tensor.name != memory.label:
             where = ", ".join(op.loc.chain)
             self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({where})"
             return
-        kind = Kind(op, access.write, access.scope, access.asynchronous)
-        touches = self.touches.setdefault(place.tensor.name, Touches())
+        own, touches = elements_of(footprint), self.touches.setdefault(memory.label, Touches())
         if place.map is not None:
-            self._touch_map(touches, kind, place, place.map, offsets, w.mask)
-            return
-        by = np.stack([self._column(v, w.mask) for v in offsets], axis=1)
-        own = self._elements(place, offsets, w)
-        for d, value in enumerate(offsets):
-            if differs(value):
-                here = of_active(value, w.mask) - by[:, d : d + 1]
-                self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
-        self._note(touches, kind, own, by - by[0])
+            lows, highs = self._cut(place, offsets, mask)
+            by, sizes = lows - lows[0], highs - lows
+            if not (sizes == sizes[0])[self.same].all():  # some are cut off
+                box = tuple(zip(lows[0].tolist(), highs[0].tolist(), strict=True))
+                touches.add(kind, (box,), by, more=sizes - sizes[0])
+                return
+        else:
+            by = self._moves(plan, offsets, mask, f"offsets into {place.tensor.name}")
+        if own is None:
+            strides = np.array(place.tensor.byte_strides, dtype=np.int64)
+            own, touches = bytes_of(footprint), self._in_bytes(memory)
+            by = (by * strides).sum(axis=1, keepdims=True)
+        self._note(touches, kind, own, by)
+
+    def _in_bytes(self, memory: Memory) -> Touches:
+        return self.far.setdefault(memory.label, Touches())
 
     def _note(self, touches: Touches, kind: Kind, own: tuple[Box, ...], by: Integers) -> None:
         touches.add(kind, own, by)
         self.noted = touches, kind, own, by
 
-    def _touch_far(
-        self, memory: Memory, access: Access, plan: Plan, far: Far, addresses: Values
-    ) -> None:
-        """The same at an address."""
-        mask = access.warp.mask
-        if type(addresses) is Sums:
-            by = addresses.column.shift
-        else:
-            first = self._column(addresses, mask)[:, None]
-            if differs(addresses):
-                self._agree(of_active(addresses, mask) - first, FULL, far.address[0], plan.loc)
-            by = first - first[0]
-        kind = Kind(access.op, access.write, access.scope, access.asynchronous)
-        own = bytes_at(far, np.broadcast_to(first_of(addresses), 32)[mask_array(mask)])
-        self._note(self.far.setdefault(memory.label, Touches()), kind, own, by)
-
-    def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
-        """What the cluster that runs accesses."""
-        own = [np.broadcast_to(first_of(v), 32)[mask_array(w.mask)] for v in offsets]
-        corners = np.stack(own, axis=1)
-        sizes = list(place.extents)
-        if place.split is not None:
-            sizes[place.split] //= 4
-            corners[:, place.split] += w.number % 4 * sizes[place.split]
-        return boxes_at(corners, sizes)
-
-    def _touch_map(
-        self, touches: Touches, kind: Kind, place: Place, tensor_map: TensorMap,
-        offsets: list[Values], mask: int,
-    ) -> None:  # fmt: skip
-        lows, highs = self._cut(place, offsets, mask)
-        by, sizes = lows - lows[0], highs - lows
-        if not (sizes == sizes[0])[self.same].all():
-            touches.add_cut(kind, lows, highs)
-            return
-        steps = tensor_map.element_strides or (1,) * len(offsets)
-        spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
-        parts = [strided(low, -(-size // step), step) for low, size, step in spans]
-        self._note(touches, kind, tuple(product(*parts)), by)
+    def _moves(self, plan: Plan, operands: list[Values], mask: int, what: object) -> Integers:
+        """How much further operands are than in the cluster that runs: (clusters, operands). Those
+        leave in which they are not as much further in all lanes."""
+        if type(operands[0]) is Sums:  # an address
+            return operands[0].column.shift
+        found = []
+        for value in operands:
+            first = self._column(value, mask)
+            if differs(value):
+                self._agree(of_active(value, mask) - first[:, None], FULL, what, plan.loc)
+            found.append(first - first[0])
+        return np.stack(found, axis=1)
 
 
 # ------------------------------------------------------- clusters with other numbers of repetitions

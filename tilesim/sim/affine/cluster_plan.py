@@ -27,7 +27,7 @@ from tilesim.analysis.uses_defs import (
 from tilesim.arith.byte_set import ByteSet
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.declarations import Fragment, GlobalTensor, TensorMap, View
+from tilesim.ir.declarations import GlobalTensor, TensorMap, View
 from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
@@ -93,21 +93,18 @@ Watched = tuple[Expr, Evaluate]
 class Place:
     """What an instruction names in global memory: per dimension its offset in elements.
 
-    ``split``: each warp of a warpgroup accesses its quarter of this dimension. ``tracked``: the
-    kernel writes the tensor, so that accesses to it may race. ``aligned``: the instruction asks
-    for an aligned address. ``decides``: what is read there may steer and is not zero everywhere.
-    ``masked``: only some of the bytes are accessed.
+    ``tracked``: the kernel writes the tensor, so that accesses to it may race. ``aligned``: the
+    instruction asks for an aligned address. ``decides``: what is read there may steer and is not
+    zero everywhere.
     """
 
     tensor: GlobalTensor
     offsets: tuple[Watched, ...]
     extents: tuple[int, ...]
     map: TensorMap | None
-    split: int | None
     tracked: bool
     aligned: bool
     decides: bool
-    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,9 +113,8 @@ class Far:
 
     ``address``: of the first byte, a multiple of ``align``; ``pieces``: intervals of bytes from
     there. ``written``: the tensors in which it may lie and which the kernel writes; ``decides`` as
-    for `Place`. ``whole``: the lanes that execute it access all of it, or each what it names;
-    otherwise warps share it out, or some of the bytes are left out. ``real``: how many bytes are
-    read, if that is an operand; of none the address does not matter.
+    for `Place`. ``moves``: what is accessed moves along with the address. ``real``: how many bytes
+    are read, if that is an operand; of none the address does not matter.
     """
 
     address: Watched
@@ -126,7 +122,7 @@ class Far:
     align: int
     written: frozenset[str]
     decides: bool
-    whole: bool
+    moves: bool
     real: Watched | None = None
 
 
@@ -370,10 +366,10 @@ def _place(context: _Context, op: Op) -> Place | None:
     observed, given = context.holds(tensor.name), tensor.name in context.given
     if isinstance(named, TensorMap):
         offsets = in_bytes(named, getattr(op, "coords", ()))
-        extents, split = in_global(named, named.box_shape), None
+        extents = in_global(named, named.box_shape)
         given = given or named.fill == "nan"
     else:
-        offsets, extents, split = named.offsets, named.extents, _split(op, named)
+        offsets, extents = named.offsets, named.extents
     tracked, decides = tensor.name in context.written, observed and given
     matters = decides or isinstance(named, View)
     if not tracked and not (matters and any(varies(e, context.varying) for e in offsets)):
@@ -381,10 +377,9 @@ def _place(context: _Context, op: Op) -> Place | None:
     scalar = isinstance(op, Load | Store | Atomic)
     return Place(
         tensor, tuple(map(context.watched, offsets)), extents,
-        named if isinstance(named, TensorMap) else None, split, tracked,
+        named if isinstance(named, TensorMap) else None, tracked,
         aligned=not scalar and not op.mnemonic.startswith("tile."),
         decides=decides,
-        masked=any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects()),
     )  # fmt: skip
 
 
@@ -406,12 +401,11 @@ def _far(context: _Context, op: Op) -> Far | None:
         return None
     given = within in context.given if within else bool(context.given)
     sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
-    masked = any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects())
     return Far(
         context.watched(address), _pieces(sizes, tensor.dtype.bytes),
         _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
         decides=given and context.holds(tensor.name),
-        whole=_split(op, view) is None and not tensor.swizzle and not masked,
+        moves=not tensor.swizzle,
         real=next(map(context.watched, _real(op)), None),
     )  # fmt: skip
 
@@ -445,13 +439,6 @@ def _only_inputs(context: _Context, op: Op) -> bool:
     filled = {m.fill == "nan" for m in named} != {False}
     decides = any(context.holds(name) and (filled or name in context.given) for name in names)
     return bool(named) and not decides and names.isdisjoint(context.written)
-
-
-def _split(op: Op, view: View) -> int | None:
-    """The dimension that the warps of a warpgroup share out, for warpgroup fragments."""
-    tiles = [v for v in vars(op).values() if isinstance(v, Fragment)]
-    shared_out = any(tile.split for tile in tiles)
-    return view.dims[-2] if shared_out else None
 
 
 def refuses_negative(op: Op | None) -> bool:

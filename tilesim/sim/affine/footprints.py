@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.affine.cluster_plan import Integers
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import elements_apart
+from tilesim.sim.machine.moving_boxes import Box
 
 Mask = NDArray[np.bool_]
-#: per dimension [low, high) in elements
-Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -50,27 +51,30 @@ class Kind:
 @dataclass(frozen=True, eq=False)
 class Move:
     """By how many elements the accesses of every cluster of a class are shifted against those of
-    the cluster that was run: (clusters, dimensions). ``where``: the clusters that make them."""
+    the cluster that was run, and by how many more where they end (at the end of the tensor, some
+    are cut off): (clusters, dimensions). ``where``: the clusters that make them."""
 
     by: Integers
+    more: Integers | None = None
     where: Mask | None = None
 
     def among(self, members: Mask) -> Mask:
         """Those of some clusters that make them."""
         return members if self.where is None else members & self.where
 
+    def ends(self, which: Any) -> Integers:
+        """By how many elements the ends are shifted, in some clusters."""
+        by: Integers = self.by[which]
+        return by if self.more is None else by + self.more[which]
+
 
 @dataclass(frozen=True)
 class Boxes:
-    """The elements that one access of the cluster that was run touches, and how the others'
-    lie: ``move``, or (where boxes are cut off at the end of the tensor) all ``lows`` and ``highs``,
-    both (clusters, dimensions)."""
+    """The elements that one access of the cluster that was run touches, and how the others' lie."""
 
     kind: Kind
     boxes: tuple[Box, ...]
-    move: Move | None = None
-    lows: Integers | None = None
-    highs: Integers | None = None
+    move: Move
 
 
 class Touches:
@@ -78,94 +82,69 @@ class Touches:
 
     def __init__(self) -> None:
         self._seen: set[tuple[object, ...]] = set()
-        self._moves: dict[bytes, Move] = {}
+        self._moves: dict[tuple[bytes | None, ...], Move] = {}
         #: by identity, with the array so that it stays what it is
         self._names: dict[int, tuple[Integers, bytes]] = {}
         self.boxes: list[Boxes] = []
 
     def add(
-        self, kind: Kind, boxes: tuple[Box, ...], by: Integers, where: Mask | None = None
-    ) -> None:
-        """An access whose boxes lie ``by`` elements further in the other clusters; ``where``: which
-        clusters make it, if it is not all of them."""
-        name = self._name(by)
-        if where is not None:
-            name += where.tobytes()
+        self, kind: Kind, boxes: tuple[Box, ...], by: Integers, where: Mask | None = None,
+        more: Integers | None = None,
+    ) -> None:  # fmt: skip
+        """An access whose boxes lie ``by`` elements further in the other clusters, and end at
+        ``more``; ``where``: which clusters make it, if it is not all of them."""
+        name = tuple(None if x is None else self._name(x) for x in (by, more, where))
         if (kind, boxes, name) not in self._seen:
             self._seen.add((kind, boxes, name))
-            move = self._moves.setdefault(name, Move(by, where))
+            move = self._moves.setdefault(name, Move(by, more, where))
             self.boxes.append(Boxes(kind, boxes, move))
 
-    def add_all(self, kind: Kind, span: tuple[int, int], clusters: int) -> None:
-        """An access of which it is not known where between two bytes it is, in any cluster."""
-        self.add(kind, ((span,),), np.zeros((clusters, 1), dtype=np.int64))
-
-    def _name(self, by: Integers) -> bytes:
+    def _name(self, array: Any) -> bytes:
         """The bytes of an array that does not change, taken once."""
-        known = self._names.get(id(by))
+        known = self._names.get(id(array))
         if known is None:
-            known = self._names[id(by)] = by, by.tobytes()
+            known = self._names[id(array)] = array, array.tobytes()
         return known[1]
-
-    def add_cut(self, kind: Kind, lows: Integers, highs: Integers) -> None:
-        """An access whose box some clusters cut off at the end of the tensor."""
-        name = (kind, lows.tobytes(), highs.tobytes())
-        if name not in self._seen:
-            self._seen.add(name)
-            self.boxes.append(Boxes(kind, (), None, lows, highs))
 
     def only(self, kept: Mask) -> Touches:
         """The accesses of some of the clusters, the first of which is the one they are told of."""
         result = Touches()
         for one in self.boxes:
             move = one.move
-            if move is not None:
-                by, where = move.by[kept], None if move.where is None else move.where[kept]
-                if where is not None and not where.any():
-                    continue
-                own = None if where is None or where.all() else where
-                result.add(one.kind, _further(one.boxes, by[0]), by - by[0], own)
-            elif one.lows is not None and one.highs is not None:
-                result.add_cut(one.kind, one.lows[kept], one.highs[kept])
+            by, where = move.by[kept], None if move.where is None else move.where[kept]
+            if where is not None and not where.any():
+                continue
+            own = None if where is None or where.all() else where
+            ends = move.ends(kept)
+            boxes = _further(one.boxes, by[0], ends[0])
+            more = None if move.more is None else ends - by - (ends - by)[0]
+            result.add(one.kind, boxes, by - by[0], own, more)
         return result
 
 
-def _further(boxes: tuple[Box, ...], by: Integers) -> tuple[Box, ...]:
-    """Boxes that lie so many elements further."""
-    if not by.any():
-        return boxes
-    own = by.tolist()
-    return tuple(tuple((a + d, b + d) for (a, b), d in zip(box, own, strict=True)) for box in boxes)
-
-
-def boxes_at(corners: Integers, sizes: Sequence[int]) -> tuple[Box, ...]:
-    """Boxes of one size, by their lowest elements: (boxes, dimensions)."""
-    if all(n == 1 for n in sizes):
-        return boxes_of(corners)
+def _further(boxes: tuple[Box, ...], by: Integers, ends: Integers) -> tuple[Box, ...]:
+    """Boxes that lie so many elements further, and end so many further."""
+    ways = list(zip(by.tolist(), ends.tolist(), strict=True))
     return tuple(
-        tuple((low, low + size) for low, size in zip(corner, sizes, strict=True))
-        for corner in np.unique(corners, axis=0).tolist()
+        tuple((a + d, b + e) for (a, b), (d, e) in zip(box, ways, strict=True)) for box in boxes
     )
 
 
-def boxes_of(points: Integers) -> tuple[Box, ...]:
-    """Points (one per row) as few boxes: neighbours along the last dimension are put together."""
-    rows = np.unique(points, axis=0)
-    last = rows[:, -1]
-    breaks = np.ones(len(rows), dtype=bool)
-    breaks[1:] = (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1) | (last[1:] != last[:-1] + 1)
-    starts = [*np.flatnonzero(breaks).tolist(), len(rows)]
-    return tuple(
-        (*((int(x), int(x) + 1) for x in rows[a, :-1]), (int(last[a]), int(last[b - 1]) + 1))
-        for a, b in pairwise(starts)
+def elements_of(footprint: Footprint) -> tuple[Box, ...] | None:
+    """The elements of a footprint as boxes; None if they are no progressions of indices."""
+    indices = footprint.bytes.indices
+    if indices is None:
+        return None
+    spans = (
+        [(s.start, s[-1] + 1)] if s.step == 1 else [(index, index + 1) for index in s]
+        for s in indices
     )
+    return tuple(product(*spans))
 
 
-def strided(low: int, count: int, step: int) -> list[tuple[int, int]]:
-    """The elements ``low``, ``low + step``, ... as intervals."""
-    if step == 1:
-        return [(low, low + count)]
-    return [(low + i * step, low + i * step + 1) for i in range(count)]
+def bytes_of(footprint: Footprint) -> tuple[Box, ...]:
+    """The bytes of a footprint as intervals."""
+    return tuple((pair,) for pair in footprint.bytes.pairs)
 
 
 # ------------------------------------------------------------- which clusters access the same bytes
@@ -273,45 +252,34 @@ def _none() -> _Drawn:
 
 @dataclass(frozen=True)
 class _Group:
-    """Boxes of a class that all shift alike: (boxes, dimensions) bounds with their kinds, and the
-    shifts (clusters, dimensions). Boxes that are cut off have bounds per cluster instead."""
+    """Boxes of a class that all shift alike: (boxes, dimensions) bounds with their kinds, and by
+    how much they begin and end further: (clusters, dimensions)."""
 
     number: int
     clusters: Integers
     lows: Integers
     highs: Integers
     kinds: Integers
-    by: Integers | None
+    by: Integers
+    ends: Integers
 
     def hull(self) -> tuple[Integers, Integers]:
         """Per cluster the smallest box around all of them: (clusters, dimensions)."""
-        if self.by is None:
-            return self.lows, self.highs
-        return self.lows.min(axis=0) + self.by, self.highs.max(axis=0) + self.by
+        return self.lows.min(axis=0) + self.by, self.highs.max(axis=0) + self.ends
 
 
 def _groups(part: Part, kinds: dict[Kind, int]) -> Iterator[_Group]:
-    clusters, members = part.clusters[part.members], part.members
-    alike: dict[int, list[Boxes]] = {}
+    alike: dict[Move, list[Boxes]] = {}
     for boxes in part.boxes:
-        if boxes.move is not None:
-            alike.setdefault(id(boxes.move), []).append(boxes)
-    for several in alike.values():
-        move = several[0].move
-        assert move is not None
-        mine = move.among(members)
+        alike.setdefault(boxes.move, []).append(boxes)
+    for move, several in alike.items():
+        mine = move.among(part.members)
         if not mine.any():
             continue
         bounds = np.array([box for b in several for box in b.boxes], dtype=np.int64)
         names = np.array([kinds[b.kind] for b in several for _ in b.boxes], dtype=np.int64)
-        lows, highs = bounds[:, :, 0], bounds[:, :, 1]
-        yield _Group(id(move), part.clusters[mine], lows, highs, names, move.by[mine])
-    same: dict[tuple[bytes, bytes], int] = {}
-    for boxes in part.boxes:
-        if boxes.lows is not None and boxes.highs is not None:
-            lows, highs = boxes.lows[members], boxes.highs[members]
-            number = same.setdefault((lows.tobytes(), highs.tobytes()), id(boxes))
-            yield _Group(number, clusters, lows, highs, np.array([kinds[boxes.kind]]), None)
+        lows, highs, by = bounds[:, :, 0], bounds[:, :, 1], move.by[mine]
+        yield _Group(id(move), part.clusters[mine], lows, highs, names, by, move.ends(mine))
 
 
 def _hulls(groups: Sequence[_Group]) -> _Drawn:
@@ -346,18 +314,18 @@ def _intervals_touch(groups: Sequence[_Group], touching: Mask) -> Mask:
     """
     sizes = [len(g.clusters) for g in groups]
     firsts: Integers = np.cumsum(sizes, dtype=np.int64) - sizes
-    sets: dict[tuple[bytes, bytes | int], list[int]] = {}
+    sets: dict[tuple[bytes, ...], list[int]] = {}
     for number, group in enumerate(groups):
-        shifts = number if group.by is None else group.by.tobytes()
-        sets.setdefault((group.clusters.tobytes(), shifts), []).append(number)
+        shifts = group.by.tobytes(), group.ends.tobytes()
+        sets.setdefault((group.clusters.tobytes(), *shifts), []).append(number)
     drawn: list[_Drawn] = []
     asked: list[Integers] = []
     for members in sets.values():
         hulls: Integers = firsts[members][:, None] + np.arange(sizes[members[0]], dtype=np.int64)
-        group = replace(groups[members[0]], number=len(asked))
-        if group.by is not None:
-            lows, highs = _merged([groups[m] for m in members])
-            group = replace(group, lows=lows, highs=highs, kinds=np.zeros(len(lows), np.int64))
+        lows, highs = _merged([groups[m] for m in members])
+        kinds = np.zeros(len(lows), dtype=np.int64)
+        group = groups[members[0]]
+        group = replace(group, number=len(asked), lows=lows, highs=highs, kinds=kinds)
         mine: Mask = np.logical_or.reduce(touching[hulls], axis=0)
         if sum(len(d.cluster) for d in drawn) + int(mine.sum()) * len(group.kinds) > MAX_BOXES:
             return touching
@@ -400,15 +368,10 @@ def _all_boxes(
 
 
 def _expand(group: _Group, mine: Mask) -> _Drawn:
-    clusters = group.clusters[mine]
-    if group.by is None:
-        lows, highs = group.lows[mine], group.highs[mine]
-        kinds = np.repeat(group.kinds, len(clusters))
-    else:
-        by = group.by[mine][:, None, :]
-        lows = (group.lows + by).reshape(-1, group.lows.shape[1])
-        highs = (group.highs + by).reshape(-1, group.lows.shape[1])
-        kinds = np.tile(group.kinds, len(clusters))
+    clusters, dims = group.clusters[mine], group.lows.shape[1]
+    lows = (group.lows + group.by[mine][:, None, :]).reshape(-1, dims)
+    highs = (group.highs + group.ends[mine][:, None, :]).reshape(-1, dims)
+    kinds = np.tile(group.kinds, len(clusters))
     owner = np.repeat(clusters, len(group.kinds))
     return _Drawn(lows, highs, owner, kinds, np.full(len(owner), group.number, dtype=np.int64))
 
