@@ -341,3 +341,14 @@ def test_a_value_that_is_wrong(name: str) -> None:
     assert wrong.verdict == "failed", wrong.for_all
     assert wrong.rules == {rule}
     assert wrong.covers.startswith(f"n = {BAD};")
+
+
+def test_the_end_of_a_tensor_far_behind_the_values_that_are_run() -> None:
+    """Rows end that do not grow with what is asked for them; those that do are there."""
+    asked = {"n": "40.."}
+    wrong = ts.check(lambda n: _row(n, 200, n - 1), for_all=asked, schedules=0)
+    assert wrong.rules == {"out-of-bounds"}
+    assert wrong.covers.startswith("n = 201;")
+    right = ts.check(lambda n: _row(n, n, n - 1), for_all=asked, schedules=0)
+    assert right.verdict == "proved"
+    assert "every n >= 40" in right.covers

@@ -116,10 +116,7 @@ def timed(program: Program) -> Run:
 
 
 #: nothing of these is left out: that the places of different turns are apart is not decided
-NEVER = {
-    "read", "read once", "one in each turn", "one in each turn, read", "one in between",
-    "one behind, read", "remainders",
-}  # fmt: skip
+NEVER = {"read", "read once", "one in each turn, read", "one behind, read", "remainders"}
 
 
 @pytest.mark.parametrize("name", ROWS)

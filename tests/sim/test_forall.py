@@ -418,11 +418,11 @@ def test_numbers_of_another_program_and_of_numpy() -> None:
 
 
 def test_a_demand_holds_before_and_behind_what_is_skipped() -> None:
-    demand = Demand("", 1, Ray(0, -2), 1, None, fits=False)
+    demand = Demand(1, Ray(0, -2), 1, None, fits=False)
     assert demand.lasts(often=1) == 0
-    assert Demand("", 7, Ray(1, -1), 1, None, fits=False).lasts(often=1) is None
-    assert Demand("", 7, Ray(1, -1), 1, None, fits=False).lasts(often=1, skipped=7) == 0
-    assert Demand("", 7, Ray(0, -1), 1, None, fits=False).lasts(often=2) == 3
+    assert Demand(7, Ray(1, -1), 1, None, fits=False).lasts(often=1) is None
+    assert Demand(7, Ray(1, -1), 1, None, fits=False).lasts(often=1, skipped=7) == 0
+    assert Demand(7, Ray(0, -1), 1, None, fits=False).lasts(often=2) == 3
 
 
 @pytest.mark.parametrize("text", ["1", "5..1", "a..", "1..:0", ""])

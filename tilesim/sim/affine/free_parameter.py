@@ -53,10 +53,12 @@ LONGEST = 256
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What stands in the way of saying something about more values, and where."""
+    """What stands in the way of saying something about more values, or more repetitions, and where;
+    ``period``: nothing does, perhaps, for every so many turns as one repetition."""
 
     what: str
-    loc: Loc
+    loc: Loc = UNKNOWN
+    period: int = 1
 
     def __str__(self) -> str:
         return self.what if self.loc is UNKNOWN else f"{self.what} ({self.loc})"

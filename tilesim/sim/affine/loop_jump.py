@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers
 from tilesim.sim.affine.cluster_values import moved
-from tilesim.sim.affine.loop_period import Register, Watched
+from tilesim.sim.affine.evaluator import Register, flat
+from tilesim.sim.affine.loop_period import Watched
 from tilesim.sim.affine.loop_places import Moved
 from tilesim.sim.affine.shifts import Later, NoShift, Shift, is_moving
 from tilesim.sim.machine.expression import plain
@@ -72,7 +73,7 @@ class Jump:
             return None
         each = np.full(len(follower.clusters), limits[0], dtype=np.int64)
         each[follower.same] = limits
-        moving = {slot for (_, slot), shift in watched.moving.items() if is_moving(shift)}
+        moving = {slot for (_, slot), shift in flat(watched.moving).items() if is_moving(shift)}
         if (each == each[0]).all() or not follower.looks_at(moving):
             return None
         try:
@@ -86,7 +87,7 @@ class Jump:
 
     def _find(self) -> None:
         last = np.array([self.times], dtype=np.int64) if self.each is None else self.each
-        for key, shift in self.watched.moving.items():
+        for key, shift in flat(self.watched.moving).items():
             if isinstance(shift, Later):
                 self.ends[key] = self._at_the_end(shift, last)
         self._list()
@@ -226,7 +227,7 @@ class Jump:
         """Registers hold what they will hold."""
         machine, follower = self.machine, self.follower
         warps = {id(w): w for w in (*machine.warps, *machine.forks)}
-        for (identity, slot), shift in self.watched.moving.items():
+        for (identity, slot), shift in flat(self.watched.moving).items():
             if not is_moving(shift):
                 continue
             warp = warps.get(identity)

@@ -20,16 +20,15 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from tilesim.analysis.uses_defs import operand_expressions, registers_set
 from tilesim.ir import effects as fx
-from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.expr import Base, Expr, Special, Var, walk
+from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.ir.mir import Branch, Switch, Trap, condition
+from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.ir.text.printer import value_text
 from tilesim.sim.affine.cluster_classes import Follower
-from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, looks, window
+from tilesim.sim.affine.evaluator import Evaluator, Moving, Register, flat, looking, registers_in
+from tilesim.sim.affine.free_parameter import Obstacle
+from tilesim.sim.affine.loop_places import Free, Moved, Touched, Way, free_operands, window
 from tilesim.sim.affine.shifts import (
     UNBOUNDED,
     Carried,
@@ -42,53 +41,22 @@ from tilesim.sim.affine.shifts import (
     Shifts,
     clusters_of,
     is_moving,
-    set_moving,
 )
 from tilesim.sim.affine.snapshot import Glance, Snapshot, difference
 from tilesim.sim.affine.state_fields import is_number
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.expression import fit_register, plain
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
-from tilesim.sim.machine.machine import Code, Entry, Machine, Step, Warp
+from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.machine import Code, Entry, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import TimedEnvironment
-from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.warp import Agent
 
-#: a register: the identity of a warp, and the slot
-Register: TypeAlias = "tuple[int, int]"
 
-
-@dataclass(frozen=True)
-class Obstacle:
-    """What is not the same in every repetition, and where; ``period`` as for `NoShift`."""
-
-    what: str
-    loc: Loc = UNKNOWN
-    period: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.what} ({self.loc})"
-
-
-@dataclass(frozen=True)
-class _Uses:
-    """The registers that an instruction needs and sets, by slot.
-
-    ``operands`` are its operands, with the registers in each, and whether they are ``alike``: the
-    same in all warps that have the same in these registers.
-    """
-
-    reads: frozenset[int]
-    sets: tuple[int, ...]
-    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
-    alike: bool
-
-
-class Watched:
+class Watched(Evaluator):
     """Watches a machine from one moment to the next; ``shifts``: by how much the registers of
     warps have moved up to now since the repetition before.
 
@@ -101,84 +69,36 @@ class Watched:
     ) -> None:  # fmt: skip
         """``computed``: registers that are said to move otherwise than by a shift; so are those
         whose shift is None. ``follower``: of the clusters that the machine stands for."""
-        self.machine = machine
-        self.obstacle: Obstacle | None = None
         same = None if follower is None else follower.same
-        self.values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
-        self.values.alike = None if follower is None else follower.alike
-        self._moving: dict[int, dict[int, Shift]] = {}
+        values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
+        values.alike = None if follower is None else follower.alike
+        super().__init__(machine, values, {})
         self._carried: dict[Register, Carried] = {}
         self._began = dict(shifts)
         for (warp, slot), shift in shifts.items():
             if shift is None or (warp, slot) in computed:
                 shift = self._carried[warp, slot] = Carried(NoShift("a register"))
-            self._moving.setdefault(warp, {})[slot] = shift
-        self._uses: dict[int, _Uses] = {}
-        #: by number of an instruction, which of its operands may move
-        self._free: dict[int, dict[int, Free]] = {}
-        #: what instructions were found to set, and what is found just now
-        self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
-        self._results: list[tuple[int, Shift]] = []
-        #: operands that have been looked at, with what decides what is found about them
-        self._settled: set[tuple[object, ...]] = set()
-        #: keeps alive what is named by its identity there
-        self._arrays: dict[int, Any] = {}
+            self.moving.setdefault(warp, {})[slot] = shift
         self._follower = follower
         #: accesses to global memory, and places that move by no shift
         self.touched = Touched()
         self.later: list[Way] = []
-        #: of the instruction that is executed: how what it accesses moves, and what it stores
-        self._op: object = None
-        self._moves: list[Way] = []
-        self._stores = ""
         #: what decides how often clusters repeat this, if not equally often
         self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
         #: the warp that stores something that moves, by where
         self._data_moves: dict[Footprint, Agent] = {}
         #: what the machine is to execute meanwhile
-        self.steps = self._steps(plain)
+        self.steps = looking(machine, plain, self.look, self._looked)
 
-    def _steps(self, plain: list[Entry]) -> list[Entry]:
-        steps = self.machine.plan.apart(plain)
-        for pc in range(len(steps) - 1):
-            step, sync, cycles = steps[pc]
-            steps[pc] = self._around(pc, step), sync, cycles
-        return steps
-
-    def _around(self, pc: int, step: Step) -> Step:
-        what = self.machine.plan.mir.code[pc].what
-        is_op = isinstance(what, Op)
-        back = what.target if isinstance(what, Branch) and what.polls else None
-        moving = self._moving
-        uses = self._used(pc)
-        slots = uses.reads.union(uses.sets)
-
-        def watched(w: Warp) -> bool | None:
-            if self.obstacle is None:
-                self._op, self._moves, self._stores = what, [], ""
-                moved = moving.get(id(w.origin))
-                if moved and not slots.isdisjoint(moved):
-                    self._look(pc, w, moved)
-                if back is not None and self._spins(w, back):
-                    self.obstacle = Obstacle("whether a turn of a loop changes something", what.loc)
-            stopped = step(w)
-            if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:
-                self.obstacle = Obstacle("several instructions at once")
-            return stopped
-
-        return watched
-
-    @staticmethod
-    def _spins(w: Warp, head: int) -> bool:
-        """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
-        lap = w.laps.get(head)
-        return lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
+    def _looked(self, _pc: int, several: bool) -> None:
+        if several:
+            self.obstacle = Obstacle("several instructions at once")
 
     def ends_as_it_began(self, shifts: Mapping[Register, Shift]) -> set[Register] | None:
         """None if the shifts that were followed are those that are found in the end, as in the
         beginning; else the registers of which that is not so."""
         wrong: set[Register] = set()
-        moving = self.moving
+        moving = flat(self.moving)
         for key in {*moving, *shifts, *self._began}:
             followed, found = moving.get(key, 0), shifts.get(key, 0)
             if key in self._carried:
@@ -206,209 +126,43 @@ class Watched:
                 carried.source = Shifted(value, ends, clusters_of(warp), carried.why)
         return carried.source is not None
 
-    @property
-    def moving(self) -> dict[Register, Shift]:
-        """The registers that differ between repetitions, and how."""
-        return {(w, s): shift for w, slots in self._moving.items() for s, shift in slots.items()}
+    # ------------------------------------------------------------------ what is followed
 
-    # ------------------------------------------------------------------ instruction by instruction
+    def _seen(self, w: Warp) -> Warp:
+        """In all clusters, if it stands for others."""
+        return w if self._follower is None else cast(Warp, self._follower.mirrors[w.index])
 
-    def _used(self, pc: int) -> _Uses:
-        known = self._uses.get(pc)
-        if known is None:
-            instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
-            what, cond = instruction.what, condition(instruction)
-            operands = list(operand_expressions(what)) if isinstance(what, Op) else []
-            exprs = operands if cond is None else [*operands, cond]
-            reads = {id(e): frozenset(slots[n] for n in _registers(e)) for e in exprs}
-            results = registers_set(what) if isinstance(what, Op) else []
-            known = self._uses[pc] = _Uses(
-                frozenset[int]().union(*reads.values()),
-                tuple(slots[var.name] for var in results),
-                tuple((e, reads[id(e)], _is_alike(e)) for e in operands),
-                all(map(_is_alike, exprs)),
-            )
-        return known
+    def _differing(self, w: Warp) -> Mapping[int, Any]:
+        if self._follower is None:
+            return {}
+        return self._follower.mirrors[w.index].registers.differing
 
-    def _look(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
-        """An instruction that needs or sets registers which move."""
-        uses = self._used(pc)
-        if uses.reads.isdisjoint(moving):
-            chosen = chosen_lanes(self.values, pc, w)
-            every = chosen is None or pc in self.machine.plan.idle
-            for slot in uses.sets:
-                self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
-            return
-        key = self._key(pc, w, moving, uses)
-        if key is not None and key in self._known:
-            for slot, shift in self._known[key]:
-                self._set(w, moving, slot, shift, w.mask)
-            return
-        self._results.clear()
-        try:
-            self._moved(pc, w, moving)
-        except NoShift as why:
-            instruction = self.machine.plan.mir.code[pc]
-            what = value_text(self.machine.program, why.expr)
-            self.obstacle = Obstacle(f"`{what}`", instruction.loc, why.period)
-            return
-        alone = pc in self.machine.plan.idle or self.machine.plan.mir.code[pc].guard is not None
-        if key is not None and not alone and not self._moves and not self._stores:
-            self._known[key] = tuple(self._results)
-
-    def _key(
-        self, pc: int, w: Warp, moving: dict[int, Shift], uses: _Uses
-    ) -> tuple[object, ...] | None:
-        """What decides what is found about an instruction; None if that cannot be said briefly."""
-        if not uses.alike or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
-            return None
-        return self._named((pc, w.mask), uses.reads, w, moving)
-
-    def _named(
-        self, what: tuple[object, ...], reads: Collection[int], w: Warp, moving: dict[int, Shift]
-    ) -> tuple[object, ...] | None:
-        """Something that depends on registers only, with what they hold and how they move; None if
-        that cannot be said briefly."""
-        differing: Mapping[int, Any] = {}
-        if self._follower is not None:
-            differing = self._follower.mirrors[w.index].registers.differing
-        key: list[object] = [*what]
-        for slot in reads:
-            value, shift = w.registers[slot], moving.get(slot, 0)
-            if type(value) is not int or not (type(shift) is int or isinstance(shift, Later)):
-                return None
-            if slot in differing:
-                # what is equal in all clusters is one array, which is never changed
-                value = "array", id(differing[slot])
-                self._arrays[value[1]] = differing[slot]
-            key += [slot, value, shift]
-        return tuple(key)
-
-    def _moved(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
-        """An instruction that uses registers which move."""
-        instruction, mask = self.machine.plan.mir.code[pc], w.mask
-        if pc in self.machine.plan.stays and pc not in self.machine.plan.idle:
-            self.values.require_fixed(self.machine.plan.stays[pc], self._seen(w), mask, moving)
-        match instruction.what:
-            case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
-                limits = self.values.limits
-                self.values.require_fixed(cond, self._seen(w), mask, moving)
-                if self.values.limits is not limits and type(self.values.limits) is not int:
-                    self.decides = str(cond), instruction.loc
-                return
-            case Op() as op:
-                pass
-            case _:
-                return
-        if pc in self.machine.plan.idle:
-            for slot in self._used(pc).sets:
-                moving.pop(slot, None)
-            return
-        if instruction.guard is not None:
-            self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
-            chosen = chosen_lanes(self.values, pc, w)
-            if chosen is None:
-                raise NoShift(instruction.guard)
-            if not chosen:
-                return  # in no lane: nothing is evaluated, and registers keep what they hold
-            mask = chosen
-        match op.effects():
-            case (fx.Defines(var=var, value=Expr() as value),):
-                shift = self._assigned(var, value, w, mask, moving)
-                self._set(w, moving, self._used(pc).sets[0], shift, mask)
-                return
-            case _:
-                pass
-        self._operands(op, w, mask, moving)
-        for slot in self._used(pc).sets:
-            self._set(w, moving, slot, 0, mask)
-
-    def _assigned(
-        self, var: Var, value: Expr, w: Warp, mask: int, moving: dict[int, Shift]
-    ) -> Shift:
-        """The shift of what a register is set to."""
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
         seen = self._seen(w)
-        try:
-            shift = self.values.of(value, seen, mask, moving)
-            if is_moving(shift):
-                kind = var.dtype
-                if kind.kind not in ("int", "uint"):
-                    raise NoShift(value)
-                limits = integer_limits(kind)
-                self.values.require_range(value, seen, mask, shift, *limits, wraps=True)
-        except NoShift as why:
-            return self._computed(var, value, w, moving, why)
-        return shift
+        return free_operands(self.machine, op, lambda expr: window(self.values, expr, seen, mask))
 
-    def _computed(
-        self, var: Var, value: Expr, w: Warp, moving: dict[int, Shift], why: NoShift
-    ) -> Lost:
-        """A value that has no shift, but can be computed in the repetitions to come, perhaps."""
+    def _decide(self, cond: Expr, w: Warp, moving: Moving, loc: Loc) -> None:
+        limits = self.values.limits
+        super()._decide(cond, w, moving, loc)
+        if self.values.limits is not limits and type(self.values.limits) is not int:
+            self.decides = str(cond), loc
+
+    def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
+        """It can be computed in the repetitions to come, perhaps."""
         typing = self.values.typing
         fit = fit_register(var.dtype, value, typing, token=var.name in typing.tokens)
         evaluate = self.values.evaluate(value)
         try:
-            return Computed(evaluate, fit, self._seen(w), self._slots(value), moving, why)
+            return Computed(evaluate, fit, self._seen(w), self.slots_in(value), moving, why)
         except NoShift:
             return Lost(why)
 
-    def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """All operands are the same, but for places in memory that is not looked at, and data."""
-        free = self._free.get(op.number)
-        if free is None:
-            free = free_operands(
-                self.machine, op, lambda expr: window(self.values, expr, self._seen(w), mask)
-            )
-            if not looks(op):
-                self._free[op.number] = free
-        for expr, slots, alike in self._used(op.number).operands:
-            if slots.isdisjoint(moving):
-                continue
-            found, key = free.get(id(expr)), None
-            if alike and (found is None or (found.is_unseen and op.number in self._free)):
-                where = None if found is None else op.number
-                key = self._named((id(expr), mask, where), slots, w, moving)
-                if key is not None and key in self._settled:
-                    continue
-            if found is None:
-                self.values.require_fixed(expr, self._seen(w), mask, moving)
-            elif found.data:
-                self._data(expr, w, mask, moving)
-            else:
-                self._placed(expr, found, w, mask, moving)
-            if key is not None:
-                self._settled.add(key)
-
-    def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """What is stored differs: by the same in all lanes, or it is not known how."""
-        try:
-            alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
-        except NoShift:
-            alike = False
-        self._stores = "moved" if alike and self._stores != "anything" else "anything"
-
-    def _placed(self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """A place in memory moves."""
-        seen = self._seen(w)
-        try:
-            shift = self.values.of(expr, seen, mask, moving)
-        except NoShift as why:
-            self._step_later(expr, free, w, mask, moving, why)
-            return
-        if np.any(np.asarray(shift) % free.least):
-            raise NoShift(expr, free.least)
-        self.values.require_range(expr, seen, mask, shift, free.low, free.high)
-        if free.memory is not None:
-            if type(shift) is not int:
-                raise NoShift(expr)
-            self._moves.append(Way(free, shift))
-
-    def _step_later(
-        self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift], why: NoShift
+    def _unplaced(
+        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
     ) -> None:
-        """It moves by no shift: where to is found when it is known how often."""
+        """Where to it moves is found when it is known how often."""
         seen = self._seen(w)
-        later = Computed(self.values.evaluate(expr), None, seen, self._slots(expr), moving, why)
+        later = Computed(self.values.evaluate(expr), None, seen, self.slots_in(expr), moving, why)
         now = np.asarray(self.values.value(expr, seen))
         if now.dtype.kind not in "iu":
             raise why
@@ -416,14 +170,7 @@ class Watched:
         way = Way(free, later=later, now=now, lanes=mask_array(mask))
         self.later.append(way)
         if free.memory is not None:
-            self._moves.append(way)
-
-    def _slots(self, expr: Expr) -> list[int]:
-        return [self.machine.plan.slots[name] for name in _registers(expr)]
-
-    def _seen(self, w: Warp) -> Warp:
-        """A warp as expressions see it: in all clusters, if it stands for others."""
-        return w if self._follower is None else cast(Warp, self._follower.mirrors[w.index])
+            self.places.append(way)
 
     # ------------------------------------------------------------------ global memory
 
@@ -437,21 +184,21 @@ class Watched:
             self.obstacle = Obstacle(str(why), access.op.loc)
 
     def _touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        if access.op is not self._op:
+        if access.op is not self.op:
             raise NoShift(f"an access of {access.op.mnemonic} at another time")
         if memory.table.meets_past(footprint):
             raise NoShift(f"an access to what earlier repetitions accessed in {memory.label}")
         for other in footprint.overlaps:
             if self._data_moves.get(other, access.warp) is not access.warp:
                 raise NoShift("what is stored, where another warp accesses it")
-        if self._stores:
+        if self.stores:
             self._data_moves[footprint] = access.warp
             if any(r.warp is not access.warp for o in footprint.overlaps for r in o.writes):
                 raise NoShift("what is stored, where another warp has stored")
             spread = footprint.addresses
-            if self._stores == "anything" and np.unique(spread).size < spread.size:
+            if self.stores == "anything" and np.unique(spread).size < spread.size:
                 raise NoShift("what is stored by several lanes")
-        ways = tuple(way for way in self._moves if way.free.memory is memory)
+        ways = tuple(way for way in self.places if way.free.memory is memory)
         if not ways:
             self.touched.still[footprint] = None
             return
@@ -461,46 +208,6 @@ class Watched:
             if noted is None:
                 raise NoShift(f"what clusters access in {memory.label}")
         self.touched.moved.append(Moved(memory, footprint, access, ways, noted))
-
-    def _set(
-        self, w: Warp, moving: dict[int, Shift], slot: int, shift: Shift, mask: int,
-        *, every: bool = False,
-    ) -> None:  # fmt: skip
-        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
-        if mask or every:
-            self._results.append((slot, shift))
-            set_moving(w, moving, slot, shift, FULL if every else mask, self._merged)
-
-    @staticmethod
-    def _merged(mask: int, shift: Shift, before: Shift) -> Shift:
-        for one in (shift, before):
-            if isinstance(one, Lost):
-                return Lost(one.why)
-        if type(shift) is int and type(before) is int and shift == before:
-            return shift
-        merged: Any = np.where(mask_array(mask), shift, before)
-        return merged
-
-
-def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
-    """The active lanes that execute an instruction: those in which its guard holds, which has to be
-    the same in all repetitions. In the others, registers that it sets keep what they hold.
-
-    None: it is unknown what the guard is, and the registers, in all lanes, are not known either.
-    """
-    guard = w.machine.plan.mir.code[pc].guard
-    if guard is None:
-        return w.mask
-    holds = values.evaluate(guard)(w)
-    return None if type(holds) is Unknown else condition_lanes(holds) & w.mask
-
-
-def _registers(expr: Expr) -> set[str]:
-    return {v.name for v in walk(expr) if isinstance(v, Var)}
-
-
-def _is_alike(expr: Expr) -> bool:
-    return not any(isinstance(part, Special | Base) for part in walk(expr))
 
 
 # ------------------------------------------------------------------ rows of products
@@ -639,7 +346,7 @@ class Remaining:
 
     def _decides(self, cond: Expr, head: int, back: int) -> tuple[list[Expr], frozenset[int]]:
         """A condition, and what the predicates in it are set to in the loop."""
-        decides, needed = [cond], _registers(cond)
+        decides, needed = [cond], registers_in(cond)
         for number in range(back, head - 1, -1):
             what = self._plan.mir.code[number].what
             for effect in what.effects() if isinstance(what, Op) else ():
@@ -647,7 +354,7 @@ class Remaining:
                     case fx.Defines(var=var, value=Expr() as value):
                         if var.name in needed and var.dtype.kind == "pred":
                             decides.append(value)
-                            needed |= _registers(value)
+                            needed |= registers_in(value)
                     case _:
                         pass
         return decides, frozenset(self._plan.slots[name] for name in needed)

@@ -7,8 +7,7 @@ So is a read from memory of which nothing is known: what it leaves is not known 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, cast
@@ -16,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.analysis.uses_defs import expressions_in, operand_expressions
+from tilesim.analysis.uses_defs import expressions_in
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.addresses import GLOBAL_WINDOW
@@ -24,7 +23,8 @@ from tilesim.ir.declarations import GlobalTensor, TensorMap, View
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import fields_of, unit
-from tilesim.sim.affine.shifts import Later, Repetitions, Shifts, lanes_of
+from tilesim.sim.affine.free_parameter import is_free
+from tilesim.sim.affine.shifts import Later, Repetitions, Shift, Shifts, lanes_of
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine, Warp
@@ -43,23 +43,30 @@ _ANY = (-(1 << 63), (1 << 64) - 1)
 class Free:
     """An operand that may move, by a multiple of ``least`` and within a range.
 
-    ``memory``, if accesses to it are recorded: they move along with the operand, in dimension
-    ``dim`` of the tensor, or by ``stride`` bytes for each that it does. ``data``: it may be
-    anything.
+    It says where an access begins in dimension ``dim`` of a ``tensor``, or is an address ("").
+    ``memory``, if accesses to it are recorded: they move along with the operand, in this dimension,
+    or by ``stride`` bytes for each that it does. ``data``: it may be anything. ``high`` may depend
+    on a parameter.
     """
 
     least: int
     low: int
-    high: int
+    high: Any
     memory: Memory | None = None
+    tensor: str = ""
     dim: int = 0
     stride: int = 1
     data: bool = False
 
     @property
-    def is_unseen(self) -> bool:
-        """Whether what it decides is not recorded."""
-        return self.memory is None and not self.data
+    def is_inside(self) -> bool:
+        """Whether it is bounded by the end of a tensor."""
+        return self.low == 0
+
+    @property
+    def grows(self) -> bool:
+        """Whether the range grows with a parameter."""
+        return is_free(self.high)
 
 
 def window(values: Shifts, expr: Expr, warp: Warp, mask: int) -> int | None:
@@ -90,24 +97,27 @@ def looks(op: Op) -> bool:
     return False
 
 
-def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict[int, Free]:
-    """The operands of an instruction that may move, by identity; ``look`` evaluates one: what all
-    lanes have, or None."""
+def free_operands(
+    machine: Machine, op: Op, look: Callable[[Expr], Any],
+    sized: Mapping[str, GlobalTensor] | None = None,
+) -> list[tuple[Expr, Free]]:  # fmt: skip
+    """The operands of an instruction that may move; ``look`` evaluates one: what all lanes have, or
+    None. ``sized``: tensors whose size depends on a parameter."""
     found: list[tuple[Expr, Free]] = []
     stored, loads = False, only_loads(op)
     written = [effect.view for effect in op.effects() if isinstance(effect, fx.Writes)]
     for effect in op.effects():
         match effect:
             case fx.Reads(proxy="tensormap"):
-                return {}
+                return []
             case fx.Defines() if not loads:
-                return {}
+                return []
             case (
                 fx.ReadsMap(map=map_)
                 | fx.WritesMap(map=map_)
                 | fx.Prefetches(map=TensorMap() as map_)
             ):
-                found += _in_map(machine, effect, map_)
+                found += _in_map(machine, effect, map_, sized or {})
             case (
                 fx.Reads(view=View(tensor=GlobalTensor()) as view)
                 | fx.Writes(view=View(tensor=GlobalTensor()) as view)
@@ -115,7 +125,7 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
                 memory = machine.globals.memories[view.tensor.name]
                 if memory.is_uniform:
                     stored |= isinstance(effect, fx.Writes)
-                    found += _in_view(view, memory)
+                    found += _in_view(view, memory, sized or {})
             case (
                 fx.Reads(view=View(tensor=AddressedTensor()) as view)
                 | fx.Writes(view=View(tensor=AddressedTensor()) as view)
@@ -128,10 +138,8 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
                 pass
     if stored:
         values = (expr for name in op.data for expr in expressions_in(getattr(op, name)))
-        found += [(expr, Free(1, *_ANY, data=True)) for expr in values]
-    # an expression that is an operand twice is two operands
-    times = Counter(id(expr) for expr in operand_expressions(op))
-    return {id(expr): free for expr, free in found if times[id(expr)] == 1}
+        found += [(expr, Free(1, *_ANY, dim=-1, data=True)) for expr in values]
+    return found
 
 
 def only_loads(op: Op) -> bool:
@@ -154,9 +162,11 @@ def _is_plain(effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: Te
 
 
 def _in_map(
-    machine: Machine, effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap
-) -> list[tuple[Expr, Free]]:
-    memory = machine.globals.memories[tensor_map.tensor.name]
+    machine: Machine, effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap,
+    sized: Mapping[str, GlobalTensor],
+) -> list[tuple[Expr, Free]]:  # fmt: skip
+    name = tensor_map.tensor.name
+    memory = machine.globals.memories[name]
     if not memory.is_uniform:
         return []
     free: list[tuple[Expr, Free]] = []
@@ -168,21 +178,25 @@ def _in_map(
     for dim, coord in enumerate(effect.coords):
         multiple = least if dim == len(effect.coords) - 1 else 1
         if untouched:
-            free.append((coord, Free(multiple, *_COORDINATE)))
+            free.append((coord, Free(multiple, *_COORDINATE, tensor=name, dim=dim)))
             continue
-        room = fields.dims[dim] - (fields.box[dim] - 1) * fields.steps[dim] - 1
-        free.append((coord, Free(multiple, 0, room, memory, dim, fields.strides[dim])))
+        size: Any = sized[name].shape[dim] if name in sized else fields.dims[dim]
+        room = size - (fields.box[dim] - 1) * fields.steps[dim] - 1
+        free.append((coord, Free(multiple, 0, room, memory, name, dim, fields.strides[dim])))
     return free
 
 
-def _in_view(view: View, memory: Memory) -> list[tuple[Expr, Free]]:
-    tensor = view.tensor
-    sizes = zip(view.offsets, view.extents, tensor.shape, tensor.byte_strides, strict=True)
+def _in_view(
+    view: View, memory: Memory, sized: Mapping[str, GlobalTensor]
+) -> list[tuple[Expr, Free]]:
+    name, strides = view.tensor.name, view.tensor.byte_strides
+    shape: tuple[Any, ...] = sized.get(name, view.tensor).shape
+    sizes = zip(view.offsets, view.extents, shape, strides, strict=True)
     free: list[tuple[Expr, Free]] = []
     for dim, (offset, extent, size, stride) in enumerate(sizes):
         least = _ALIGNED // gcd(stride, _ALIGNED)
         owner = memory if memory.tracked else None
-        free.append((offset, Free(least, 0, size - extent, owner, dim, stride)))
+        free.append((offset, Free(least, 0, size - extent, owner, name, dim, stride)))
     return free
 
 
@@ -221,7 +235,7 @@ class Way:
     the value ``now`` in all clusters: (clusters, lanes)."""
 
     free: Free
-    by: int = 0
+    by: Shift = 0
     later: Later | None = None
     now: NDArray[Any] | None = None
     lanes: NDArray[np.bool_] | None = None
@@ -233,7 +247,7 @@ class Way:
             NoShift: not by the same in all lanes.
         """
         if self.later is None:
-            return (many * self.by)[:, None]
+            return (many * int(self.by))[:, None]
         assert self.now is not None
         values = self.later.at(many)
         difference = values.reshape(len(many), -1, values.shape[-1]) - self.now

@@ -26,14 +26,14 @@ from typing import Any
 from tilesim.ir.mir import Branch
 from tilesim.sim.affine.cluster_classes import Follower, Parting
 from tilesim.sim.affine.cluster_values import MANY
+from tilesim.sim.affine.evaluator import Register
+from tilesim.sim.affine.free_parameter import Obstacle
 from tilesim.sim.affine.loop_jump import Jump
 from tilesim.sim.affine.loop_period import (
     FIRST,
     Counts,
     Level,
-    Obstacle,
     Place,
-    Register,
     Remaining,
     Rows,
     Turn,

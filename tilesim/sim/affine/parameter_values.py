@@ -20,19 +20,18 @@ import numpy as np
 from tilesim.analysis.uses_defs import operand_expressions
 from tilesim.ir.expr import Base, Expr, walk
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.ir.mir import Branch, Instruction, condition
+from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.printer import statement_text, value_text
+from tilesim.sim.affine.evaluator import Moving, Register, flat, looking
 from tilesim.sim.affine.free_parameter import Forms, Obstacle
-from tilesim.sim.affine.loop_period import Level, Register
-from tilesim.sim.affine.loop_period import Obstacle as Given
+from tilesim.sim.affine.loop_period import Level
 from tilesim.sim.affine.loop_skipping import Skipper
-from tilesim.sim.affine.parameter_shifts import Demand, Follow, Moving, Ray, as_ray
+from tilesim.sim.affine.parameter_shifts import Demand, Follow, Ray, as_ray
 from tilesim.sim.affine.shifts import UNBOUNDED, Lost, Shift, is_moving
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.moving_boxes import Box, Course, Family, corners, may_conflict
 from tilesim.sim.machine.simulate import Simulation
@@ -183,13 +182,12 @@ class Tracer(Skipper):
         self._main = Follow(machine, traced.forms, traced.step, {})
         self._period: Follow | None = None
         self._shifts: Mapping[tuple[int, int], Any] = {}
-        self._start: Moving = {}
-        self._registers: dict[tuple[int, int], Any] = {}
+        self._start: dict[int, Moving] = {}
         self._spoilt: Obstacle | None = None
         #: whether the parameter decides how often the inner one of two loops turns
         self._inner_grows = False
         self._refuse_what_is_not_followed(machine)
-        machine.code = self._followed(machine)
+        machine.code = looking(machine, machine.code, self._notice, self._looked)
         if traced.quick:
             machine.copy_cycles = _at_once
         super().__init__(machine)
@@ -225,36 +223,19 @@ class Tracer(Skipper):
 
     # ------------------------------------------------------------------ steps
 
-    def _followed(self, machine: Machine) -> list[Entry]:
-        steps = machine.plan.apart(machine.code)
-        for pc in range(len(steps) - 1):
-            step, sync, cycles = steps[pc]
-            steps[pc] = self._looking(machine, pc, step), sync, cycles
-        return steps
-
-    def _looking(self, machine: Machine, pc: int, step: Step) -> Step:
-        what = machine.plan.mir.code[pc].what
-        loc = what.loc
-        is_op = isinstance(what, Op)
-        back = what.target if isinstance(what, Branch) and what.polls else None
-
-        def followed(w: Warp) -> bool | None:
-            if self._spoilt is None:
-                self._notice(pc, w)
-                if back is not None and self._main.spins(w, back):
-                    self._spoil(Obstacle("whether a turn of a loop changes something", loc))
-            stopped = step(w)
-            if machine.plan.async_accesses:
-                self._spoil(Obstacle("asynchronous accesses to global memory", loc))
-            if machine.irregular:
-                self._spoil(Obstacle("what data decides about", loc))
-            if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:
-                self._spoil(Obstacle("several instructions at once", loc))
-            return stopped
-
-        return followed
+    def _looked(self, pc: int, several: bool) -> None:
+        machine = self._main.machine
+        loc = machine.plan.mir.code[pc].loc
+        if machine.plan.async_accesses:
+            self._spoil(Obstacle("asynchronous accesses to global memory", loc))
+        if machine.irregular:
+            self._spoil(Obstacle("what data decides about", loc))
+        if several:
+            self._spoil(Obstacle("several instructions at once", loc))
 
     def _notice(self, pc: int, w: Warp) -> None:
+        if self._spoilt is not None:
+            return
         self._main.look(pc, w)
         if self._main.obstacle is not None:
             self._spoil(self._main.obstacle)
@@ -270,7 +251,7 @@ class Tracer(Skipper):
         dims = self._dims[memory.label] if memory.table.by_element else 0
         sized = memory.label in self._forms.tensors
         if not dims or access.op is not self._main.op or self.follower is not None:
-            if sized or self._main.moved:
+            if sized or self._main.places:
                 self._spoil(Obstacle(f"an access to {memory.label}", access.op.loc))
             return
         course = _course(self._main, memory, dims)
@@ -296,11 +277,10 @@ class Tracer(Skipper):
             return  # registers that move otherwise: the repetition stands for no other
         self._shifts = shifts
         self._start = self._combined(lambda a, b: Ray(as_ray(a).a, int(b)))
-        self._registers = self._held()
         moving = {warp: dict(slots) for warp, slots in self._start.items()}
         self._period = Follow(self.machine, self._forms, self._step, moving)
 
-    def _give_up(self, level: Level, why: Given) -> None:
+    def _give_up(self, level: Level, why: Obstacle) -> None:
         super()._give_up(level, why)
         self.machine.races.observer = self
 
@@ -327,9 +307,12 @@ class Tracer(Skipper):
             if period is not None:
                 self.why = self.why or period.obstacle
             return False  # each of them is executed, and followed
-        ratios = {ratio for d in period.demands if (ratio := _ratio(d)) is not None}
+        ratios = {ratio for d in period.values.demands if (ratio := _ratio(d)) is not None}
         self.ratios |= {ratio * self._step for ratio in ratios}
-        if not _same(period.moving, self._start) or not self._is_explained():
+        # whether registers have moved by what was followed, the states have told
+        if any(type(ray) is Lost for ray in flat(self._start).values()):
+            return False
+        if not _same(period.moving, self._start):
             return False
         often = min((int(1 / ratio) for ratio in ratios), default=0)
         limits = list(self._limits(period, often, times))
@@ -343,27 +326,9 @@ class Tracer(Skipper):
         self._main.moving = self._combined(lambda a, b: Ray(as_ray(a).a + often * int(b)))
         return True
 
-    def _held(self) -> dict[tuple[int, int], Any]:
-        """What registers hold."""
-        return {
-            (id(w), slot): value.copy() if isinstance(value, np.ndarray) else value
-            for w in self.machine.warps
-            for slot, value in enumerate(w.registers)
-        }
-
-    def _is_explained(self) -> bool:
-        """Whether the registers have changed by what they were followed to move by, and otherwise
-        not at all."""
-        moving = _flat(self._start)
-        for key, now in self._held().items():
-            ray, before = moving.get(key, 0), self._registers[key]
-            if type(ray) is Lost or not _moved_by(before, now, ray):
-                return False
-        return True
-
     def _limits(self, follow: Follow, often: int, skipped: int) -> list[Limit]:
         found = []
-        for demand, pc in follow.demands.items():
+        for demand, pc in follow.values.demands.items():
             steps = demand.lasts(often, skipped)
             if steps is not None:
                 instruction = self.machine.plan.mir.code[pc]
@@ -378,9 +343,9 @@ class Tracer(Skipper):
             return f"`{statement_text(kernel, instruction.what)}`"
         return f"`{value_text(kernel, cond)}`"
 
-    def _combined(self, how: Any) -> Moving:
+    def _combined(self, how: Any) -> dict[int, Moving]:
         """What registers move by, with what they move by in a repetition."""
-        found: Moving = {warp: dict(slots) for warp, slots in self._main.moving.items()}
+        found: dict[int, Moving] = {warp: dict(slots) for warp, slots in self._main.moving.items()}
         keys = {(w, s) for w, slots in found.items() for s in slots} | self._shifts.keys()
         for warp, slot in keys:
             a, b = found.setdefault(warp, {}).get(slot, 0), self._shifts.get((warp, slot), 0)
@@ -427,16 +392,6 @@ def _at_once(nbytes: int) -> int:
     return 1
 
 
-def _moved_by(before: Any, now: Any, ray: Any) -> bool:
-    if not is_moving(ray):
-        now, before = plain(now), plain(before)
-        if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
-            return np.array_equal(before, now)
-        return now is before or (type(now) in (int, float, bool) and bool(now == before))
-    pairs = zip(_lanes(before), _lanes(now), _lanes(ray), strict=True)
-    return all(int(b) == int(a) + as_ray(by).b for a, b, by in pairs)
-
-
 def _takes_an_address(instruction: Instruction) -> bool:
     what, cond = instruction.what, condition(instruction)
     exprs = list(operand_expressions(what)) if isinstance(what, Op) else []
@@ -458,14 +413,10 @@ def _least(limits: list[Limit]) -> list[Limit]:
     return [min(limits, key=lambda limit: limit.steps)] if limits else []
 
 
-def _same(one: Moving, other: Moving) -> bool:
+def _same(one: dict[int, Moving], other: dict[int, Moving]) -> bool:
     """Whether registers move by the same."""
-    a, b = _flat(one), _flat(other)
+    a, b = flat(one), flat(other)
     return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-
-
-def _flat(moving: Moving) -> dict[tuple[int, int], Any]:
-    return {(w, s): ray for w, slots in moving.items() for s, ray in slots.items()}
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -482,7 +433,7 @@ def _lanes(ray: Any) -> list[Any]:
 def _course(follow: Follow, memory: Memory, dims: int) -> Course:
     """How the access of the instruction at hand moves, in each dimension."""
     ways = [Ray(0)] * dims
-    for where, dim, ray in follow.moved:
-        if where is memory:
-            ways[dim] = ways[dim] + ray
+    for way in follow.places:
+        if way.free.memory is memory:
+            ways[way.free.dim] += way.by
     return Course(tuple(way.b for way in ways), tuple(way.a for way in ways))

@@ -129,8 +129,12 @@ class Bounds:
         self.limits = np.minimum(self.limits, room)
         self._most = int(self.limits.max())
 
-    def return_to(self, limits: Number) -> None:
-        """To the limits of before."""
+    def mark(self) -> Any:
+        """What is bounded by now."""
+        return self.limits
+
+    def return_to(self, limits: Any) -> None:
+        """To what was bounded before, a `mark`."""
         self.limits = limits
         self._most = limits if type(limits) is int else int(limits.max())
 
@@ -228,11 +232,11 @@ class Shifts(Bounds):
             return 0
         look = self.look(self, w, moving)
         if self.wide:
-            limits = self.limits
+            before = self.mark()
             try:
                 return look.at(expr, lanes_of(mask))
             except NoShift:  # it may have one in each lane
-                self.return_to(limits)
+                self.return_to(before)
         first = look.at(expr, (mask & -mask).bit_length() - 1)
         if not look.varies:
             return first
@@ -266,7 +270,16 @@ class Shifts(Bounds):
             inside = self.in_lane(value, lane)
             if type(inside) is not int and not isinstance(inside, np.ndarray):
                 raise NoShift(expr)
-            self.bound_range(inside, _in_lane(shift, lane), *window(inside, low, high))
+            self.bound_range(inside, in_lane(shift, lane), *window(inside, low, high))
+
+    def require_multiple(self, expr: Expr, shift: Shift, least: int) -> None:
+        """Raises `NoShift` unless it moves by multiples of ``least``."""
+        if np.any(np.asarray(shift) % least):
+            raise NoShift(expr, least)
+
+    def require_inside(self, expr: Expr, w: Warp, mask: int, shift: Shift, free: Any) -> None:
+        """Only so many repetitions as a place stays where it may be (`loop_places.Free`)."""
+        self.require_range(expr, w, mask, shift, free.low, free.high)
 
     def value(self, expr: Expr, w: Warp | Mirror) -> Any:
         """The value of an expression: a number, one per lane, or an array over the clusters."""
@@ -292,7 +305,7 @@ class Shifts(Bounds):
             if (column == one).all():
                 return one.item() if isinstance(one, np.generic) else one
             return column if column.dtype.kind in "iuO" else None
-        return _in_lane(value, lane)
+        return in_lane(value, lane)
 
     def in_lanes(self, value: Any, lanes: NDArray[np.intp]) -> Number | None:
         """A value in some lanes: a number, or integers by cluster and lane (one row or column
@@ -326,6 +339,10 @@ class Shifts(Bounds):
         if known is None:
             known = self._types[id(expr)] = expr, self.typing.type_of(expr)
         return known[1]
+
+    def literal(self, expr: Expr) -> Shift:
+        """The shift of a literal."""
+        return 0
 
     def slot(self, name: str) -> int:
         """The register of a variable."""
@@ -375,7 +392,7 @@ class Look:
             raise NoShift(expr)
         return int(one)
 
-    def at(self, expr: Expr, lane: Where) -> int:
+    def at(self, expr: Expr, lane: Where) -> Shift:
         """The shift in a lane."""
         match expr:
             case Var(name):
@@ -391,12 +408,14 @@ class Look:
             case Select(cond, then, other):
                 self._truth(cond, lane)
                 return self._chosen(expr, self._value(cond, lane) != 0, then, other, lane)
-            case Const() | ScalarParam() | Special() | Base():
+            case Const() | ScalarParam():
+                return self._shifts.literal(expr)
+            case Special() | Base():
                 return 0
             case _:
                 raise NoShift(expr)
 
-    def _variable(self, expr: Expr, name: str, lane: Where) -> int:
+    def _variable(self, expr: Expr, name: str, lane: Where) -> Shift:
         shift = self._moving.get(self._shifts.slot(name), 0)
         if isinstance(shift, Lost):
             raise shift.why
@@ -407,7 +426,7 @@ class Look:
                 if (shift != shift[0]).any():
                     raise NoShift(expr)
                 shift = shift[0]
-        return int(shift)
+        return shift.item() if isinstance(shift, np.generic) else shift
 
     def _truth(self, cond: Expr, lane: Where) -> None:
         """Whether a condition holds does not change."""
@@ -551,7 +570,7 @@ class Look:
             raise NoShift(expr)
         return a if np.all(first) else b
 
-    def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: Where) -> int:
+    def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: Where) -> Shift:
         """The shift of one of two values."""
         if np.all(holds):
             return self.at(then, lane)
@@ -563,7 +582,8 @@ class Look:
         return shift
 
 
-def _in_lane(value: Any, lane: int) -> Any:
+def in_lane(value: Any, lane: int) -> Any:
+    """A value in a lane."""
     if isinstance(value, np.ndarray):
         value = value[lane]
         return value.item() if isinstance(value, np.generic) else value

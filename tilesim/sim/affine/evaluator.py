@@ -1,0 +1,405 @@
+"""Follows what moves through the instructions of a machine, as it executes them.
+
+A value that moves is larger by its shift in the next repetition (`shifts`), or in the run for a
+larger parameter (`parameter_shifts`). Each instruction has to be the same there but for what it
+moves to registers, for where it accesses memory whose contents are not looked at, and for data that
+it stores there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilesim.analysis.uses_defs import operand_expressions, registers_set
+from tilesim.ir import effects as fx
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.expr import Base, Expr, Special, Var, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Switch, Trap, condition
+from tilesim.ir.op import Op
+from tilesim.ir.text.printer import value_text
+from tilesim.sim.affine.free_parameter import Obstacle
+from tilesim.sim.affine.loop_places import Free, Way, looks
+from tilesim.sim.affine.shifts import Lost, NoShift, Shift, Shifts, is_moving, set_moving
+from tilesim.sim.machine.lanes import FULL, condition_lanes, mask_array
+from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.machine.unknown import Unknown
+
+#: by what registers of a warp move, by slot
+Moving: TypeAlias = "dict[int, Shift]"
+#: a register: the identity of a warp, and the slot
+Register: TypeAlias = "tuple[int, int]"
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What an instruction needs and sets: ``reads`` and ``sets`` are slots, ``touched`` both.
+
+    ``operands``: each with the slots in it, and whether it ``moves`` by itself, as ``moves`` of
+    all. ``alike``: it is the same in all warps that have the same in these registers. ``head``:
+    where a loop begins that may only look, if it goes back there.
+    """
+
+    reads: frozenset[int]
+    sets: tuple[int, ...]
+    touched: frozenset[int]
+    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
+    moves: bool
+    alike: bool
+    head: int | None
+
+
+class Evaluator:
+    """Follows a machine; ``moving``: by warp and slot, what registers move by (lanes that are an
+    agent of their own use those of their warp).
+
+    ``obstacle`` is what is found that is not the same. Of the instruction at hand, ``op``,
+    ``places`` are how what it accesses moves, and ``stores`` how the data does: "" if it does not.
+    """
+
+    def __init__(self, machine: Machine, values: Shifts, moving: dict[int, Moving]) -> None:
+        self.machine = machine
+        self.values = values
+        self.moving = moving
+        self.obstacle: Obstacle | None = None
+        self.op: object = None
+        self.places: list[Way] = []
+        self.stores = ""
+        self._uses: dict[int, Uses] = {}
+        #: by number of an instruction, which of its operands may move
+        self._free: dict[int, list[tuple[Expr, Free]]] = {}
+        #: what instructions were found to set, and what is found just now
+        self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
+        self._results: list[tuple[int, Shift]] = []
+        #: operands that have been looked at, with what decides what is found about them
+        self._settled: set[tuple[object, ...]] = set()
+        #: keeps alive what is named by its identity there
+        self._arrays: dict[int, Any] = {}
+
+    # ------------------------------------------------------------------ what is followed
+
+    def _seen(self, w: Warp) -> Warp:
+        """A warp as expressions see it."""
+        return w
+
+    def _differing(self, w: Warp) -> Mapping[int, Any]:
+        """What registers hold in all clusters, where it differs."""
+        return {}
+
+    def _depends(self, what: object) -> bool:
+        """Whether an expression, or what an instruction names, moves by itself."""
+        return False
+
+    def _require_covered(self, pc: int, moving: Moving, uses: Uses) -> None:
+        """Raises `NoShift` if an instruction that moves cannot be followed."""
+
+    def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
+        """The operands that may move; each says how."""
+        raise NotImplementedError
+
+    def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
+        """What is known of a register that is set to a value without a shift."""
+        return Lost(why)
+
+    def _unplaced(
+        self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving, why: NoShift
+    ) -> None:
+        """A place in memory has no shift."""
+        raise why
+
+    # ------------------------------------------------------------------ instruction by instruction
+
+    def used(self, pc: int) -> Uses:
+        """What an instruction needs and sets."""
+        known = self._uses.get(pc)
+        if known is None:
+            instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
+            what, cond = instruction.what, condition(instruction)
+            operands = list(operand_expressions(what)) if isinstance(what, Op) else []
+            # effects may have expressions that are made of operands
+            exprs = operands if cond is None else [*operands, cond]
+            named = {id(e): frozenset(slots[n] for n in registers_in(e)) for e in exprs}
+            reads = frozenset[int]().union(*named.values())
+            sets = [slots[v.name] for v in registers_set(what)] if isinstance(what, Op) else []
+            known = self._uses[pc] = Uses(
+                reads, tuple(sets), reads.union(sets),
+                tuple((e, named[id(e)], self._depends(e)) for e in operands),
+                any(map(self._depends, exprs)) or self._depends(what),
+                all(map(_is_alike, exprs)),
+                what.target if isinstance(what, Branch) and what.polls else None,
+            )  # fmt: skip
+        return known
+
+    def look(self, pc: int, w: Warp) -> None:
+        """An instruction is about to be executed."""
+        if self.obstacle is not None:
+            return
+        instruction = self.machine.plan.mir.code[pc]
+        self.op, self.places, self.stores = instruction.what, [], ""
+        moving, uses = self.moving.setdefault(id(w.origin), {}), self.used(pc)
+        if uses.head is not None and self._spins(w, uses.head):
+            what = "whether a turn of a loop changes something"
+            self.obstacle = Obstacle(what, instruction.loc)
+            return
+        if not uses.moves and uses.touched.isdisjoint(moving):
+            return
+        if not uses.moves and uses.reads.isdisjoint(moving):
+            chosen = chosen_lanes(self.values, pc, w)
+            every = chosen is None or pc in self.machine.plan.idle
+            for slot in uses.sets:
+                self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
+            return
+        try:
+            self._require_covered(pc, moving, uses)
+            key = self._key(pc, w, moving, uses)
+            if key is not None and key in self._known:
+                for slot, shift in self._known[key]:
+                    self._set(w, moving, slot, shift, w.mask)
+                return
+            self._results.clear()
+            self._moved(pc, w, moving, uses)
+        except NoShift as why:
+            named = str(why)
+            if isinstance(why.expr, Expr):
+                named = f"`{value_text(self.machine.program, why.expr)}`"
+            self.obstacle = Obstacle(named, instruction.loc, why.period)
+            return
+        alone = pc in self.machine.plan.idle or instruction.guard is not None
+        if key is not None and not alone and not self.places and not self.stores:
+            self._known[key] = tuple(self._results)
+
+    def _spins(self, w: Warp, head: int) -> bool:
+        """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
+        lap = w.laps.get(head)
+        return lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
+
+    def _key(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> tuple[object, ...] | None:
+        """What decides what is found about an instruction; None if that cannot be said briefly."""
+        if not uses.alike or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
+            return None
+        return self._named((pc, w.mask), uses.reads, w, moving)
+
+    def _named(
+        self, what: tuple[object, ...], reads: Collection[int], w: Warp, moving: Moving
+    ) -> tuple[object, ...] | None:
+        """Something that depends on registers only, with what they hold and how they move; None if
+        that cannot be said briefly."""
+        differing = self._differing(w)
+        key: list[object] = [*what]
+        for slot in reads:
+            value, shift = w.registers[slot], moving.get(slot, 0)
+            unnamed = isinstance(shift, np.ndarray) or type(shift) is Lost
+            if type(value) is not int or unnamed:
+                return None
+            if slot in differing:
+                # what is equal in all clusters is one array, which is never changed
+                value = "array", id(differing[slot])
+                self._arrays[value[1]] = differing[slot]
+            key += [slot, value, shift]
+        return tuple(key)
+
+    def _moved(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> None:
+        """An instruction that uses registers which move."""
+        instruction, plan, mask = self.machine.plan.mir.code[pc], self.machine.plan, w.mask
+        if pc in plan.stays and pc not in plan.idle:
+            self.values.require_fixed(plan.stays[pc], self._seen(w), mask, moving)
+        match instruction.what:
+            case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
+                self._decide(cond, w, moving, instruction.loc)
+                return
+            case Op() as op:
+                pass
+            case _:
+                return
+        if pc in plan.idle:
+            for slot in uses.sets:
+                moving.pop(slot, None)
+            return
+        if instruction.guard is not None:
+            self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
+            chosen = chosen_lanes(self.values, pc, w)
+            if chosen is None:
+                raise NoShift(instruction.guard)
+            if not chosen:
+                return  # in no lane: nothing is evaluated, and registers keep what they hold
+            mask = chosen
+        match op.effects():
+            case (fx.Defines(var=var, value=Expr() as value),):
+                shift = self._assigned(var, value, w, mask, moving)
+                self._set(w, moving, uses.sets[0], shift, mask)
+                return
+            case _:
+                pass
+        self._operands(op, w, mask, moving, uses)
+        for slot in uses.sets:
+            self._set(w, moving, slot, 0, mask)
+
+    def _decide(self, cond: Expr, w: Warp, moving: Moving, loc: Loc) -> None:
+        """Where an instruction goes is the same."""
+        self.values.require_fixed(cond, self._seen(w), w.mask, moving)
+
+    def _assigned(self, var: Var, value: Expr, w: Warp, mask: int, moving: Moving) -> Shift:
+        """The shift of what a register is set to."""
+        seen, before = self._seen(w), self.values.mark()
+        try:
+            shift = self.values.of(value, seen, mask, moving)
+            if is_moving(shift):
+                if var.dtype.kind not in ("int", "uint"):
+                    raise NoShift(value)
+                limits = integer_limits(var.dtype)
+                self.values.require_range(value, seen, mask, shift, *limits, wraps=True)
+        except NoShift as why:
+            self.values.return_to(before)
+            return self._lost(var, value, w, moving, why)
+        return shift
+
+    def _operands(self, op: Op, w: Warp, mask: int, moving: Moving, uses: Uses) -> None:
+        """All operands are the same, but for places in memory that is not looked at, and data."""
+        found = self._free.get(op.number)
+        if found is None:
+            # an instruction may read and write one place
+            places = {(id(e), f.tensor, f.dim): (e, f) for e, f in self._movable(op, w, mask)}
+            found = list(places.values())
+            if not looks(op):
+                self._free[op.number] = found
+        # an expression that is an operand twice has to be free as both
+        free = Counter(id(expr) for expr, _ in found)
+        times = Counter(id(expr) for expr, _, _ in uses.operands)
+        for expr, slots, moves in uses.operands:
+            if not moves and slots.isdisjoint(moving):
+                continue
+            where = id(expr), mask
+            if free[id(expr)] != times[id(expr)] and not self._is_settled(expr, where, w, moving):
+                self.values.require_fixed(expr, self._seen(w), mask, moving)
+        for expr, one in found:
+            moves = one.grows or self._depends(expr)
+            if not moves and frozenset(self.slots_in(expr)).isdisjoint(moving):
+                continue
+            unseen = one.memory is None and op.number in self._free
+            place = id(expr), mask, op.number, one.tensor, one.dim
+            if one.data:
+                self._data(expr, w, mask, moving)
+            elif not unseen or not self._is_settled(expr, place, w, moving):
+                self._placed(expr, one, w, mask, moving)
+
+    def _is_settled(self, expr: Expr, what: tuple[object, ...], w: Warp, moving: Moving) -> bool:
+        """Whether the same has been looked at before, and held."""
+        key = self._named(what, self.slots_in(expr), w, moving) if _is_alike(expr) else None
+        if key is None or key in self._settled:
+            return key is not None
+        self._settled.add(key)
+        return False
+
+    def _data(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
+        """What is stored differs: by the same in all lanes, or it is not known how."""
+        try:
+            alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
+        except NoShift:
+            alike = False
+        self.stores = "moved" if alike and self.stores != "anything" else "anything"
+
+    def _placed(self, expr: Expr, free: Free, w: Warp, mask: int, moving: Moving) -> None:
+        """A place in memory moves."""
+        seen = self._seen(w)
+        try:
+            shift = self.values.of(expr, seen, mask, moving)
+        except NoShift as why:
+            self._unplaced(expr, free, w, mask, moving, why)
+            return
+        self.values.require_multiple(expr, shift, free.least)
+        self.values.require_inside(expr, seen, mask, shift, free)
+        if free.memory is not None and is_moving(shift):
+            if isinstance(shift, np.ndarray):
+                raise NoShift(expr)
+            self.places.append(Way(free, shift))
+
+    def slots_in(self, expr: Expr) -> list[int]:
+        """The registers in an expression."""
+        return [self.machine.plan.slots[name] for name in registers_in(expr)]
+
+    def _set(
+        self, w: Warp, moving: Moving, slot: int, shift: Shift, mask: int, *, every: bool = False
+    ) -> None:
+        """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
+        if mask or every:
+            self._results.append((slot, shift))
+            set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
+
+
+def looking(
+    machine: Machine, plain: list[Entry], look: Callable[[int, Warp], None],
+    looked: Callable[[int, bool], None],
+) -> list[Entry]:  # fmt: skip
+    """The same steps, each instruction alone: ``look`` is called before it, with its number, and
+    ``looked`` after it, with whether others have been executed with it."""
+    steps, code = machine.plan.apart(plain), machine.plan.mir.code
+
+    def around(pc: int, step: Step) -> Step:
+        is_op = isinstance(code[pc].what, Op)
+
+        def followed(w: Warp) -> bool | None:
+            look(pc, w)
+            stopped = step(w)
+            elsewhere = is_op and not pc <= w.pc <= pc + 1
+            looked(pc, elsewhere and not w.frames and not w.exited_lanes)
+            return stopped
+
+        return followed
+
+    for pc in range(len(steps) - 1):
+        step, sync, cycles = steps[pc]
+        steps[pc] = around(pc, step), sync, cycles
+    return steps
+
+
+def _merged(mask: int, shift: Shift, before: Shift) -> Shift:
+    """A shift that is one thing in some lanes, and another in the others."""
+    for one in (shift, before):
+        if isinstance(one, Lost):
+            return Lost(one.why)
+    alike = type(shift) is type(before) and not isinstance(shift, np.ndarray)
+    if alike and shift == before:
+        return shift
+    merged: Any = np.where(mask_array(mask), _boxed(shift), _boxed(before))
+    return merged
+
+
+def _boxed(shift: Shift) -> Any:
+    """A shift as something that NumPy does not look into."""
+    if type(shift) is int or isinstance(shift, np.ndarray):
+        return shift
+    box = np.empty((), dtype=object)
+    box[()] = shift
+    return box
+
+
+def flat(moving: dict[int, Moving]) -> dict[Register, Shift]:
+    """The same by register."""
+    return {(w, slot): shift for w, slots in moving.items() for slot, shift in slots.items()}
+
+
+def chosen_lanes(values: Shifts, pc: int, w: Warp) -> int | None:
+    """The active lanes that execute an instruction: those in which its guard holds, which has to be
+    the same in all repetitions. In the others, registers that it sets keep what they hold.
+
+    None: it is unknown what the guard is, and the registers, in all lanes, are not known either.
+    """
+    guard = w.machine.plan.mir.code[pc].guard
+    if guard is None:
+        return w.mask
+    holds = values.evaluate(guard)(w)
+    return None if type(holds) is Unknown else condition_lanes(holds) & w.mask
+
+
+def registers_in(expr: Expr) -> set[str]:
+    """The registers in an expression, by name."""
+    return {v.name for v in walk(expr) if isinstance(v, Var)}
+
+
+def _is_alike(expr: Expr) -> bool:
+    return not any(isinstance(part, Special | Base) for part in walk(expr))
