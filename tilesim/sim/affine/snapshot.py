@@ -456,8 +456,8 @@ _WAYS: dict[type, ObjectWriter] = {
 
 
 def _flat(item: Any) -> Iterator[Any]:
-    """What is in tuples of tuples."""
-    if type(item) is not tuple:
+    """What is in tuples of tuples, with names or without."""
+    if not isinstance(item, tuple):
         yield item
         return
     for part in item:
@@ -465,7 +465,7 @@ def _flat(item: Any) -> Iterator[Any]:
 
 
 def _is_plain(value: object) -> bool:
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return type(value) in _PLAIN
 
