@@ -24,8 +24,7 @@ from tilesim.gpu.errors import DeviceError, EmitError
 from tilesim.gpu.trace import GpuRecording, buffer, recording
 from tilesim.gpu.watchdog import Executor, Hang, Waiter
 from tilesim.kernels.hopper import matmul_v5, matmul_v7, softmax
-from tilesim.sim.observers.event_log import record
-from tilesim.sim.observers.timeline import Slice, Timeline
+from tilesim.sim.observers.timeline import Slice, Timeline, record
 
 from . import needs
 from .fake_gpu import write_area

@@ -15,7 +15,7 @@ from tilesim.ir.program import Role
 from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
 from tilesim.repair.preservation import Work, without_waits
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 from tilesim.transforms.lower import lower
 from tilesim.transforms.rewrite import edited, statements
 

@@ -12,7 +12,7 @@ from tilesim.checker.witness import retrace
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.loader import load
 from tilesim.report.html import diagram, timeline, waitfor
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 
 ROOT = Path(tilesim.__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -12,7 +12,7 @@ from tilesim.checker import check
 from tilesim.checker.witness import retrace
 from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 
 ROOT = Path(ts.__file__).resolve().parent.parent
 

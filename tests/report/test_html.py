@@ -19,7 +19,7 @@ from tilesim.report import html
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.diagram import Link, protocol
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 
 from .programs import ROOT, checked, line, pipeline
 

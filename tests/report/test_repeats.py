@@ -17,8 +17,7 @@ from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v3, matmul_v7
 from tilesim.report.html.timeline import draw
 from tilesim.report.timeline import Part, Repeats, fold, parts_json, strips
-from tilesim.sim.observers.event_log import record
-from tilesim.sim.observers.timeline import Timeline
+from tilesim.sim.observers.timeline import Timeline, record
 
 
 @pytest.fixture(scope="module")

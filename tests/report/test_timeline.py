@@ -13,8 +13,7 @@ import tilesim as ts
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.report.timeline import Part, chrome_json, parts_json
 from tilesim.sim.machine.simulate import simulate
-from tilesim.sim.observers.event_log import Recording, record
-from tilesim.sim.observers.timeline import Timeline
+from tilesim.sim.observers.timeline import Recording, Timeline, record
 
 from .programs import checked, line, lonely, pipeline
 from .trace_format import problems

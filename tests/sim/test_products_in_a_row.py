@@ -10,7 +10,7 @@ import pytest
 from tilesim import Builder, Program, bf16, f32
 from tilesim.checker import check
 from tilesim.sim.machine.simulate import simulate
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 from tilesim.transforms.lower import lower
 
 K = 64

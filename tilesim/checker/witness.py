@@ -32,8 +32,7 @@ from tilesim.sim.machine.schedule import (
 )
 from tilesim.sim.machine.simulate import Run, Simulation, kernel_of
 from tilesim.sim.observers import certificate
-from tilesim.sim.observers.event_log import Recording
-from tilesim.sim.observers.timeline import LIMIT, Recorder
+from tilesim.sim.observers.timeline import LIMIT, Recorder, Recording
 
 SCHEMA = 2
 WitnessPolicy = Literal["timed", "replay", "resident"]

@@ -33,7 +33,7 @@ from tilesim.report.compare import compare
 from tilesim.report.result import Checked
 from tilesim.report.text import covering
 from tilesim.sim.machine.simulate import kernel_of
-from tilesim.sim.observers.event_log import Recording, record
+from tilesim.sim.observers.timeline import Recording, record
 
 Frontier = Mapping[str, Any]
 

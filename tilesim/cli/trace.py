@@ -39,8 +39,7 @@ from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import PLAIN, Style, findings_text
 from tilesim.report.timeline import Part, parts_json, strips
 from tilesim.sim.machine.simulate import kernel_of
-from tilesim.sim.observers.event_log import Recording, record
-from tilesim.sim.observers.timeline import LIMIT, Timeline
+from tilesim.sim.observers.timeline import LIMIT, Recording, Timeline, record
 from tilesim.wording import count
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.mistakes.context import Facts, has
 from tilesim.sim.machine.simulate import Run, Simulation, check_inputs, kernel_of
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 from tilesim.transforms.rewrite import edited, statements
 
 Arrays = Mapping[str, NDArray[Any]]

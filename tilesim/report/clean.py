@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tilesim.sim.observers.event_log import Recording
+from tilesim.sim.observers.timeline import Recording
 from tilesim.transforms.rewrite import Patch
 from tilesim.wording import printable
 

@@ -17,7 +17,7 @@ from tilesim.report.html import render
 from tilesim.report.html.diagram import drawn
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import result_text
-from tilesim.sim.observers.event_log import record
+from tilesim.sim.observers.timeline import record
 
 #: what showing a kernel may take
 _TIME = timedelta(seconds=5)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # `tilesim --version` loads no checker
     from tilesim.errors import Diagnostic
     from tilesim.ir.loc import Loc
     from tilesim.repair import Repairs
-    from tilesim.sim.observers.event_log import Recording
+    from tilesim.sim.observers.timeline import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE

@@ -14,8 +14,7 @@ from textwrap import wrap
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.report.result import Checked
-from tilesim.sim.observers.event_log import Recording
-from tilesim.sim.observers.timeline import Point, Slice, Timeline, Track
+from tilesim.sim.observers.timeline import Point, Recording, Slice, Timeline, Track
 from tilesim.wording import ranges
 
 #: columns and rows of a story

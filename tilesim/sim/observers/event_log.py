@@ -3,31 +3,26 @@
 `watch` says which instructions warps execute, what these give to barriers, and which warps go on
 because of that. Of a program whose schedules all do the same one run tells what happens in every
 one, if not when.
-
-`record` runs a program under the timed policy; `tilesim.checker.witness.retrace` repeats a witness.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from numpy.typing import NDArray
-
 from tilesim.errors import UsageError
-from tilesim.findings.finding import Finding
+from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.ir.program import Program, Strict
+from tilesim.ir.program import Program
 from tilesim.sim.machine.events import Key, Kind
 from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import TimedEnvironment
-from tilesim.sim.machine.simulate import Run, Simulation, Stats, check_inputs, kernel_of
-from tilesim.sim.observers.timeline import LIMIT, Timeline, recorded, timeline_of
+from tilesim.sim.machine.simulate import Simulation, check_inputs
+from tilesim.sim.machine.warpgroup import Warpgroup
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import InFlight
@@ -71,6 +66,50 @@ def watch(
     return simulation
 
 
+Barrier = Mbarrier | NamedBarrier | Warpgroup
+
+
+class EventLog(Watcher):
+    """Looks at the steps of a program, and at what happens to its barriers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._machine: Machine | None = None
+        #: by component; None: that of anything else
+        self._objects: dict[Hashable, Barrier | None] = {}
+
+    @abstractmethod
+    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+        """``step`` with what notes it, or as it is; ``cycles`` is how long it takes at least."""
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """A move: what it does is noted, not that it is chosen."""
+
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The program's steps, each instruction by itself, with what notes them."""
+        self._machine = machine
+        entries = zip(machine.plan.alone, machine.plan.origins, strict=True)
+        return [
+            (self.around(step, origin, cycles), sync, cycles)
+            for (step, sync, cycles), origin in entries
+        ]
+
+    def object(self, obj: Hashable) -> Barrier | None:
+        """The barrier that an event is of; None for anything else."""
+        if obj not in self._objects and isinstance(obj, int) and self._machine is not None:
+            self._objects.update((b.component, b) for b in _barriers(self._machine))
+            self._objects.setdefault(obj)
+        return self._objects.get(obj)
+
+
+def _barriers(machine: Machine) -> Iterator[Barrier]:
+    for cta in machine.ctas:
+        yield from cta.mbarriers.values()
+        yield from cta.named.values()
+    yield from (w.warpgroup for w in machine.warps if w.number % 4 == 0)
+    yield from (c.barrier for c in machine.clusters if c.barrier is not None)
+
+
 class Actor(NamedTuple, Generic[E]):
     """An instruction as it is executed, or (``engine``) the operation that it has started."""
 
@@ -78,7 +117,7 @@ class Actor(NamedTuple, Generic[E]):
     engine: bool
 
 
-class Happenings(Watcher, Generic[E]):
+class Happenings(EventLog, Generic[E]):
     """Notes what happens in a run; ``E`` stands for an instruction that a warp executes."""
 
     def __init__(self) -> None:
@@ -89,9 +128,6 @@ class Happenings(Watcher, Generic[E]):
         self._waits: dict[Who, Op] = {}
         self._flying: dict[Key, E] = {}
         self._landing: E | None = None
-        self._machine: Machine | None = None
-        #: by component; None: that of anything else
-        self._barriers: dict[Hashable, Mbarrier | NamedBarrier | None] = {}
 
     # ------------------------------------------------------------------ what is noted
 
@@ -116,22 +152,12 @@ class Happenings(Watcher, Generic[E]):
 
     # ------------------------------------------------------------------ hooks of the machine
 
-    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
-        """The timed policy makes no moves."""
+    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+        """The steps of interest with a note before."""
+        if not isinstance(origin, Op) or not self.watches(origin, cycles):
+            return step
+        op = origin
 
-    def watch(self, machine: Machine) -> list[Entry]:
-        """The program's steps, those of interest with a note before."""
-        self._machine = machine
-        return [
-            (self._around(step, origin), sync, cycles)
-            if isinstance(origin, Op) and self.watches(origin, cycles)
-            else (step, sync, cycles)
-            for (step, sync, cycles), origin in zip(
-                machine.plan.alone, machine.plan.origins, strict=True
-            )
-        ]
-
-    def _around(self, step: Step, op: Op) -> Step:
         def run(w: Warp) -> bool | None:
             if self._waits.get(w) is not op:
                 self._now[w] = self.enters(w, op)
@@ -182,70 +208,5 @@ class Happenings(Watcher, Generic[E]):
 
     def barrier(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
         """The barrier that is meant; None if it is anything else."""
-        if obj not in self._barriers and isinstance(obj, int) and self._machine is not None:
-            self._barriers.update((b.component, b) for b in _barriers(self._machine))
-            self._barriers.setdefault(obj)
-        return self._barriers.get(obj)
-
-
-def _barriers(machine: Machine) -> Iterator[Mbarrier | NamedBarrier]:
-    for cta in machine.ctas:
-        yield from cta.mbarriers.values()
-        yield from cta.named.values()
-    yield from (c.barrier for c in machine.clusters if c.barrier is not None)
-
-
-# ------------------------------------------------------------------ recorded runs
-
-
-@dataclass(frozen=True)
-class Recording:
-    """What a run has shown and cost, and the timelines of the clusters that were recorded.
-
-    Plain data, without the machine that ran: results of checks have it, which go from process to
-    process. ``cut_off``: why it ended before the kernel did; empty if it did not.
-    """
-
-    findings: tuple[Finding, ...]
-    stats: Stats
-    timelines: tuple[Timeline, ...]
-    cut_off: str = ""
-
-    @classmethod
-    def of(cls, run: Run, timelines: Iterable[Timeline | None]) -> Recording:
-        """What is kept of a run."""
-        cut_off = next((o.cut_off for o in run.outcomes if o.cut_off), "")
-        recorded_of = tuple(t for t in timelines if t is not None)
-        return cls(run.findings, run.stats, recorded_of, cut_off)
-
-    def of_cta(self, cta: int) -> Timeline | None:
-        """The timeline in which a CTA appears."""
-        return next((t for t in self.timelines if cta in t.ctas), None)
-
-
-def record(
-    program: Program | Mir,
-    inputs: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    strict: Strict = "practice",
-    numbers: bool = False,
-    clusters: int = 1,
-    limit: int = LIMIT,
-    steps: int | None = None,
-) -> Recording:
-    """Runs the first ``clusters`` clusters under the timed policy and records them.
-
-    ``steps``: scheduling points at which each is cut off, if not where checks are.
-
-    Raises:
-        InvalidProgram: the program is rejected before it runs.
-        UsageError: an input does not fit its tensor.
-    """
-    checked = check_inputs(kernel_of(program), inputs or {})
-    simulation = Simulation(program, numbers=numbers, strict=strict)
-    if steps is not None:
-        simulation.cut_off_at(steps)
-    count = min(clusters, simulation.groups)
-    environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
-    run = simulation.run_on(checked, [*environments])
-    return Recording.of(run, (timeline_of(env) for _, env in environments))
+        found = self.object(obj)
+        return None if isinstance(found, Warpgroup) else found

@@ -1,34 +1,38 @@
 """What a recorded run did, and when: the data behind traces, stories and pictures.
 
-`tilesim.sim.observers.event_log` makes it: recording puts its own steps around those of the program
-and notes what they do. A run that is not recorded pays nothing for this.
+`record` runs a program under the timed policy; `tilesim.checker.witness.retrace` repeats a witness.
+A run that is not recorded pays nothing for this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import simpy
+from numpy.typing import NDArray
 
-from tilesim.findings.finding import Named
+from tilesim.findings.finding import Finding, Named
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Strict
 from tilesim.sim.machine.events import Key, Kind
 from tilesim.sim.machine.labels import Who
-from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import ChoiceEnvironment, TimedEnvironment
+from tilesim.sim.machine.simulate import Run, Simulation, Stats, check_inputs, kernel_of
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.observers.event_log import EventLog
 from tilesim.sim.observers.wait_for import WaitFor, state_of
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import InFlight
-    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+    from tilesim.sim.machine.machine import Machine, Step, Warp
 
 
 #: slices and points kept per cluster unless the caller says otherwise
@@ -194,7 +198,7 @@ def timeline_of(env: TimedEnvironment | ChoiceEnvironment) -> Timeline | None:
     return recorder.timeline()
 
 
-class Recorder(Watcher):
+class Recorder(EventLog):
     """The trace of a run with times, as slices, points, samples and flows.
 
     Under a chosen schedule there is no time; then one instruction or landing after another takes
@@ -206,7 +210,6 @@ class Recorder(Watcher):
         self._env = env
         self._timed = not isinstance(env, ChoiceEnvironment)
         self._left = limit
-        self._machine: Machine | None = None
         self._step = 0
         self._end = 0.0
         self._cut = False
@@ -225,24 +228,11 @@ class Recorder(Watcher):
         self._last_credit: dict[tuple[Hashable, int], tuple[Track, float]] = {}
         #: per warp and kind of group: its last operation and when that ends
         self._last_engine: dict[tuple[Who, str], tuple[Track, float]] = {}
-        self._names: dict[Hashable, Mbarrier | NamedBarrier | Warpgroup] = {}
         self._touched: dict[Mbarrier, None] = {}
         self._states: dict[Mbarrier, tuple[int, int, int]] = {}
         self._waiters: tuple[Waiter, ...] = ()
 
     # ------------------------------------------------------------------ hooks of the machine
-
-    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
-        """A move of a chosen schedule; its instructions are what counts here."""
-
-    def watch(self, machine: Machine) -> list[Entry]:
-        """The program's steps, each followed by its recording."""
-        self._machine = machine
-        entries = zip(machine.plan.alone, machine.plan.origins, strict=True)
-        return [
-            (self._around(step, origin, cycles), sync, cycles)
-            for (step, sync, cycles), origin in entries
-        ]
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
@@ -251,7 +241,7 @@ class Recorder(Watcher):
         """A touch of a synchronisation object."""
         if self._full():
             return
-        on = self._object(obj)
+        on = self.object(obj)
         track = self.track(warp)
         engine, time = "", self._now(warp)
         where = track, time
@@ -299,7 +289,8 @@ class Recorder(Watcher):
 
     # ------------------------------------------------------------------ instructions
 
-    def _around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+        """A step, followed by its recording."""
         waits = None
         if isinstance(origin, Op):
             waits = next((e.group for e in origin.effects() if isinstance(e, fx.WaitsGroup)), None)
@@ -436,12 +427,6 @@ class Recorder(Watcher):
                 self._samples.append(Sample(barrier.cta.number, name, time, *state))
         self._touched.clear()
 
-    def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | Warpgroup | None:
-        """The object of an event; None for anything but barriers."""
-        if not self._names and self._machine is not None:
-            self._names = {o.component: o for o in _objects(self._machine)}
-        return self._names.get(obj)
-
     # ------------------------------------------------------------------ the end
 
     def timeline(self) -> Timeline | None:
@@ -475,14 +460,6 @@ class Recorder(Watcher):
             self._operate(operation.op, operation.warp, since, end, stuck=True)
         self._waiting.clear()
         self._flying.clear()
-
-
-def _objects(machine: Machine) -> Iterator[Mbarrier | NamedBarrier | Warpgroup]:
-    for cta in machine.ctas:
-        yield from cta.mbarriers.values()
-        yield from cta.named.values()
-    yield from (w.warpgroup for w in machine.warps if w.number % 4 == 0)
-    yield from (c.barrier for c in machine.clusters if c.barrier is not None)
 
 
 def _place(machine: Machine) -> Callable[[Track], tuple[int, bool, int, str, int, int]]:
@@ -547,3 +524,59 @@ def _releasers(suppliers: Iterable[tuple[Agent, Op]]) -> Iterator[Releaser]:
         yield Releaser(
             names_of(warps), first.role, first.cta.number, op.mnemonic, op.loc, state_of(first)
         )
+
+
+# ------------------------------------------------------------------ recorded runs
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a run has shown and cost, and the timelines of the clusters that were recorded.
+
+    Plain data, without the machine that ran: results of checks have it, which go from process to
+    process. ``cut_off``: why it ended before the kernel did; empty if it did not.
+    """
+
+    findings: tuple[Finding, ...]
+    stats: Stats
+    timelines: tuple[Timeline, ...]
+    cut_off: str = ""
+
+    @classmethod
+    def of(cls, run: Run, timelines: Iterable[Timeline | None]) -> Recording:
+        """What is kept of a run."""
+        cut_off = next((o.cut_off for o in run.outcomes if o.cut_off), "")
+        recorded_of = tuple(t for t in timelines if t is not None)
+        return cls(run.findings, run.stats, recorded_of, cut_off)
+
+    def of_cta(self, cta: int) -> Timeline | None:
+        """The timeline in which a CTA appears."""
+        return next((t for t in self.timelines if cta in t.ctas), None)
+
+
+def record(
+    program: Program | Mir,
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    strict: Strict = "practice",
+    numbers: bool = False,
+    clusters: int = 1,
+    limit: int = LIMIT,
+    steps: int | None = None,
+) -> Recording:
+    """Runs the first ``clusters`` clusters under the timed policy and records them.
+
+    ``steps``: scheduling points at which each is cut off, if not where checks are.
+
+    Raises:
+        InvalidProgram: the program is rejected before it runs.
+        UsageError: an input does not fit its tensor.
+    """
+    checked = check_inputs(kernel_of(program), inputs or {})
+    simulation = Simulation(program, numbers=numbers, strict=strict)
+    if steps is not None:
+        simulation.cut_off_at(steps)
+    count = min(clusters, simulation.groups)
+    environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
+    run = simulation.run_on(checked, [*environments])
+    return Recording.of(run, (timeline_of(env) for _, env in environments))
