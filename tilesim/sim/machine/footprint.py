@@ -11,9 +11,8 @@ import numpy as np
 
 from tilesim.arith.byte_set import ByteSet, Integers
 from tilesim.findings.finding import Named
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.access import Access, noncoherent
 from tilesim.sim.machine.moving_boxes import Box, BoxIndex, Corners, Family, corners
-from tilesim.sim.machine.noncoherent import noncoherent
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from tilesim.findings.finding import Stated
-from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
-from tilesim.sim.machine.completions import Completions
-from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.noncoherent import (
+from tilesim.sim.machine.access import (
+    Access,
     has_noncoherent_loads,
     noncoherent,
     reads_noncoherently,
 )
+from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
+from tilesim.sim.machine.completions import Completions
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.unknown import first_of
 from tilesim.sim.machine.word_order import (
     Observations,
