@@ -193,14 +193,6 @@ class Core:
                 message = relabelled(message, p.cta, p.warp, roles[p.warp], p.role)
         return message
 
-    def undefined(
-        self, rule: Rule, message: str, warp: Who, op: Op, fix: str, notes: tuple[str, ...] = ()
-    ) -> Stop:
-        """Reports undefined behaviour of one instruction; the caller raises the result."""
-        side = self.participant(warp, f"executes {op.mnemonic}", op)
-        self.report(rule, message, (side,), notes, fix)
-        return Stop()
-
     def doubt(self, doubt: Doubt, barrier: object) -> None:
         """Records a determinacy condition that failed."""
         if self.lane_order is not None:
