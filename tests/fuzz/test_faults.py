@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.kernels.evidence import verdict
 from tilesim.arith.types import numpy_dtype
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
@@ -76,7 +77,7 @@ def results(program: Program, seed: int = 0) -> dict[str, bytes]:
 
 def verdict_of(mutant: Mutant[Program]) -> str:
     try:
-        return check(mutant.program, schedules=32).verdict
+        return verdict(mutant.program, schedules=32)
     except InvalidProgram:
         return "rejected"
 
@@ -88,12 +89,12 @@ def test_every_fault_is_found_or_harmless(base: str) -> None:
     want = results(program)
     score: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for mutant in faults(base):
-        verdict = verdict_of(mutant)
-        found = verdict in ("failed", "rejected")
+        said = verdict_of(mutant)
+        found = said in ("failed", "rejected")
         score[mutant.fault]["found" if found else "harmless"] += 1
         if found:
             continue
-        assert verdict in ("proved", "exhausted"), f"{verdict}: {mutant}"
+        assert said in ("proved", "exhausted"), f"{said}: {mutant}"
         assert mutant.fault in _HARMLESS, f"undetected: {mutant}"
         if mutant.fault not in _LESS_WORK:
             assert all(results(mutant.program, seed) == want for seed in range(3)), str(mutant)

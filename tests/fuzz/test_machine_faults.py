@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.kernels.evidence import verdict
 from tilesim.checker import check
 from tilesim.cli import main
 from tilesim.errors import InvalidProgram
@@ -62,12 +63,13 @@ def machine() -> Mir:
     return lower_ptx(module, module.entries[0], Launch("k", (1, 1, 1), (64, 1, 1), (1, 1, 1), 128))
 
 
-def verdict(program: Program | Mir) -> str:
+def found(program: Program | Mir) -> str:
+    """Whether it is found to be wrong; if it is not, the verdict."""
     try:
-        found = check(program, schedules=8, budget=5_000)
+        said = verdict(program, schedules=8, budget=5_000)
     except InvalidProgram:
         return "found"
-    return "found" if found.verdict == "failed" else found.verdict
+    return "found" if said == "failed" else said
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -75,11 +77,11 @@ def test_a_fault_in_a_tree_is_one_in_its_machine_code(name: str) -> None:
     tree: dict[tuple[str, int, str], list[str]] = {}
     for mutant in mutants(PROGRAMS[name], [f for f in FAULTS if f not in STRUCTURE]):
         key = mutant.fault, mutant.loc.line, mutant.what
-        tree.setdefault(key, []).append(verdict(mutant.program))
+        tree.setdefault(key, []).append(found(mutant.program))
     code: dict[tuple[str, int, str], list[str]] = {}
     for one in mutants(lower(PROGRAMS[name]), [f for f in FAULTS if f not in STRUCTURE]):
         key = one.fault, one.loc.line, one.what
-        code.setdefault(key, []).append(verdict(one.program))
+        code.setdefault(key, []).append(found(one.program))
     assert len(tree) > 10
     assert code == tree
 
@@ -89,7 +91,7 @@ def test_every_fault_of_a_kernel_in_ptx_is_found_or_changes_nothing() -> None:
     does not."""
     program = machine()
     assert check(program).verdict == "proved"
-    says = {str(m): verdict(m.program) for m in mutants(program)}
+    says = {str(m): found(m.program) for m in mutants(program)}
     assert len(says) == 20
     assert {m for m, v in says.items() if v != "found"} == {
         "init dropped at k.ptx:12: mbarrier.init removed",

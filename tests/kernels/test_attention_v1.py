@@ -273,8 +273,7 @@ def test_causal_tiles_are_spread_evenly(heads: int, length: int, height: int, un
 # ------------------------------------------------------------------ machine code
 
 SIZES: list[dict[str, Any]] = [
-    {"depth": 128}, {"depth": 128, "causal": True}, {"depth": 64},
-    {"depth": 64, "consumers": 3}, {"depth": 64, "consumers": 3, "causal": True},
+    {"depth": 128, "causal": True}, {"depth": 64, "consumers": 3},
     {"depth": 256, "block": 80, "in_place": True},
 ]  # fmt: skip
 

@@ -102,7 +102,6 @@ def test_without_it_the_kernel_is_proved(kernel: Kernel) -> None:
         (variants.one_in_flight, "last", "wgmma.wait_group before tile.store"),
         (variants.maps_by_turns, "acquire", "fence.proxy.tensormap::generic.acquire before"),
         (variants_blackwell.pair_of_ctas, "own", "barrier full[i % 2].at(0) instead of"),
-        (variants_blackwell.two_answers, "slot", "barrier full[worker_turn % 2] instead of"),
     ],
     ids=lambda value: value.name if isinstance(value, Kernel) else None,
 )

@@ -8,10 +8,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.checker import check, prove_alone
+from tests.kernels.evidence import verdict
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, instructions, rewrite
-from tilesim.limits import Timer
 
 Pass = Callable[[Program], Program]
 Inputs = Mapping[str, NDArray[Any]]
@@ -36,29 +35,18 @@ def without(program: Program, mnemonic: str, nth: int | None = None) -> Program:
     return replace(program, body=rewrite(program.body, visit))
 
 
-def verdict(program: Program, given: Inputs | None = None) -> str:
-    """What the check at strictness ``ptx`` says; ``given``: inputs that steer the kernel.
-
-    Most verdicts stand after one schedule, and nobody asks for their causes here.
-    """
-    alone = prove_alone("ptx", program, Timer(None), lambda _: None, given).verdict
-    if alone in ("proved", "failed"):
-        return alone
-    return check(program, strict="ptx", inputs=given).verdict
-
-
 def assert_inserts_what_is_needed(
     bare: Program, fence: str, insert: Pass, given: Inputs | None = None
 ) -> Program:
     """``bare`` fails; with the pass it is proved, without any one inserted fence it fails again."""
-    assert verdict(bare, given) == "failed"
+    assert verdict(bare, "ptx", given) == "failed"
     fenced = insert(bare)
-    assert verdict(fenced, given) == "proved"
+    assert verdict(fenced, "ptx", given) == "proved"
     assert insert(fenced) == fenced
     assert without(fenced, fence) == without(bare, fence)
     present = count(bare, fence)
     assert count(fenced, fence) > present
     for nth in range(count(fenced, fence)):
         lacking = without(fenced, fence, nth)
-        assert verdict(lacking, given) == "failed", f"{fence} {nth} is not needed"
+        assert verdict(lacking, "ptx", given) == "failed", f"{fence} {nth} is not needed"
     return fenced

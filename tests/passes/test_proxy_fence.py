@@ -18,9 +18,10 @@ from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
 from tilesim.transforms import inject_proxy_fence
 
+from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles
 from ..kernels.mutate import inputs
-from .evidence import assert_inserts_what_is_needed, count, verdict, without
+from .evidence import assert_inserts_what_is_needed, count, without
 
 
 def name(case: Case) -> str:
@@ -136,8 +137,8 @@ def test_threads_fence_what_they_wrote_whatever_others_fence() -> None:
     roles = {s.name: s.body for s in fenced.body if isinstance(s, Role)}
     found = {n: sum(isinstance(s, FenceProxyAsync) for s in body) for n, body in roles.items()}
     assert found == {"first": 1, "second": 1, "copier": 0}
-    assert verdict(fenced) == "proved"
-    assert verdict(handed_on.build()) == "failed"
+    assert verdict(fenced, "ptx") == "proved"
+    assert verdict(handed_on.build(), "ptx") == "failed"
 
 
 @kernel(warps=2)

@@ -20,8 +20,9 @@ from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
 from tilesim.transforms import inject_tcgen05_fence
 
+from ..kernels.evidence import verdict
 from ..kernels.fewer_tiles import with_fewer_tiles
-from .evidence import assert_inserts_what_is_needed, count, verdict, without
+from .evidence import assert_inserts_what_is_needed, count, without
 
 FENCE = "tcgen05.fence"
 CASES = cases("blackwell")
@@ -51,7 +52,7 @@ def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
 def test_a_single_lost_fence_is_restored() -> None:
     program = matmul_v4.matmul.build()
     for nth in range(count(program, FENCE)):
-        assert verdict(inject_tcgen05_fence(without(program, FENCE, nth))) == "proved"
+        assert verdict(inject_tcgen05_fence(without(program, FENCE, nth)), "ptx") == "proved"
 
 
 def test_fences_in_loops_stand_where_the_accumulator_changes_hands() -> None:
@@ -153,11 +154,11 @@ HAND_OVERS = [by_cta_barrier, by_cluster_barrier, by_named_barrier, by_mbarrier]
 def test_every_kind_of_hand_over_gets_both_fences(hand_over: HandOver) -> None:
     bare = passing(hand_over)
     fenced = inject_tcgen05_fence(bare)
-    assert verdict(bare) == "failed"
-    assert verdict(fenced) == "proved"
+    assert verdict(bare, "ptx") == "failed"
+    assert verdict(fenced, "ptx") == "proved"
     assert sides(fenced) == ["before_thread_sync", "after_thread_sync", *sides(bare)]
     for nth in range(2):
-        assert verdict(without(fenced, FENCE, nth)) == "failed"
+        assert verdict(without(fenced, FENCE, nth), "ptx") == "failed"
     assert inject_tcgen05_fence(fenced) is fenced
 
 

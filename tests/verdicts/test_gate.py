@@ -1,5 +1,7 @@
 """A sample of the verdict files is no worse than it was; what is worse closes the gate.
 
+Programs of the collection of bugs are all compared with their file, in `kernels/test_bugs.py`.
+
 The whole comparison takes minutes: ``python -m tests.verdicts compare``.
 """
 
@@ -24,15 +26,13 @@ from tilesim.proof.memory import Memory
 from tilesim.proof.phases import Mbarrier
 
 #: every so many-th litmus program is checked and rechecked here
-STRIDE = 12
+STRIDE = 24
 #: rows of the gallery that are checked and rechecked here: each family, right and wrong
 GALLERY = ("hopper.copy::tensor", "hopper.matmul_v2::matmul", "cluster.push::push",
            "nvfuser.multi_role::multi_role", "blackwell.matmul_v2::matmul")  # fmt: skip
-BUGS = ("bugs.transaction_bytes::guarded_expect", "bugs.shared_barriers::too_few_stages",
-        "bugs.role_agreement::idle_cta")  # fmt: skip
 #: what is rechecked of the gallery here: warps of a launch and instructions of a cluster at most,
 #: the parts in which that is done, and how many rows are as small
-WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 80
+WARPS, STEPS, PARTS, LEAST = 12, 300, 4, 40
 
 
 def of(corpus: str, names: Iterable[str]) -> tuple[Rows, Rows]:
@@ -70,7 +70,6 @@ def test_no_program_that_fails_is_certified(corpus: str) -> None:
     [
         ("litmus", sorted(entry.name for entry in entries("litmus"))[::STRIDE]),
         ("gallery", GALLERY),
-        ("bugs", BUGS),
         ("consan", ("stage", "exit-wait")),
     ],
 )
@@ -87,11 +86,11 @@ def certified(corpus: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_gallery_is_certified(part: int) -> None:
-    """Each small row of the gallery that the file says is certified; others take too long here."""
+    """Every second small row of the gallery that the file says is certified."""
     small = 0
     for corpus in ("gallery", "bugs"):
         named = {entry.name: entry for entry in entries(corpus)}
-        for program in [*certified(corpus)][part::PARTS]:
+        for program in [*certified(corpus)][2 * part :: 2 * PARTS]:
             launch = named[program].build()
             assert isinstance(launch, Program)
             if launch.ctas * launch.warps > WARPS:
