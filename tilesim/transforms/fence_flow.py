@@ -41,26 +41,15 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, Exit, SyncWarp
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, instructions
 from tilesim.ir.tensor_memory import TmemView
+from tilesim.transforms.rewrite import edited
 
 #: distance of two lanes in an address of tensor memory
 LANE = 0x10000
 
 
-def _split(expr: Expr) -> tuple[Expr | None, int]:
-    """(variable part, constant part) of a sum."""
-    match expr:
-        case Const(value):
-            return None, integer(value)
-        case Binary("+", lhs, Const(value)):
-            base, offset = _split(lhs)
-            return base, offset + integer(value)
-        case _:
-            return expr, 0
-
-
 def _apart(a: Expr, size_a: int, b: Expr, size_b: int) -> bool:
-    (base_a, first_a), (base_b, first_b) = _split(a), _split(b)
-    if base_a != base_b:
+    (terms_a, first_a), (terms_b, first_b) = _terms(a), _terms(b)
+    if terms_a != terms_b:
         return False
     return first_a + size_a <= first_b or first_b + size_b <= first_a
 
@@ -137,12 +126,17 @@ class Node:
     regions: tuple[tuple[Node, ...], ...] = ()
     effects: tuple[Effect, ...] = ()
 
+    @property
+    def around(self) -> Iterator[Node]:
+        """What encloses it, the innermost first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
     def inside(self, ancestor: Node) -> bool:
         """Whether ``ancestor`` is this node or encloses it."""
-        node: Node | None = self
-        while node is not None and node is not ancestor:
-            node = node.parent
-        return node is not None
+        return any(node is ancestor for node in (self, *self.around))
 
     def walk(self) -> Iterator[Node]:
         """This node and everything in it, in program order."""
@@ -182,9 +176,10 @@ class Tree:
 
     def insert(self, before: Mapping[int, Op], after: Mapping[int, Op]) -> Program:
         """The program with instructions put before and after the statements of these numbers."""
-        if not before and not after:
-            return self.program
-        return replace(self.program, body=_rebuild(self.body, before, after))
+        places = before.keys() | after.keys()
+        around = {n: (before.get(n), self.nodes[n].stmt, after.get(n)) for n in places}
+        instead = {n: tuple(s for s in new if s is not None) for n, new in around.items()}
+        return edited(self.program, instead) if instead else self.program
 
 
 def _number(
@@ -201,28 +196,6 @@ def _number(
         inner = depth + isinstance(stmt, (For, While))
         node.regions = tuple(_number(region, node, inner, nodes) for region in children(stmt))
         result.append(node)
-    return tuple(result)
-
-
-def _rebuild(
-    body: tuple[Node, ...], before: Mapping[int, Op], after: Mapping[int, Op]
-) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
-    for node in body:
-        stmt = node.stmt
-        match stmt:
-            case For() | While() | Role():
-                stmt = replace(stmt, body=_rebuild(node.regions[0], before, after))
-            case If():
-                then, orelse = (_rebuild(region, before, after) for region in node.regions)
-                stmt = replace(stmt, then=then, orelse=orelse)
-            case _:
-                pass
-        if node.number in before:
-            result.append(before[node.number])
-        result.append(stmt)
-        if node.number in after:
-            result.append(after[node.number])
     return tuple(result)
 
 
@@ -249,11 +222,10 @@ def sunk(node: Node, accesses: Collection[Node]) -> Node:
 
 def _outside(node: Node, accesses: Collection[Node]) -> Node:
     """The outermost branch around ``node`` that holds none of the accesses, or ``node``."""
-    parent = node.parent
-    while parent is not None and isinstance(parent.stmt, If):
-        if any(access.inside(parent) for access in accesses):
+    for parent in node.around:
+        if not isinstance(parent.stmt, If) or any(access.inside(parent) for access in accesses):
             break
-        node, parent = parent, parent.parent
+        node = parent
     return node
 
 
@@ -286,6 +258,11 @@ class Fact:
 
 Facts = frozenset[Fact]
 NOTHING: Facts = frozenset()
+
+
+def completed(facts: Facts) -> Facts:
+    """The same accesses, once they are complete."""
+    return frozenset(replace(fact, flavour="complete") for fact in facts)
 
 
 @dataclass(frozen=True)
@@ -503,7 +480,7 @@ class Walk:
 
 #: what an instruction does to the state of the agent that executes it; called in program order
 Transfer = Callable[[Node, State, Walk], State]
-#: called with the state before every instruction of the agent the analysis asks about
+#: called with the state before every instruction of the agent that is asked about
 Visit = Callable[[Node, State], None]
 
 
@@ -611,12 +588,8 @@ class Flow:
 
 def executes(agent: Agent, node: Node) -> bool:
     """Whether the roles around an instruction have the agent's warps."""
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent.stmt, Role) and agent.warps[0] not in parent.stmt.warps:
-            return False
-        parent = parent.parent
-    return True
+    roles = (parent.stmt for parent in node.around if isinstance(parent.stmt, Role))
+    return all(agent.warps[0] in role.warps for role in roles)
 
 
 def _taken(node: Node, warp: int) -> object:
@@ -716,10 +689,7 @@ class _Path:
     @staticmethod
     def _partial(node: Node) -> bool:
         """Whether only some lanes may execute the instruction."""
-        parent = node.parent
-        while parent is not None and not isinstance(parent.stmt, If):
-            parent = parent.parent
-        return parent is not None
+        return any(isinstance(parent.stmt, If) for parent in node.around)
 
 
 def _join(one: State | None, other: State | None) -> State | None:
@@ -740,24 +710,24 @@ class Meetings:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._released: dict[tuple[Agent, int], tuple[Key, ...]] = {}
-        self._acquired: dict[tuple[Agent, int], tuple[Key, ...]] = {}
+        self._known: dict[tuple[object, Agent, int], tuple[Key, ...]] = {}
 
     def released(self, agent: Agent, node: Node) -> tuple[Key, ...]:
         """Barriers into which the instruction hands over what its thread knows."""
-        place = (agent, node.number)
-        if place not in self._released:
-            keys = (key for e in node.effects for key in _released(agent, self._tree, node, e))
-            self._released[place] = tuple(keys)
-        return self._released[place]
+        return self._keys(_released, agent, node)
 
     def acquired(self, agent: Agent, node: Node) -> tuple[Key, ...]:
         """Barriers from which the instruction learns."""
-        place = (agent, node.number)
-        if place not in self._acquired:
-            keys = (key for e in node.effects for key in _acquired(agent, self._tree, node, e))
-            self._acquired[place] = tuple(keys)
-        return self._acquired[place]
+        return self._keys(_acquired, agent, node)
+
+    def _keys(
+        self, found: Callable[[Agent, Tree, Node, Effect], Iterable[Key]], agent: Agent, node: Node
+    ) -> tuple[Key, ...]:
+        place = (found, agent, node.number)
+        if place not in self._known:
+            keys = (key for e in node.effects for key in found(agent, self._tree, node, e))
+            self._known[place] = tuple(keys)
+        return self._known[place]
 
 
 def _released(agent: Agent, tree: Tree, node: Node, effect: fx.Effect) -> tuple[Key, ...]:
@@ -793,29 +763,16 @@ def mbarrier_keys(agent: Agent, mbar: Mbar, *, everywhere: bool = False) -> tupl
 
 def _all_meet(agent: Agent, tree: Tree, node: Node, effect: fx.JoinsBarrier) -> bool:
     """Whether all threads of a named barrier come to this very statement."""
-    warps = tree.program.warps
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent.stmt, Role):
-            warps = min(warps, len(parent.stmt.warps))
-        parent = parent.parent
+    roles = (parent.stmt for parent in node.around if isinstance(parent.stmt, Role))
+    warps = min([tree.program.warps, *(len(role.warps) for role in roles)])
     return effect.count(32 * tree.program.warps) == 32 * warps and _uniform_path(node)
 
 
 def _uniform_path(node: Node) -> bool:
     """Whether all warps that come to the statement's role take the branches around it."""
-    counters: set[str] = set()
-    conditions: list[Expr] = []
-    parent = node.parent
-    while parent is not None:
-        match parent.stmt:
-            case If(cond=cond):
-                conditions.append(cond)
-            case For(var=var):
-                counters.add(var.name)
-            case _:
-                pass
-        parent = parent.parent
+    around = [parent.stmt for parent in node.around]
+    counters = {stmt.var.name for stmt in around if isinstance(stmt, For)}
+    conditions = [stmt.cond for stmt in around if isinstance(stmt, If)]
     return all(_same_for_all(e, counters) for cond in conditions for e in walk_expression(cond))
 
 

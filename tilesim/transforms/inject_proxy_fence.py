@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from tilesim.ir import effects as fx
@@ -16,13 +16,13 @@ from tilesim.transforms.fence_flow import (
     Fact,
     Facts,
     Flow,
-    Key,
     Load,
     Meetings,
     Node,
     State,
     Tree,
     Walk,
+    completed,
     executes,
     hoisted,
     mbarrier_keys,
@@ -54,19 +54,6 @@ def inject_proxy_fence(program: Program, *, strict: Strict = "practice") -> Prog
     )
 
 
-#: effects that are followed for the agent's own accesses
-_OWN = (fx.Reads, fx.Writes, fx.WaitsGroup, fx.Arrives, fx.Completes, fx.Crosses)
-
-
-@dataclass(frozen=True)
-class _Acts:
-    """What an agent does at a statement: effects, the barriers it releases into and learns from."""
-
-    own: tuple[fx.Effect, ...]
-    released: tuple[Key, ...]
-    acquired: tuple[Key, ...]
-
-
 class _Analysis:
     """The places of one program; ``local``: only shared memory of the executing CTA is involved."""
 
@@ -91,8 +78,6 @@ class _Analysis:
             for own in classes.agents
             if any(executes(own, tree.nodes[number]) for number in self._proxied)
         ]
-        #: by agent and statement, what it does that counts here
-        self._acts: dict[tuple[Agent, int], _Acts] = {}
         self.local = all(_is_local(what) for what in self._shared_with_async())
 
     def places(self) -> frozenset[int]:
@@ -191,21 +176,13 @@ class _Analysis:
 
     def _transfer(self, node: Node, state: State, walk: Walk) -> State:
         agent = walk.agent
-        acts = self._acts.get((agent, node.number))
-        if acts is None:
-            acts = self._acts[agent, node.number] = self._of(agent, node)
-        for effect in acts.own:
+        for effect in node.effects:
             state = self._own(node, effect, state, walk)
-        for key in acts.released:
-            state = walk.release(key, state)
-        for key in acts.acquired:
+        for key in self._meetings.released(agent, node):
+            state = walk.release(key, state) if _publishes(node) else state
+        for key in self._meetings.acquired(agent, node):
             state = walk.acquire(key, state).see()  # no fence is needed on this side
         return state
-
-    def _of(self, agent: Agent, node: Node) -> _Acts:
-        released = self._meetings.released(agent, node) if _publishes(node) else ()
-        own = tuple(effect for effect in node.effects if isinstance(effect, _OWN))
-        return _Acts(own, released, self._meetings.acquired(agent, node))
 
     def _hands_over(self, agent: Agent, node: Node) -> bool:
         return _publishes(node) and bool(self._meetings.released(agent, node))
@@ -222,9 +199,9 @@ class _Analysis:
                 return state.gain(frozenset({Fact(agent, node.number, flavour)}))
             case fx.WaitsGroup(group="cp.async"):
                 issued = _issued(agent, state)
-                return state.drop(issued).gain(_complete(issued))
+                return state.drop(issued).gain(completed(issued))
             case fx.Arrives(mbar=mbar, asynchronous=True) if not _commits(node):
-                facts = _complete(_issued(agent, state))
+                facts = completed(_issued(agent, state))
                 for key in mbarrier_keys(agent, mbar):
                     walk.signal(key, Load(own_bad=facts))
                 return state
@@ -246,10 +223,6 @@ def _publish(state: State) -> State:
 def _issued(agent: Agent, state: State) -> Facts:
     known = state.good | state.bad
     return frozenset(f for f in known if f.agent == agent and f.flavour == "issued")
-
-
-def _complete(facts: Facts) -> Facts:
-    return frozenset(replace(fact, flavour="complete") for fact in facts)
 
 
 def _commits(node: Node) -> bool:

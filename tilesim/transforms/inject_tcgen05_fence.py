@@ -24,6 +24,7 @@ from tilesim.transforms.fence_flow import (
     State,
     Tree,
     Walk,
+    completed,
     executes,
     one_of,
     sunk,
@@ -211,10 +212,10 @@ class _Analysis:
                 return state.gain(frozenset({Fact(agent, node.number, "issued")}))
             case fx.WaitsGroup(group="tcgen05.ld" | "tcgen05.st" as group):
                 issued = _issued(walk, state, (group.removeprefix("tcgen05."),))
-                return state.drop(issued).gain(_complete(issued))
+                return state.drop(issued).gain(completed(issued))
             case fx.Commits(group="tcgen05"):
                 state = _publish(state, agent)
-                complete = _complete(_issued(walk, state, _TRACKED_BY_COMMIT))
+                complete = completed(_issued(walk, state, _TRACKED_BY_COMMIT))
                 for key in self._meetings.released(agent, node):
                     walk.signal(key, Load(own_good=complete))
                 return state
@@ -287,10 +288,6 @@ def _not_issued(walk: Walk, state: State) -> Facts:
         and _kind(walk.tree.nodes[f.site]) in _TRACKED_BY_COMMIT
         and replace(f, flavour="issued") not in own
     )
-
-
-def _complete(facts: Facts) -> Facts:
-    return frozenset(replace(fact, flavour="complete") for fact in facts)
 
 
 # ---------------------------------------------------------------------- pairs of accesses
