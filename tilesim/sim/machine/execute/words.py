@@ -432,7 +432,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
     ordered = how not in COMMUTATIVE or (how == "add" and dtype.kind == "float")
-    combine: Combine = (lambda old, new: new) if how == "exch" else COMBINE[how]
+    # an exchange leaves its operand, with or without a comparison
+    combine: Combine = COMBINE.get(how, lambda old, new: new)
     operands = [value] if compare is None else [value, compare]
 
     def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
