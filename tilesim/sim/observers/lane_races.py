@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.findings.finding import Stated
 from tilesim.ir.declarations import Unsaid
 from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
 from tilesim.ir.fragments import Held
@@ -20,9 +19,8 @@ from tilesim.ir.frozen import kept
 from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes
-from tilesim.sim.machine.unknown import first_of
 from tilesim.sim.machine.word_order import morally_strong, same_value
-from tilesim.sim.observers.race_text import describe, side_of
+from tilesim.sim.observers.race_text import in_no_order
 
 if TYPE_CHECKING:
     from tilesim.findings.finding import Kind
@@ -114,25 +112,15 @@ class LaneExchange:
             return
         if same_value(memory, access, record) and self._machine.accepts("H23", access.op):
             return
-        perhaps = first_of(access.perhaps, record.perhaps)
-        if perhaps is None:
+        if access.perhaps is record.perhaps is None:
             memory.table.require_all()
         self._raced.update((footprint, other))
-        self._machine.report(
-            "race",
-            f"{describe(access)} {footprint.name} and nothing orders it after "
-            f"{describe(record, noun=True)} {other.name}",
-            (side_of(access, footprint), side_of(record, other)),
-            (
-                f"memory: {memory.label}",
-                f"lane {pair[1]} touches what lane {pair[0]} touched before: a bar.warp.sync is "
-                "missing between (E11)",
-            ),
-            fix="let the lanes meet (bar.warp.sync) between the two",
-            depends=perhaps,
-            kind="race/lanes",
-            facts=Stated((footprint.named, other.named)),
-        )
+        in_no_order(
+            memory, footprint, access, other, record, "race/lanes",
+            f"lane {pair[1]} touches what lane {pair[0]} touched before: a bar.warp.sync is "
+            "missing between (E11)",
+            "let the lanes meet (bar.warp.sync) between the two",
+        )  # fmt: skip
 
 
 _Pair = tuple[int, int] | None

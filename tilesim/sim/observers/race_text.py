@@ -115,6 +115,24 @@ def missing_edge(
     )
 
 
+def in_no_order(
+    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
+    kind: Kind, why: str, fix: str,
+) -> None:  # fmt: skip
+    """Reports an access that nothing orders after an earlier one."""
+    access.warp.machine.report(
+        "race",
+        f"{describe(access)} {footprint.name} and nothing orders it after "
+        f"{describe(record, noun=True)} {other.name}",
+        (side_of(access, footprint), side_of(record, other)),
+        (f"memory: {memory.label}", why),
+        fix=fix,
+        depends=first_of(access.perhaps, record.perhaps),
+        kind=kind,
+        facts=Stated((footprint.named, other.named)),
+    )
+
+
 def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
     """A note on a fence that lies on the way and does not order this memory."""
     size = machine.components.size

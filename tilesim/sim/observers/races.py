@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from tilesim.findings.finding import Stated
 from tilesim.sim.machine.access import (
     Access,
     has_noncoherent_loads,
@@ -47,6 +46,7 @@ from tilesim.sim.observers.race_text import (
     check_dependency,
     describe,
     folded,
+    in_no_order,
     missing_edge,
     overlaps_barrier,
     remedy,
@@ -483,9 +483,9 @@ class RaceDetector:
         if morally_strong(access, record) and footprint.same_elements(other):
             self.words.note(memory, footprint, access, other, record)
             return False
-        perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
-        same = perhaps is None and footprint is other and not foreign
+        sure = access.perhaps is record.perhaps is None
+        same = sure and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
             return False
         alike = of_one_store(footprint, access, record) or same_value(memory, access, record)
@@ -505,17 +505,7 @@ class RaceDetector:
             kind, (why, fix) = "race/mixed-sizes", MIXED
         elif apart is not None:
             (kind, why), fix = apart, MEET
-        machine.report(
-            "race",
-            f"{describe(access)} {footprint.name} and nothing orders it after "
-            f"{describe(record, noun=True)} {other.name}",
-            (side_of(access, footprint), side_of(record, other)),
-            (f"memory: {memory.label}", why),
-            fix=fix,
-            depends=perhaps,
-            kind=kind,
-            facts=Stated((footprint.named, other.named)),
-        )
+        in_no_order(memory, footprint, access, other, record, kind, why, fix)
         return True
 
     def _check_superseded(
