@@ -860,7 +860,7 @@ def test_lanes_of_many_ctas_that_move_by_different_steps() -> None:
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_bytes_that_a_mask_leaves_out(wrong: bool) -> None:
-    """Each CTA stores half of the bytes of a row, and one of them those of another's row."""
+    """Each CTA stores half of the bytes of a row, and one of them the same half of another's."""
     k = Builder("masked", "sm_100a", warps=1)
     k.launch(grid=GRID)
     out, data = k.tensor("out", u8, (GRID, 16)), k.shared("data", u8, (16,))
@@ -878,3 +878,77 @@ def test_bytes_that_a_mask_leaves_out(wrong: bool) -> None:
     assert report.rules == ({"race"} if wrong else set())
     if not wrong:
         assert f"all {GRID} CTAs, of which 1 were run" in report.covers
+
+
+@pytest.mark.parametrize("further", [1, 33])
+@pytest.mark.parametrize("at_address", [False, True])
+def test_one_lane_of_one_cta_stores_further_on(further: int, at_address: bool) -> None:
+    """Where lanes of a CTA do not move alike, it is run: it may meet the next one."""
+    k = Builder("further", warps=1)
+    k.launch(grid=GRID)
+    out = k.tensor("out", u32, (64 * GRID + 64,))
+    odd = k.cta_x.eq(ODD) & k.lane_id.eq(31)
+    place = k.var("place", 64 * k.cta_x + k.lane_id + select(odd, further, 0))
+    if at_address:
+        at = k.var("at", address_of(out[place]), u64)
+        k.mem.store(view_at(at, u32, space="global"), 1)
+    else:
+        k.mem.store(out[place], 1)
+    report = check(k.finish())
+    assert report.rules == ({"race"} if further == 33 else set()), report
+    assert report.verdict == ("failed" if further == 33 else "proved")
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_boxes_of_which_the_first_is_cut_off(wrong: bool) -> None:
+    """CTA 0 loads the lower half of a box, and the others all of theirs: one stores to the upper
+    half of another's."""
+    k = Builder("cut", warps=1)
+    k.launch(grid=GRID)
+    out, data = k.tensor("out", s32, (16 * GRID, 64)), k.shared("data", s32, (8, 32), align=128)
+    box, bar = k.tensor_map(out, (8, 32)), k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_warp()
+    k.fence.mbarrier_init()
+    with k.one_thread():
+        k.mbarrier.arrive_expect_tx(bar, data.nbytes)
+        k.tma.load(box, data, (16 * k.cta_x - 4, 0), bar)
+    k.mbarrier.wait(bar, 0)
+    row = select(k.cta_x.eq(80) & wrong, 16 * ODD + 2, 16 * k.cta_x + 8)
+    k.mem.store(out[row, k.lane_id], 1)
+    report = check(k.finish())
+    assert report.rules == ({"race"} if wrong else set()), report
+    assert report.verdict == ("failed" if wrong else "proved"), report.reasons
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_every_second_element_of_a_row(wrong: bool) -> None:
+    """Lanes store to elements that are no box, and those of one CTA to some of another's."""
+    k = Builder("second", warps=1)
+    k.launch(grid=GRID)
+    out, odd = k.tensor("out", s32, (GRID, 128)), k.cta_x.eq(80) & wrong
+    row, first = select(odd, ODD, k.cta_x), select(odd, 4, 0)
+    k.mem.store(out[row, 2 * k.lane_id + first], 1)
+    report = check(k.finish())
+    assert report.rules == ({"race"} if wrong else set()), report
+    assert report.verdict == ("failed" if wrong else "proved"), report.reasons
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_every_second_row_of_a_box(wrong: bool) -> None:
+    """A copy writes rows two apart, the last one of which is that of a box of another CTA."""
+    k = Builder("rows", warps=1)
+    k.launch(grid=GRID)
+    out, data = k.tensor("out", s32, (16 * GRID, 32)), k.shared("data", s32, (4, 32), align=128)
+    rows = k.tensor_map(out, (8, 32), element_strides=(2, 1))
+    _filled(k, data)
+    with k.one_thread():
+        k.tma.store(rows, data, (16 * k.cta_x, 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    row = select(k.cta_x.eq(80) & wrong, 16 * ODD + 6, 16 * k.cta_x + 1)
+    k.mem.store(out[row, k.lane_id], 1)
+    report = check(k.finish())
+    assert report.rules == ({"race"} if wrong else set()), report
+    assert report.verdict == ("failed" if wrong else "proved"), report.reasons
