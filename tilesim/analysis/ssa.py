@@ -7,6 +7,7 @@ keep what they had. So what holds for every way holds for every lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Generic, TypeVar
 
 from tilesim.analysis.cfg import FlowGraph
@@ -128,10 +129,10 @@ class Values(Generic[V]):
 
     def at(self, name: str, number: int) -> V:
         """What an instruction finds in a register."""
-        found = self._nothing
-        for setter in self.setters(number, name):
-            found = self._join(found, self.of(name, setter))
-        return found
+        setters = self.setters(number, name)
+        if len(setters) == 1:
+            return self.of(name, setters[0])
+        return reduce(self._join, (self.of(name, setter) for setter in setters), self._nothing)
 
     def grow(self, name: str, setter: int, value: V) -> None:
         """An instruction may set a register to this, too."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple, NoReturn
 
 from tilesim.arith.types import WIDTH
@@ -631,28 +632,8 @@ class Sources:
         return Located(file, line, column, self._strings.get(found[4] or "", ""), caller)
 
 
-class Bodies:
-    """Reads the bodies of functions."""
-
-    def __init__(
-        self, text: Text, operands: Operands, declarations: Declarations, sources: Sources
-    ) -> None:
-        self._text = text
-        self._operands = operands
-        self._declarations = declarations
-        self._sources = sources
-
-    def read(self, start: int) -> tuple[Body, int]:
-        """The body whose opening brace is at ``start``, and the offset after its closing one.
-
-        Raises:
-            PtxError: with the place of what is not understood.
-        """
-        return _Body(self._text, self._operands, self._declarations, self._sources).read(start)
-
-
 class _Body:
-    """One body: collects instructions and scopes."""
+    """The body of a function: collects instructions and scopes."""
 
     def __init__(
         self, text: Text, operands: Operands, declarations: Declarations, sources: Sources
@@ -667,6 +648,11 @@ class _Body:
         self._label = ""
 
     def read(self, start: int) -> tuple[Body, int]:
+        """The body whose opening brace is at ``start``, and the offset after its closing one.
+
+        Raises:
+            PtxError: with the place of what is not understood.
+        """
         self._sources.reset()
         source, match = self._text.text, _STATEMENT.match
         position = start
@@ -828,7 +814,7 @@ class _Reader:
         self._operands = Operands(text)
         self._declarations = Declarations(text, self._operands)
         self._sources = Sources(_strings(text.text))
-        self._bodies = Bodies(text, self._operands, self._declarations, self._sources)
+        self._body = partial(_Body, text, self._operands, self._declarations, self._sources)
         self._version: tuple[int, int] | None = None
         self._target = ""
         self._options: tuple[str, ...] = ()
@@ -965,7 +951,7 @@ class _Reader:
         directives = dict(self._directives(cursor))
         body = None
         if cursor.token == "{":
-            body, after = self._bodies.read(cursor.start)
+            body, after = self._body().read(cursor.start)
             cursor = Cursor(self._text, after)
         else:
             cursor.expect(";", "or '{' after the head of the function")
