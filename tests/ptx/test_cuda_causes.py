@@ -37,9 +37,9 @@ MISTAKES = {
         "wait before the next arrival on f::full+0",
     ),
     "no arrival in one turn": (
-        "if (t % 32 == 0) arrive", "if (t % 32 == 0 && (i != 2 || t)) arrive", "not_every_time",
+        "if (t % 32 == 0) arrive", "if (t % 32 == 0 && (i != 2 || t)) arrive", "left_out",
         "if (t % 32 == 0 && (i != 2 || t)) arrive(empty + s);",
-        "let f (warp 4) arrive on f::empty+16 in every turn",
+        "let f (warp 4) arrive on f::empty in every turn",
     ),
 }  # fmt: skip
 

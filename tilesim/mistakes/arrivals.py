@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from tilesim.analysis.uses_defs import replaced
 from tilesim.arith.types import pred
 from tilesim.findings.finding import Participant, Stated
 from tilesim.ir import effects as fx
@@ -36,14 +35,12 @@ from tilesim.mistakes.barrier_use import (
     Maker,
     about,
     elsewhere,
-    executed,
-    helpful,
-    helps,
     one_each,
     shares,
 )
 from tilesim.mistakes.context import (
     FAR,
+    LANES,
     Facts,
     Focus,
     Place,
@@ -53,35 +50,29 @@ from tilesim.mistakes.context import (
     flipped,
     has,
     is_election,
-    matched,
     mbars,
-    numbers,
-    numerator,
-    parities,
-    shared,
 )
 from tilesim.mistakes.edits import (
     Block,
     Edit,
-    Spoiled,
+    Move,
     after,
     before,
     beside,
-    block_fault,
     changed,
     family,
+    moving_fault,
     of_places,
+    only_arrives,
     statement_fault,
 )
 from tilesim.mistakes.fences import brief
-from tilesim.mistakes.history import Stuck, Touch
-from tilesim.mistakes.mistake import Case, Cause
-from tilesim.mistakes.operands import copied, in_scope
+from tilesim.mistakes.history import Touch
+from tilesim.mistakes.mistake import Case, Cause, setters_in_loop
+from tilesim.mistakes.operands import copied, parities_at, slots_at
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.wording import count
-
-_LANES = 32
 
 
 def arrivals(number: int) -> str:
@@ -106,12 +97,12 @@ def _by_all_lanes(
     case: Case, on: Mbarrier, each: dict[Maker, int], credits: list[Touch]
 ) -> Cause | None:
     """Arrivals that all lanes of a warp make, where the count is that of one of each."""
-    uneven = case.finding.rule == "over-arrival" and on.expected % _LANES
-    if any(made % _LANES for made in each.values()):
+    uneven = case.finding.rule == "over-arrival" and on.expected % LANES
+    if any(made % LANES for made in each.values()):
         return None
-    if sum(each.values()) != _LANES * on.expected and not uneven:
+    if sum(each.values()) != LANES * on.expected and not uneven:
         return None
-    what, init = f"is executed by all {_LANES} lanes", case.inits(on)
+    what, init = f"is executed by all {LANES} lanes", case.inits(on)
     if credits:
         op, side = credits[0].op, case.of(credits[0], what)
     else:
@@ -125,11 +116,11 @@ def _by_all_lanes(
             f"count all lanes that execute {op.mnemonic} on {on.label}",
         )
     return Cause(
-        f"all {_LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
+        f"all {LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
         "elect one",
         (side, *init),
         f"let one lane of each warp arrive on {on.label}, or count all of them",
-        facts=Stated(lanes=_LANES),
+        facts=Stated(lanes=LANES),
     )
 
 
@@ -146,16 +137,16 @@ def again_without_a_wait(case: Case) -> Cause | None:
                 continue
             arrays = {array_of(other) for other in history.waited}
             lost = next((t for t in history.arrivals() if array_of(t.on) not in arrays), None)
-            sides = [] if lost is None else [case.arrives(lost)]
             told = "" if lost is None else f", and no warp waits for {lost.on.label}"
             what = f"arrives on {on.label} again, without a wait before it"
             return Cause(
                 f"{side.warp} arrives on {on.label} again and has not waited since its last "
                 f"arrival{told}",
-                (case.warp(side.warp, side.op, what, on), *sides),
+                (case.warp(side.warp, side.op, what, on),
+                 *(() if lost is None else (case.arrives(lost),))),
                 f"wait before the next arrival on {on.label} until its phase is over and what it "
                 "guards is used",
-            )
+            )  # fmt: skip
     return None
 
 
@@ -168,7 +159,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         if case.finding.rule == "over-arrival" and case.sides and _is_about(case, on):
             each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
         total = sum(each.values())
-        init, per_turn = case.inits(on), sum(_by_turn(case, credits).values()) + more
+        init, per_turn = case.inits(on), _per_turn(case, credits) + more
         right = (total, _of_one_loop(case, each), per_turn)
         if not total or not init or on.expected in right:
             continue
@@ -178,10 +169,10 @@ def count_of_arrivals(case: Case) -> Cause | None:
         total = per_turn if per_turn != on.expected else total
         if total < on.expected and (case.finding.rule != "deadlock" or _to_come(case, on, each)):
             continue
+        few = total < on.expected
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
-        absent = _absent(case, on, credits) if total < on.expected else None
-        early = None if total >= on.expected else _left_early(case, on, credits, each)
+        early = _left_early(case, on, credits, each) if few else None
         sides = [*init, *_arrivers(case, on), *_newcomer(case, on, credits)]
         if twice is not None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
@@ -192,17 +183,11 @@ def count_of_arrivals(case: Case) -> Cause | None:
             if where is not None:
                 warps = len({warp for warp, _ in each})
                 sides.insert(1, case.warp(credits[0].warp, where, f"is entered by {warps} warps"))
-        some = _some_lanes(case, credits, each) if total < on.expected else None
-        if absent is not None:
-            sides.insert(0, absent)
-        elif early is not None:
+        # the count is that of all CTAs, the arrivals are of one
+        of_all = total * case.history.machine.program.cluster_size == on.expected != total
+        if early is not None:
             sides.insert(1, early)  # which of the two is wrong is unknown
-        elif some is not None:
-            sides.insert(0, some)
-        elif total < on.expected and _leaves_out(case, on, credits):
-            sides = [*sides[1:], *init]
-        elif total * case.history.machine.program.cluster_size == on.expected != total:
-            # the count is that of all CTAs, the arrivals are of one
+        elif of_all or (few and _leaves_out(case, on, credits)):
             sides = [*sides[1:], *init]
         return Cause(
             f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use",
@@ -248,8 +233,8 @@ def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
     """Whether the count is that of all lanes of fewer warps than arrive."""
     warps = {warp for warp, _ in each}
     return (
-        len(warps) > 1 and total == _LANES * len(warps) > on.expected > _LANES
-        and not on.expected % _LANES
+        len(warps) > 1 and total == LANES * len(warps) > on.expected > LANES
+        and not on.expected % LANES
     )  # fmt: skip
 
 
@@ -257,8 +242,7 @@ def _by_waiters(
     case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
 ) -> Touch | None:
     """An arrival by warps that wait for the barrier themselves, without which the count fits."""
-    waiting = {t.warp for t in case.history.touches if t.kind == "pass" and t.on is on}
-    waiting |= {s.warp for s in case.history.stuck if s.on is on}
+    waiting = case.history.waiters(on)
     mine = [c for c in credits if c.warp in waiting]
     others = sum(n for (warp, _), n in each.items() if warp not in waiting)
     return mine[0] if mine and others == on.expected else None
@@ -297,9 +281,9 @@ def _newcomer(case: Case, on: Mbarrier, credits: list[Touch]) -> list[Participan
     ]  # fmt: skip
 
 
-def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
-    """By warp: the arrivals that it usually makes between two waits that it passes."""
-    found: dict[Agent, int] = {}
+def _per_turn(case: Case, credits: list[Touch]) -> int:
+    """The arrivals that warps usually make, each between two waits that it passes."""
+    total = 0
     for warp in dict.fromkeys(c.warp for c in credits):
         passed = [p.at for p in case.history.passes(warp)]
         turns: Counter[int] = Counter()
@@ -307,8 +291,8 @@ def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
             if credit.warp is warp:
                 turns[bisect_left(passed, credit.issued)] += credit.arrivals
         usual = Counter(turns.values())
-        found[warp] = max(usual, key=lambda value: (usual[value], value))
-    return found
+        total += max(usual, key=lambda value: (usual[value], value))
+    return total
 
 
 def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
@@ -317,19 +301,6 @@ def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
     for (warp, number), made in each.items():
         found[warp][case.loop_range(case.mir.code[number].what)] += made
     return sum(max(by_loop.values()) for by_loop in found.values())
-
-
-def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
-    """The condition that keeps an instruction from being executed which would arrive as well."""
-    made = {c.op.number for c in credits}
-    for warp in case.history.machine.warps:
-        for op in helpful(case, warp, on):
-            if op.number in made or not helps(case, warp, op, on) or executed(case, warp, op, on):
-                continue
-            where = case.history.condition_past(warp, op)
-            if where is not None and has(op, fx.Arrives):
-                return case.warp(warp, where, f"keeps {op.mnemonic} from being executed")
-    return None
 
 
 def _left_early(
@@ -342,29 +313,14 @@ def _left_early(
         op = next(c.op for c in credits if c.op.number == number)
         if sum(each.values()) + made != on.expected:
             continue
-        for warp in history.machine.warps:
-            if warp.cta is not maker.cta or not warp.exited or history.executions(warp, number):
+        for warp in history.peers(maker):
+            if not warp.exited or history.executions(warp, number):
                 continue
             where = history.condition_past(warp, op)
-            mine = history.between(warp, 0, 1 << 62)
+            mine = history.between(warp)
             through = any(d.op.number > op.number and not has(d, fx.Exits) for d in mine)
             if where is not None and not through:
                 return case.warp(warp, where, f"ends by this condition, without the {op.mnemonic}")
-    return None
-
-
-def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Participant | None:
-    """Where lanes of a warp end, or part from those that arrive, of which there are others."""
-    for (warp, number), made in each.items():
-        if not 1 < made < _LANES:
-            continue
-        first = next(c for c in credits if c.warp is warp and c.op.number == number)
-        for done in case.history.between(warp, 0, first.issued):
-            if has(done, fx.Exits):
-                return case.warp(warp, done, "ends lanes that do not arrive")
-        where = branch_past(case.mir, first.op)
-        if where is not None:
-            return case.warp(warp, where, f"lets {made} lanes of it arrive")
     return None
 
 
@@ -402,54 +358,6 @@ def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch
     return next(iter((*same, *found, *again)), None)
 
 
-#: waits of a warp that show what it does after each
-_TURNS = 3
-
-
-def not_every_time(case: Case) -> Cause | None:
-    """A warp that has arrived in the turns before, and has gone through one without it: the last
-    arrivals of a phase do not come."""
-    history = case.history
-    for on in about(case):
-        if not 0 < on.pending < on.expected:
-            continue
-        now = {c.warp for c in history.arrivals(on=on) if c.phase == on.phase}
-        for stuck in history.stuck:
-            warp = stuck.warp
-            lost = None if warp in now else _turn_without(case, stuck, history.supplies(warp, on))
-            if lost is None:
-                continue
-            wait, arrival = lost
-            where = branch_past(case.mir, arrival)
-            sides = [case.warp(warp, arrival, f"does not arrive on {on.label} after each wait", on)]
-            if where is not None:
-                sides.insert(
-                    0, case.warp(warp, where, f"skips the {arrival.mnemonic} by this condition")
-                )
-            return Cause(
-                f"{warp} has not arrived on {on.label} after one of its waits, as it does after "
-                f"others: {count(on.expected - on.pending, 'arrival')} of {on.expected} came",
-                (*sides, case.of(wait, "is the wait after which it does not")),
-                f"let {warp} arrive on {on.label} in every turn",
-                facts=Stated(arrivals=(on.expected - on.pending,)),
-            )
-    return None
-
-
-def _turn_without(case: Case, stuck: Stuck, arrivals: list[Op]) -> tuple[Touch, Op] | None:
-    """The wait after which a warp has not arrived by any of some instructions, as it has between
-    most of its waits; and the instruction by which it has."""
-    made = [t for t in case.history.arrivals(stuck.warp) if t.op in arrivals]
-    # lanes that have parted pass one after another at one time
-    passed = [*{p.at: p for p in case.history.passes(stuck.warp)}.values()]
-    if not made or len(passed) < _TURNS or stuck.blocked.op not in {p.op for p in passed}:
-        return None
-    times = [*(p.at for p in passed), case.history.now]
-    turns = [any(a < t.issued < b for t in made) for a, b in pairwise(times)]
-    odd = [wait for wait, has in zip(passed, turns, strict=True) if not has]
-    return (odd[0], made[-1].op) if len(odd) == 1 else None
-
-
 def never_arrived(case: Case) -> Cause | None:
     """A barrier on which no arrival has been made: the warp that should make one, and where."""
     history = case.history
@@ -476,7 +384,7 @@ def never_arrived(case: Case) -> Cause | None:
                 f"arrive on {on.label} as well: arrive.expect_tx",
             )  # fmt: skip
         starts = _starts_over(case, on)
-        if starts is not None:
+        if starts:
             return Cause(
                 f"no instruction arrives on {on.label}: the slot of its arrival starts over before "
                 "it",
@@ -511,8 +419,8 @@ def _is_surplus(case: Case, arrival: Touch) -> bool:
     """Whether a barrier has got more arrivals than the waits on it need: one of them may be
     meant for another barrier."""
     history, on = case.history, arrival.on
-    passed = [t.phase for t in history.touches if t.kind == "pass" and t.on is on]
-    uses = max((*passed, *(s.phase for s in history.stuck if s.on is on)), default=-1) + 1
+    passed = [t.phase for t in history.passes(on=on)]
+    uses = max([-1, *passed, *(s.phase for s in history.stuck if s.on is on)]) + 1
     return sum(c.arrivals for c in history.credits(on)) > on.expected * uses
 
 
@@ -522,14 +430,11 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
     history = case.history
     for told in elsewhere(case, on):
         for warp in history.machine.warps:
-            if warp.number != told.warp.number or warp.cta is told.warp.cta:
-                continue
-            if history.executions(warp, told.op.number):
-                continue
-            if not history.names(warp, told.op, on, (fx.Arrives,)):
+            same = warp.number == told.warp.number and warp.cta is not told.warp.cta
+            if not same or history.executions(warp, told.op.number):
                 continue
             where = history.condition_past(warp, told.op)
-            if where is None:
+            if where is None or not history.names(warp, told.op, on, (fx.Arrives,)):
                 continue
             return Cause(
                 f"no arrival comes on {on.label}: {warp} does not execute the "
@@ -541,29 +446,24 @@ def _from_some_ctas(case: Case, on: Mbarrier) -> Cause | None:
     return None
 
 
-def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...] | None:
+def _starts_over(case: Case, on: Mbarrier) -> tuple[Participant, ...]:
     """Where a register with the slot is set of arrivals on a barrier's array that have gone back to
-    the first slot without a use of this one."""
+    the first slot without a use of this one; empty: there are none such."""
     history, mir = case.history, case.mir
     for warp in history.machine.warps:
         for op in history.supplies(warp, on):
             made = [history.number_of(t.on) or 0 for t in history.arrivals(warp) if t.op is op]
             back = any(b < a < (history.number_of(on) or 0) for a, b in pairwise(made))
             indices = [e.mbar.index for e in op.effects() if isinstance(e, fx.Arrives)]
-            names = {p.name for index in indices for p in walk(index) if isinstance(p, Var)}
-            loop = case.loop_range(op)
-            steps = [
-                mir.code[n] for name in names for n in mir.setters.get(name, ())
-                if loop is not None and loop[0] <= n <= loop[1] and not mir.code[n].counts
-            ]  # fmt: skip
-            if back and steps and isinstance(steps[-1].what, Op):
-                last = steps[-1].what
+            steps = [n for n in setters_in_loop(case, op, indices) if not mir.code[n].counts]
+            last = mir.code[steps[-1]].what if steps else None
+            if back and isinstance(last, Op):
                 where = branch_past(mir, last)
                 return tuple(
                     case.warp(warp, loc, "lets its slot start over")
                     for loc in (where, last.loc) if loc is not None
                 )  # fmt: skip
-    return None
+    return ()
 
 
 def _last_use(case: Case, on: Mbarrier) -> Participant | None:
@@ -577,19 +477,19 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         passes = [
             p for p in history.passes(stuck.warp)
             if any(history.supplies(w, p.on) for w in waiters)
-        ]  # fmt: skip
-        done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
-        begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
-        turn = [d for d in done if begun is not None and d.turns == begun.turns]
-        arrivals = [d for d in turn if has(d, fx.Arrives)]
-        done = arrivals or turn or done
-        if done:
-            return case.warp(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards", on)
+        ][-1:]  # fmt: skip
+        for last in passes:
+            done = history.between(stuck.warp, last.at)
+            turn = [d for d in done if d.turns == history.turns_at(last)]
+            done = [d for d in turn if has(d, fx.Arrives)] or turn or done
+            if done:
+                what = f"does not arrive on {on.label} afterwards"
+                return case.warp(stuck.warp, done[-1], what, on)
     return None
 
 
-#: slots that are tried at one place
-_SLOTS = 4
+#: slots, and parities of a wait, that are tried at one place
+_SLOTS, _PARITIES = 4, 6
 
 
 def wanted_arrays(facts: Facts, focus: Focus) -> list[Mbarriers]:
@@ -597,31 +497,6 @@ def wanted_arrays(facts: Facts, focus: Focus) -> list[Mbarriers]:
     arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
     near = [a for a in arrays if a.name in focus.names]
     return near or [a for a in arrays if focus.distance_of({a.name}) < FAR] or arrays
-
-
-def slots_of(facts: Facts, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
-    """The slots of an array that may be meant at a place, the likeliest first."""
-    if array.count == 1:
-        return (Const(0),)
-    found: dict[Expr, None] = {}
-    for other in facts.block_of.get(place.number, ()):
-        if isinstance(other.what, Op):
-            found.update(dict.fromkeys(
-                m.index for m in mbars(other.what)
-                if isinstance(m.array, Mbarriers) and m.array.count == array.count
-            ))  # fmt: skip
-            found.update(dict.fromkeys(
-                v.offsets[0] for _, v in shared(other.what)
-                if len(v.offsets) > 1 and v.tensor.shape[0] == array.count
-            ))  # fmt: skip
-    for other in facts.arrays.get(array.name, ()):
-        if len(other.loops) <= len(place.loops):
-            pairs = matched(other.loops, place.loops)
-            found.update(dict.fromkeys(replaced(m.index, pairs) for m in mbars(other.op)))
-    found.update(dict.fromkeys(binary("%", n, array.count) for n in numbers(place.loops)))
-    if not place.loops:
-        found.update(dict.fromkeys(Const(n) for n in range(array.count)))
-    return tuple(e for e in found if in_scope(facts, e, place))[:_SLOTS]
 
 
 def spots_of(facts: Facts, focus: Focus) -> Iterator[tuple[Place, bool]]:
@@ -649,7 +524,7 @@ def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 continue
             if not facts.blocks or has(place, fx.InitsMbarrier):
                 continue
-            for slot in slots_of(facts, array, place):
+            for slot in slots_at(facts, place, array)[:_SLOTS]:
                 mbar = Mbar(array, slot)
                 targets: list[tuple[Mbar, Scope]] = [(mbar, "cta")]
                 if remote:
@@ -726,9 +601,10 @@ def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if focus.distance(place) > (1 if not first else 4) or has(place, fx.InitsMbarrier):
             continue
         for array in arrays:
-            for slot in slots_of(facts, array, place)[:2]:
-                for phase in _parities(facts, slot, array, place):
-                    for wait, said in waiting(facts, Mbar(array, slot), phase, place):
+            for slot in slots_at(facts, place, array)[:2]:
+                mbar = Mbar(array, slot)
+                for phase in parities_at(facts, place, [mbar])[:_PARITIES]:
+                    for wait, said in waiting(facts, mbar, phase, place):
                         what = f"{said} before {brief(place)}"
                         yield of_places("missing wait", what, [(place, before(place, *wait))], 2)
 
@@ -746,26 +622,6 @@ def waiting(
     yield (wait,), what
 
 
-def _parities(facts: Facts, slot: Expr, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
-    found: dict[Expr, None] = {}
-    here = [p for p in facts.using(array.name, fx.Waits) if p.role == place.role]
-    number = numerator(slot)
-    if number is not None:
-        found.update(dict.fromkeys(parities(number, array.count)))
-    for other in (*here, *facts.ops):
-        if other.role == place.role or array.name in {m.array.name for m in mbars(other.op)}:
-            for site in sites(other.op):
-                if site.kind == "phase" and getattr(other.op, "parity", True):
-                    theirs = replaced(site.value, matched(other.loops, place.loops))
-                    found.update(dict.fromkeys((theirs, flipped(theirs))))
-    if place.loops:
-        for turn in numbers(place.loops):
-            found.update(dict.fromkeys(parities(turn, array.count)))
-    else:
-        found.update(dict.fromkeys((Const(0), Const(1))))
-    return tuple(e for e in found if in_scope(facts, e, place))[:6]
-
-
 @family("wait, not arrival")
 def _wait_instead(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """A wait where a role arrives on a barrier for which it waits elsewhere."""
@@ -778,7 +634,7 @@ def _wait_instead(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 continue
             if not any(p.role == place.role for p in facts.using(array.name, fx.Waits)):
                 continue
-            for phase in _parities(facts, mbar.index, array, place):
+            for phase in parities_at(facts, place, [mbar])[:_PARITIES]:
                 for wait, said in waiting(facts, mbar, phase, place):
                     what = f"{said} instead of {brief(place)}"
                     yield of_places("wait, not arrival", what, [(place, wait)], 2)
@@ -834,77 +690,58 @@ def _duplicate(op: Op) -> Iterator[tuple[str, Block]]:
         yield f"{op.mnemonic} repeated", (op, op)
 
 
-@block_fault("arrive too early", "a stage is released, or a phase armed, before the work is done")
-def _early(block: Block) -> Iterator[Spoiled]:
-    units = list(_units(block))
-    for place, arrive in _arriving(units):
+@moving_fault("arrive too early", "a stage is released, or a phase armed, before the work is done")
+def _early(units: list[Block]) -> Iterator[Move]:
+    for place in _arriving(units):
         waits = [i for i in range(place) if _waits(units[i])]
         for target in sorted({waits[-1], waits[-1] + 1}) if waits else [0]:
-            where = "before" if waits and target == waits[-1] else "right after"
-            what = f"{arrive.mnemonic} moved {where} the wait that precedes it"
-            yield from _moved(units, place, target, arrive, what)
+            side = "before" if waits and target == waits[-1] else "right after"
+            yield place, target, f"{side} the wait that precedes it"
 
 
-@block_fault(
+@moving_fault(
     "arrive before the group wait", "a stage is released while an operation still reads it"
 )
-def _before_group_wait(block: Block) -> Iterator[Spoiled]:
-    units = list(_units(block))
-    for place, arrive in _arriving(units):
+def _before_group_wait(units: list[Block]) -> Iterator[Move]:
+    for place in _arriving(units):
         waits = [i for i in range(place) if any(has(s, fx.WaitsGroup) for s in units[i])]
         if waits:
             wait = units[waits[-1]][0]
-            name = wait.mnemonic if isinstance(wait, Op) else "the wait"
-            what = f"{arrive.mnemonic} moved before {name}"
-            yield from _moved(units, place, waits[-1], arrive, what)
+            yield place, waits[-1], f"before {getattr(wait, 'mnemonic', 'the wait')}"
 
 
-@block_fault("arrive too late", "an arrival is made only after the next wait")
-def _late(block: Block) -> Iterator[Spoiled]:
-    units = list(_units(block))
-    for place, arrive in _arriving(units):
-        after = next((i for i in range(place + 1, len(units)) if _waits(units[i])), None)
-        if after is not None:
-            passed, rest = units[place + 1 : after + 1], units[after + 1 :]
-            order = [*units[:place], *passed, units[place], *rest]
-            what = f"{arrive.mnemonic} moved after the wait that follows it"
-            yield Spoiled(arrive.loc, what, tuple(s for u in order for s in u))
+@moving_fault("arrive too late", "an arrival is made only after the next wait")
+def _late(units: list[Block]) -> Iterator[Move]:
+    for place in _arriving(units):
+        following = next((i for i in range(place + 1, len(units)) if _waits(units[i])), None)
+        if following is not None:
+            yield place, following, "after the wait that follows it"
 
 
-def _arriving(units: list[Block]) -> Iterator[tuple[int, Op]]:
-    """The units that do nothing but arrive, with their arrival."""
+def _arriving(units: list[Block]) -> Iterator[int]:
+    """The units that do nothing but arrive."""
     for place, unit in enumerate(units):
-        arrive = next((s for s in all_in(unit) if isinstance(s, MbarrierArrive)), None)
-        if arrive is not None and _only_arrives(unit):
-            yield place, arrive
-
-
-def _moved(units: list[Block], place: int, target: int, arrive: Op, what: str) -> Iterator[Spoiled]:
-    """A unit moved up to ``target``, if it passes anything but arrivals."""
-    if not all(map(_only_arrives, units[target:place])):
-        moved = [*units[:target], units[place], *units[target:place], *units[place + 1 :]]
-        yield Spoiled(arrive.loc, what, tuple(s for u in moved for s in u))
-
-
-def _units(block: Block) -> Iterator[Block]:
-    """The statements of a block; an election stays with the region it guards."""
-    place = 0
-    while place < len(block):
-        pair = (
-            isinstance(block[place], ElectSync)
-            and place + 1 < len(block)
-            and isinstance(block[place + 1], If)
-        )
-        yield block[place : place + 1 + pair]
-        place += 1 + pair
-
-
-def _only_arrives(unit: Block) -> bool:
-    return all(isinstance(s, MbarrierArrive | ElectSync | If) for s in all_in(unit))
+        if only_arrives(unit) and any(isinstance(s, MbarrierArrive) for s in all_in(unit)):
+            yield place
 
 
 def _waits(unit: Block) -> bool:
     return any(isinstance(s, MbarrierWait | BarSync) for s in unit)
+
+
+@moving_fault("commit too early", "a commit is made before the operations it should cover")
+def _early_commit(units: list[Block]) -> Iterator[Move]:
+    for place, unit in enumerate(units):
+        if isinstance(unit[0], Tcgen05Commit):
+            start = place
+            while start and not any(map(_blocks, units[start - 1])):
+                start -= 1
+            if any(isinstance(s, Tcgen05Mma) for u in units[start:place] for s in all_in(u)):
+                yield place, start, "before the operations"
+
+
+def _blocks(stmt: Stmt) -> bool:
+    return has(stmt, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster) or isinstance(stmt, Tcgen05Commit)
 
 
 @statement_fault("commit without the operations", "an arrival does not wait for the tensor core",
@@ -913,27 +750,6 @@ def _plain_arrive(op: Tcgen05Commit) -> Iterator[tuple[str, Block]]:
     if op.multicast is None:
         arrive = MbarrierArrive(mbar=op.mbar, scope="cluster", loc=op.loc)
         yield f"mbarrier.arrive instead of {op.mnemonic}", (arrive,)
-
-
-@block_fault("commit too early", "a commit is made before the operations it should cover")
-def _early_commit(block: Block) -> Iterator[Spoiled]:
-    for place, stmt in enumerate(block):
-        if not _commits(stmt):
-            continue
-        start = place
-        while start and not _blocks(block[start - 1]):
-            start -= 1
-        if any(isinstance(s, Tcgen05Mma) for s in all_in(block[start:place])):
-            moved = (*block[:start], stmt, *block[start:place], *block[place + 1 :])
-            yield Spoiled(stmt.loc, "the commit is moved before the operations", moved)
-
-
-def _commits(stmt: Stmt) -> bool:
-    return isinstance(stmt, Tcgen05Commit)
-
-
-def _blocks(stmt: Stmt) -> bool:
-    return has(stmt, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster) or _commits(stmt)
 
 
 @statement_fault("wrong arrival count", "mbarrier.init with one arrival too few or too many",

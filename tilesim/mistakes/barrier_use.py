@@ -46,8 +46,7 @@ def barriers(case: Case) -> Iterator[Mbarrier]:
         yield from (link.on for link in links(case, group=True))
     if case.finding.rule == "over-arrival":
         for side in case.sides:
-            passed = [p for p in case.history.passes(side.warp) if p.at <= case.made]
-            yield from (p.on for p in passed[-1:] if isinstance(p.on, Mbarrier))
+            yield from [p.on for p in case.history.passes(side.warp) if p.at <= case.made][-1:]
 
 
 def about(case: Case) -> list[Mbarrier]:
@@ -89,7 +88,7 @@ def never_executed(case: Case) -> Cause | None:
             for op in helpful(case, warp, on):
                 if not helps(case, warp, op, on) or executed(case, warp, op, on):
                     continue
-                last = history.last_of(warp)
+                last = history.latest(warp)
                 if not (warp.blocked or warp.exited) and (not last or last.op.number < op.number):
                     continue  # it has yet to come to it
                 left = _left_by(case, warp, op)
@@ -124,8 +123,7 @@ def _nearest(case: Case, warp: Agent, op: Op, on: Mbarrier) -> tuple[Op, Loc | N
 
 def helps(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
     """Whether an instruction can name the very barrier that is waited for, or initialise it."""
-    kinds = (fx.Arrives, fx.Completes) if on.live else (fx.InitsMbarrier,)
-    return case.history.names(warp, op, on, kinds)
+    return case.history.names(warp, op, on, _helping(on))
 
 
 def executed(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
@@ -143,7 +141,7 @@ def executed(case: Case, warp: Agent, op: Op, on: Mbarrier) -> bool:
 
 def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     """The exit by which a warp has ended without coming to an instruction behind it."""
-    last = case.history.last_of(warp)
+    last = case.history.latest(warp)
     if not warp.exited or last is None:
         return None
     before = (o for o in case.history.code_of(warp) if last.op.number <= o.number < op.number)
@@ -168,7 +166,7 @@ def slots(case: Case) -> Cause | None:
                     c.tx < 0 and c.op is not landed[-1].op and c.issued > other.at
                     for c in case.history.credits(other.on, owner)
                 )
-                waited = any(t.kind == "pass" and t.on is on for t in case.history.touches)
+                waited = bool(case.history.passes(on=on))
                 return Cause(
                     f"the bytes of this use complete on {on.label}, but are expected on "
                     f"{other.on.label}",
@@ -182,8 +180,8 @@ def expected_by(case: Case, landing: Touch) -> Touch | None:
     """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
     barrier of the array than the one on which the copy has landed."""
     near = [
-        t for t in case.history.touches
-        if t.tx > 0 and t.warp is landing.warp and array_of(t.on) == array_of(landing.on)
+        t for t in case.history.credits(warp=landing.warp)
+        if t.tx > 0 and array_of(t.on) == array_of(landing.on)
     ]  # fmt: skip
     best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
     if best is None or best.on is landing.on or abs(best.at - landing.issued) > NEAR:
@@ -196,10 +194,9 @@ def elsewhere(case: Case, on: Mbarrier, *, bytes_: bool = False) -> list[Touch]:
     """Credits by instructions that name barriers of the same array, made on the barrier at the
     same place of another CTA."""
     return one_each(
-        t for t in case.history.touches
-        if t.kind == "credit" and t.on is not on
-        and t.on.address == on.address and (t.tx < 0 if bytes_ else t.arrivals > 0)
-        and not case.history.credits(on, t.warp)
+        t for t in case.history.credits()
+        if t.on is not on and t.on.address == on.address
+        and (t.tx < 0 if bytes_ else t.arrivals > 0) and not case.history.credits(on, t.warp)
     )  # fmt: skip
 
 
@@ -215,22 +212,19 @@ def no_init(case: Case) -> Cause | None:
     history = case.history
     if _is_coming(case):
         return None
-    inits = [t for t in history.touches if t.kind == "life" and t.at <= case.made]
-    if not inits:
-        return None
-    last = inits[-1]
-    return Cause("the barriers that are initialised leave this one out",
-                 (case.of(last, f"initialises {last.on.label}"),))  # fmt: skip
+    inits = [t for t in history.touched("life") if t.at <= case.made]
+    return None if not inits else Cause(
+        "the barriers that are initialised leave this one out",
+        (case.of(inits[-1], f"initialises {inits[-1].on.label}"),),
+    )  # fmt: skip
 
 
 def _is_coming(case: Case) -> bool:
     """Whether a warp has begun to initialise barriers, and goes on to the one that was used."""
-    mine = [on for on in about(case) if not on.live]
+    history, mine = case.history, [on for on in about(case) if not on.live]
     return any(
-        isinstance(e, fx.InitsMbarrier) and case.history.may_name(e.mbar, on)
-        and not case.history.ever(number)
-        for on in mine for number, effects in enumerate(case.mir.effects)
-        for e in effects
+        history.acts_on(op, on, fx.InitsMbarrier) and not history.ever(op.number)
+        for on in mine for op in case.mir.ops()
     )  # fmt: skip
 
 
@@ -239,15 +233,14 @@ def used_before_the_init(case: Case) -> Cause | None:
     if not case.sides or not _is_coming(case):
         return None
     side, history = case.sides[0], case.history
-    before = history.between(side.warp, 0, side.at)
+    before = history.latest(side.warp, side.at)
     coming = [
-        (warp, op) for warp in history.machine.warps if warp.cta is side.warp.cta
-        for op in history.code_of(warp)
+        (warp, op) for warp in history.peers(side.warp) for op in history.code_of(warp)
         if has(op, fx.InitsMbarrier) and not history.ever(op.number)
     ]  # fmt: skip
     sides = [case.warp(warp, op, "initialises barriers") for warp, op in coming[-1:]]
-    if before:
-        sides.append(case.warp(side.warp, before[-1], "is the last thing before the use"))
+    if before is not None:
+        sides.append(case.warp(side.warp, before, "is the last thing before the use"))
     return Cause(
         f"nothing makes {side.warp} wait for the initialisation of the barriers",
         tuple(sides),
@@ -258,11 +251,12 @@ def used_before_the_init(case: Case) -> Cause | None:
 def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:
     """The instructions of a warp that can name a barrier, or another one of its array, and arrive
     on it or complete its bytes; that initialise it, if it is not live."""
-    kinds = (fx.Arrives, fx.Completes) if on.live else (fx.InitsMbarrier,)
-    for op in case.history.code_of(warp):
-        own = (e for e in op.effects() if isinstance(e, kinds))
-        if any(case.history.may_name(e.mbar, on) for e in own):
-            yield op
+    kinds = _helping(on)
+    return (op for op in case.history.code_of(warp) if case.history.acts_on(op, on, *kinds))
+
+
+def _helping(on: Mbarrier) -> tuple[type[fx.Arrives | fx.Completes | fx.InitsMbarrier], ...]:
+    return (fx.Arrives, fx.Completes) if on.live else (fx.InitsMbarrier,)
 
 
 #: families that change which warps arrive

@@ -14,7 +14,7 @@ from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInval
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
-from tilesim.mistakes.context import Facts, Focus, Place, effect_of, has, mbars, shared
+from tilesim.mistakes.context import LANES, Facts, Focus, Place, effect_of, has, mbars, shared
 from tilesim.mistakes.edits import Edit, after, before, beside, by_line, changed, family, of_places
 from tilesim.mistakes.fences import inserted, near
 from tilesim.mistakes.history import Done
@@ -24,31 +24,28 @@ from tilesim.sim.machine.warp import Agent
 from tilesim.transforms.rewrite import Instead
 from tilesim.wording import count
 
-_LANES = 32
-
 
 def too_few_threads(case: Case) -> Cause | None:
     """A named barrier between the two sides that lets go on before the first one has come: its
     count is smaller than the threads that join it."""
     history = case.history
     for first, second in case.both:
-        before = [d for d in history.between(second.warp, 0, second.at) if joined(d.op)]
-        effect = joined(before[-1].op) if before else None
-        if first.warp is second.warp or first.warp.cta is not second.warp.cta or effect is None:
+        last = history.latest(second.warp, second.at, fx.JoinsBarrier)
+        effect = effect_of(last, fx.JoinsBarrier)
+        if last is None or effect is None or first.warp is second.warp:
             continue
-        users = [
-            w for w in history.machine.warps
-            if w.cta is second.warp.cta and _comes_to(case, w, effect.id)
-        ]  # fmt: skip
+        if first.warp.cta is not second.warp.cta:
+            continue
+        users = [w for w in history.peers(second.warp) if _comes_to(case, w, effect.id)]
         threads = _said(effect)
-        if threads is None or first.warp not in users or _LANES * len(users) <= threads:
+        if threads is None or first.warp not in users or LANES * len(users) <= threads:
             continue
-        own = case.warp(second.warp, before[-1], f"goes on with {threads} threads")
+        own = case.warp(second.warp, last, f"goes on with {threads} threads")
         stray = _rarest(case, users, effect.id)
         return Cause(
             f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
             (own,) if stray is None else (stray, own),
-            f"let the barrier count all {_LANES * len(users)} threads that come to it, or keep the "
+            f"let the barrier count all {LANES * len(users)} threads that come to it, or keep the "
             "others away",
         )
     return None
@@ -64,8 +61,7 @@ def _uses(case: Case, warp: Agent, ident: object = None) -> Iterator[tuple[Op, f
 
 def _users(case: Case, one: Agent, ident: object) -> list[Agent]:
     """The warps of the CTA of one that have instructions which join a named barrier."""
-    near = (w for w in case.history.machine.warps if w.cta is one.cta)
-    return [w for w in near if any(_uses(case, w, ident))]
+    return [w for w in case.history.peers(one) if any(_uses(case, w, ident))]
 
 
 def _comes_to(case: Case, warp: Agent, ident: object) -> bool:
@@ -109,7 +105,7 @@ def unequal_counts(case: Case) -> Cause | None:
     if len(counts) < 2 or None in counts:
         return None
     users = _users(case, found[0][0].warp, found[0][1].id)
-    right = _LANES * len(users)
+    right = LANES * len(users)
     wrong = [(side, effect) for side, effect in found if _said(effect) != right]
     if len(wrong) != 1:
         return None
@@ -150,7 +146,7 @@ def other_counts(case: Case) -> Cause | None:
         on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
         if op is None or effect is None or not isinstance(on, NamedBarrier):
             continue
-        for warp in (w for w in case.history.machine.warps if w.cta is stuck.warp.cta):
+        for warp in case.history.peers(stuck.warp):
             for other, own in _uses(case, warp, effect.id):
                 done = case.history.executions(warp, other.number)
                 if done and own.threads != effect.threads:
@@ -179,7 +175,7 @@ def rounds(case: Case) -> Cause | None:
     often."""
     for waiter, op, on, effect in _hopeless(case):
         users, threads = _users(case, waiter, effect.id), _said(effect)
-        come = _LANES * len(users)
+        come = LANES * len(users)
         if threads is not None and len(users) > 1 and threads > come:
             return Cause(
                 f"{on.label} counts {threads} threads, and only {len(users)} warps come to "
@@ -192,7 +188,7 @@ def rounds(case: Case) -> Cause | None:
         rare = min(others, key=lambda w: len(joins[w]), default=None)
         # the join at which it waits may be among its executions
         done = case.history.executions(waiter, op.number)
-        counted = bool(done) and case.history.last_of(waiter) is done[-1]
+        counted = bool(done) and case.history.latest(waiter) is done[-1]
         if (
             rare is None
             or not joins[rare]
@@ -214,28 +210,12 @@ def rounds(case: Case) -> Cause | None:
 def _to_themselves(case: Case, waiter: Agent) -> Iterator[Participant]:
     """An arrival of another warp at a named barrier at which that warp waits itself: it may mean
     the one to which no warp comes."""
-    for warp in case.history.machine.warps:
+    for warp in case.history.peers(waiter):
         ids = {effect.id for _, effect in _uses(case, warp) if effect.waits}
         for op, own in _uses(case, warp):
-            if own.waits or own.id not in ids or warp.cta is not waiter.cta:
-                continue
-            if case.history.executions(warp, op.number):
+            arrives = not own.waits and own.id in ids
+            if arrives and case.history.executions(warp, op.number):
                 yield case.warp(warp, op, f"arrives at barrier {own.id}, where it waits itself")
-                return
-
-
-def _kept_away(case: Case, waiter: Agent, at: Op, ident: object) -> Iterator[Participant]:
-    """The condition that keeps a warp from joining a barrier where another one does, by the same
-    instruction."""
-    history = case.history
-    near = [w for w in history.machine.warps if w.cta is waiter.cta]
-    for warp in near:
-        for op, _ in _uses(case, warp, ident):
-            if op is at or history.executions(warp, op.number):
-                continue
-            where = history.condition_past(warp, op)
-            if where is not None and any(history.executions(w, op.number) for w in near):
-                yield case.warp(warp, where, f"skips the {op.mnemonic} by this condition")
                 return
 
 
@@ -245,13 +225,12 @@ def no_other_warp(case: Case) -> Cause | None:
         others = [s for s in case.history.stuck if s.on is not on]
         if not others:
             continue
-        sides = [*_kept_away(case, waiter, op, effect.id),
-                 case.warp(waiter, op, f"waits at {on.label}", on)]  # fmt: skip
+        sides = [case.warp(waiter, op, f"waits at {on.label}", on)]
         before = (
             s.warp for s in others if isinstance(s.on, NamedBarrier)
             and any(w is waiter for w, _ in case.history.suppliers(s.warp))
         )  # fmt: skip
-        last = next(map(case.history.last_of, before), None)
+        last = next(map(case.history.latest, before), None)
         own = None if last is None else joined(last.op)
         if last is not None and (own is None or own.id != effect.id):
             sides.append(case.warp(last.warp, last, f"does not come to {on.label} then", on))

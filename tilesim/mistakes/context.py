@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Control, Mir, condition
+from tilesim.ir.mir import Branch, Control, Mir
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import For, If, Program, Role, Stmt, children
 from tilesim.ir.text.printer import value_text
@@ -131,32 +131,22 @@ def at_rank(expr: Expr, rank: int) -> Expr:
     )
 
 
-def numbers(loops: Iterable[For]) -> Iterator[Expr]:
+def numbers(loops: Sequence[For]) -> Iterator[Expr]:
     """The numbers of the turn that loops around a statement count: each by itself, the innermost
-    first, and all of them together, as if they were one loop."""
-    around = tuple(loops)
-    for loop in reversed(around):
+    first, and all of them together, as if they were one loop: ``i * inner + j``."""
+    for loop in reversed(loops):
         yield loop.var
-    for first in range(len(around) - 2, -1, -1):
-        yield as_one_loop(around[first:])
+    for first in range(len(loops) - 2, -1, -1):
+        total = _turns(loops[first], loops[first].var)
+        for loop in loops[first + 1 :]:
+            trips = binary("*", total, _turns(loop, loop.stop))
+            total = binary("+", trips, _turns(loop, loop.var))
+        yield total
 
 
-def as_one_loop(loops: tuple[For, ...]) -> Expr:
-    """The number of the turn, counted over several loops: ``i * inner + j``."""
-    total: Expr = _turn(loops[0])
-    for loop in loops[1:]:
-        total = binary("+", binary("*", total, _trips(loop)), _turn(loop))
-    return total
-
-
-def _turn(loop: For) -> Expr:
-    step, start = constant(loop.step), constant(loop.start)
-    turn: Expr = loop.var if start == 0 else binary("-", loop.var, loop.start)
-    return turn if step == 1 else binary("//", turn, loop.step)
-
-
-def _trips(loop: For) -> Expr:
-    span = loop.stop if constant(loop.start) == 0 else binary("-", loop.stop, loop.start)
+def _turns(loop: For, value: Expr) -> Expr:
+    """How many turns a loop has made when its counter has a value."""
+    span = value if constant(loop.start) == 0 else binary("-", value, loop.start)
     return span if constant(loop.step) == 1 else binary("//", span, loop.step)
 
 
@@ -192,7 +182,7 @@ LANES = 32
 class Place:
     """A statement: its number, the role and warps that execute it, and the loops around it.
 
-    ``one``: inside a region that a single lane executes. ``top``: in no role.
+    ``one``: inside a region that a single lane executes.
     """
 
     number: int
@@ -201,7 +191,6 @@ class Place:
     warps: tuple[int, ...]
     loops: tuple[For, ...] = ()
     one: bool = False
-    top: bool = True
     #: numbers of the regions around it, the outermost first
     within: tuple[int, ...] = ()
 
@@ -217,14 +206,12 @@ class Place:
         return self.what.loc
 
     @property
-    def lanes(self) -> int:
-        """How many lanes of each CTA execute it once."""
-        return 1 if self.one else LANES * len(self.warps)
-
-    @property
     def arrivals(self) -> int:
         """Lanes of each CTA that execute it; of a region for one lane, one in every warp."""
         return len(self.warps) if self.one else LANES * len(self.warps)
+
+
+S = TypeVar("S", bound=Stmt | Control)
 
 
 @dataclass(frozen=True)
@@ -259,14 +246,43 @@ class Facts:
                 Place(n, i.what, i.role or "", warps[n], one=_is_one(i.guard, self.elected))
                 for n, i in enumerate(self.program.code)
             )
-        tree = _Tree(self.program, self.elected)
-        tree.block(self.program.body, _Around(warps=tuple(range(self.program.warps))))
-        return tuple(tree.places)
+        found: list[Place] = []
+        self._walk(self.program.body, ("", tuple(range(self.program.warps)), (), False, ()), found)
+        return tuple(found)
+
+    def _walk(self, block: tuple[Stmt, ...], around: _Around, found: list[Place]) -> None:
+        """Adds the statements of a block, and what is in them."""
+        role, warps, loops, one, within = around
+        for stmt in block:
+            number = len(found)
+            found.append(Place(number, stmt, *around))
+            inner = role, warps, loops, one, (*within, number)
+            match stmt:
+                case Role():
+                    own = tuple(w for w in warps if w in stmt.warps)
+                    inner = role or stmt.name, own, *inner[2:]
+                case For():
+                    inner = role, warps, (*loops, stmt), *inner[3:]
+                case If():
+                    inner = role, warps, loops, one or _is_one(stmt.cond, self.elected), inner[4]
+                case _:
+                    pass
+            for region in children(stmt):
+                self._walk(region, inner, found)
 
     @cached_property
     def ops(self) -> tuple[Place, ...]:
         """The instructions."""
         return tuple(p for p in self.places if isinstance(p.what, Op))
+
+    def of(self, kind: type[S]) -> Iterator[tuple[Place, S]]:
+        """The statements of a class."""
+        return ((p, p.what) for p in self.places if isinstance(p.what, kind))
+
+    @cached_property
+    def waits(self) -> tuple[Place, ...]:
+        """The instructions that wait for mbarriers."""
+        return tuple(p for p in self.ops if has(p, fx.Waits))
 
     @cached_property
     def elected(self) -> frozenset[str]:
@@ -301,7 +317,8 @@ class Facts:
     def using(self, array: str, *kinds: type) -> Iterator[Place]:
         """The instructions that have an effect of one of these classes on an array."""
         for place in self.arrays.get(array, ()):
-            if any(isinstance(e, kinds) and _array_named(e) == array for e in place.op.effects()):
+            on = (getattr(e, "mbar", None) for e in place.op.effects() if isinstance(e, kinds))
+            if any(isinstance(mbar, Mbar) and mbar.array.name == array for mbar in on):
                 yield place
 
     def inside(self, region: int) -> Iterator[Place]:
@@ -318,11 +335,6 @@ def mbars(op: Op) -> tuple[Mbar, ...]:
 def is_own_address(mbar: Mbar) -> bool:
     """Whether it is the barrier of the executing CTA at an address."""
     return isinstance(mbar.array, AddressedMbarriers) and mbar.array.space == "shared::cta"
-
-
-def _array_named(effect: fx.Effect) -> str | None:
-    mbar = getattr(effect, "mbar", None)
-    return mbar.array.name if isinstance(mbar, Mbar) else None
 
 
 def shared(op: Op) -> tuple[tuple[str, View], ...]:
@@ -411,49 +423,9 @@ def _is_one(cond: Expr | None, elected: frozenset[str]) -> bool:
 _LANE = frozenset({"lane_id", "thread_id"})
 
 
-@dataclass(frozen=True)
-class _Around:
-    warps: tuple[int, ...]
-    role: str = ""
-    loops: tuple[For, ...] = ()
-    one: bool = False
-    within: tuple[int, ...] = ()
-
-
-@dataclass
-class _Tree:
-    """Walks a tree of regions."""
-
-    program: Program
-    elected: frozenset[str]
-    places: list[Place] = field(default_factory=list)
-
-    def block(self, block: tuple[Stmt, ...], around: _Around) -> None:
-        """Adds the statements of a block and what is in them."""
-        for stmt in block:
-            number = len(self.places)
-            self.places.append(Place(
-                number, stmt, around.role, around.warps, around.loops, around.one,
-                not around.role, around.within,
-            ))  # fmt: skip
-            inner = self._inside(stmt, around, number)
-            for region in children(stmt):
-                self.block(region, inner)
-
-    def _inside(self, stmt: Stmt, around: _Around, number: int) -> _Around:
-        within = (*around.within, number)
-        loops, one = around.loops, around.one
-        match stmt:
-            case Role(name=name, warps=warps):
-                own = tuple(w for w in around.warps if w in warps)
-                return _Around(own, around.role or name, loops, one, within)
-            case For():
-                loops = (*loops, stmt)
-            case If(cond=cond):
-                one = one or _is_one(cond, self.elected)
-            case _:
-                pass
-        return _Around(around.warps, around.role, loops, one, within)
+#: what all statements of a block have alike: their role, warps, loops, whether one lane executes
+#: them, the numbers of the regions around them
+_Around = tuple[str, tuple[int, ...], tuple[For, ...], bool, tuple[int, ...]]
 
 
 #: farther than any that is told apart
@@ -597,65 +569,3 @@ def _stated(finding: Finding) -> Iterator[Stated]:
                 named=() if deed.on is None else (deed.on,),
                 bytes=(deed.bytes,) if deed.bytes else (),
             )
-
-
-#: special registers that differ between the lanes of a warp
-_LANES = frozenset({"lane_id", "thread_id"})
-
-
-class Predicates:
-    """What decides in a program in machine form whether instructions are executed."""
-
-    def __init__(self, mir: Mir) -> None:
-        self.mir = mir
-
-    def skips(self) -> Iterator[int]:
-        """The branches over code that other agents can observe or wait for."""
-        code = self.mir.code
-        for number, instruction in enumerate(code):
-            match instruction.what:
-                case Branch(target=target, cond=Expr(), polls=False) if target > number:
-                    inside = (i.what for i in code[number + 1 : target])
-                    if any(isinstance(what, Op) and what.synchronises for what in inside):
-                        yield number
-                case _:
-                    pass
-
-    def guarded(self) -> Iterator[int]:
-        """The predicated instructions that other agents can observe or wait for."""
-        for number, instruction in enumerate(self.mir.code):
-            what = instruction.what
-            if instruction.guard is not None and isinstance(what, Op) and what.synchronises:
-                yield number
-
-    def chooses_lanes(self, number: int) -> bool:
-        """Whether the predicate of an instruction holds in some lanes of a warp only."""
-        cond = condition(self.mir.code[number])
-        return cond is not None and self._divergent(cond)
-
-    def _divergent(self, expr: Expr) -> bool:
-        return any(
-            (isinstance(e, Special) and e.name in _LANES)
-            or (isinstance(e, Var) and e.name in self._differ)
-            for e in walk(expr)
-        )
-
-    @cached_property
-    def _differ(self) -> frozenset[str]:
-        """Registers that an election or a number of the lane has gone into by plain arithmetic."""
-        found: set[str] = set()
-        sources: dict[str, set[str]] = {}
-        for op in self.mir.ops():
-            effects = op.effects()
-            if any(isinstance(e, fx.Elects) for e in effects):
-                found |= {e.var.name for e in effects if isinstance(e, fx.Defines)}
-            for effect in effects:
-                if isinstance(effect, fx.Defines) and isinstance(effect.value, Expr):
-                    parts = list(walk(effect.value))
-                    if any(isinstance(e, Special) and e.name in _LANES for e in parts):
-                        found.add(effect.var.name)
-                    names = {e.name for e in parts if isinstance(e, Var)}
-                    sources.setdefault(effect.var.name, set()).update(names)
-        while more := {n for n, of in sources.items() if not of.isdisjoint(found)} - found:
-            found |= more
-        return frozenset(found)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.uniformity import diverging
 from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
@@ -21,7 +24,7 @@ from tilesim.ir.expr import (
     minimum,
 )
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.mir import Branch, Control, Instruction
+from tilesim.ir.mir import Branch, Control, Instruction, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.program import Break, For, If, Role, Stmt, While
@@ -31,7 +34,6 @@ from tilesim.mistakes.context import (
     Facts,
     Focus,
     Place,
-    Predicates,
     has,
     is_election,
     mbars,
@@ -60,14 +62,11 @@ from tilesim.transforms.rewrite import Instead
 @family("trips")
 def _trips(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """How often a loop goes around: as often as others, once more, once less."""
-    loops = [p for p in facts.places if isinstance(p.what, For)]
-    bounds = dict.fromkeys(p.what.stop for p in loops if isinstance(p.what, For))
+    bounds = dict.fromkeys(loop.stop for _, loop in facts.of(For))
     scalars = [s for s in facts.kernel.params if isinstance(s, ScalarParam)]
-    for place in loops:
-        loop = place.what
-        assert isinstance(loop, For)
+    for place, loop in facts.of(For):
         known = [binary("+", loop.stop, loop.step), binary("-", loop.stop, loop.step)]
-        known += [b for b in bounds if b != loop.stop and _plain(b)]
+        known += [b for b in bounds if b != loop.stop and not variables([b])]
         known += [minimum(loop.stop, s) for s in scalars]
         for stop in dict.fromkeys(known):
             known_stop, now = constant(stop), constant(loop.stop)
@@ -79,28 +78,12 @@ def _trips(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 yield of_places("trips", what, [(place, (replace(loop, stop=stop),))], 1 + fewer)
 
 
-def _plain(expr: Expr) -> bool:
-    return not isinstance(expr, Var) and not any(isinstance(e, Var) for e in _parts(expr))
-
-
-def _parts(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    if isinstance(expr, Binary):
-        yield from _parts(expr.lhs)
-        yield from _parts(expr.rhs)
-
-
 @family("condition")
 def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Conditions: always true, the other one's, the comparison of one lane, the neighbouring
     comparison."""
-    regions = [p for p in facts.places if isinstance(p.what, If)]
-    conditions = dict.fromkeys(
-        p.what.cond for p in regions if isinstance(p.what, If) and constant(p.what.cond) is None
-    )
-    for place in regions:
-        region = place.what
-        assert isinstance(region, If)
+    conditions = dict.fromkeys(r.cond for _, r in facts.of(If) if constant(r.cond) is None)
+    for place, region in facts.of(If):
         if is_election(facts, region.cond):
             continue
         options: list[Expr] = [Const(True), *_neighbours(region.cond)]
@@ -146,9 +129,9 @@ def _neighbours(cond: Expr) -> Iterator[Expr]:
 def _one_lane(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """What every lane does, by one; what one lane does, by all."""
     for place in facts.places:
-        following = _following(facts, place)
         if has(place, fx.Elects) and isinstance(place.what, ElectSync):
-            yield from _behind(place.what, place, following)
+            block = facts.block_of.get(place.number, (place,))
+            yield from _behind(place.what, place, block[block.index(place) + 1 :])
         elif isinstance(place.what, If) and is_election(facts, place.what.cond):
             inner = list(facts.inside(place.number))
             if any(has(p, fx.Arrives, fx.JoinsBarrier) for p in inner):
@@ -163,11 +146,6 @@ def _one_lane(facts: Facts, focus: Focus) -> Iterator[Edit]:
             yield replace(edit, variables=(elected,))
 
 
-def _following(facts: Facts, place: Place) -> tuple[Place, ...]:
-    block = facts.block_of.get(place.number, (place,))
-    return block[block.index(place) + 1 :]
-
-
 def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Iterator[Edit]:
     """The statements behind an election whose result is not used, in a region of its lane."""
     if following and isinstance(following[0].what, If):
@@ -178,26 +156,19 @@ def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Ite
         region = If(cond=elect.result, then=body, loc=place.loc)
         new: list[tuple[Place, Instead]] = [(held[0], (region,)), *((p, ()) for p in held[1:])]
         what = f"{count} statements behind elect.sync by the elected lane"
-        edit = of_places("one lane", what, new, 2)
-        yield Edit(edit.family, edit.what, edit.instead, 2, edit.lines)
+        yield of_places("one lane", what, new, 2, alike=True)
 
 
 @family("participants")
 def _participants(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The warps of a role: one more, one fewer, those that no role has."""
-    roles = [p for p in facts.places if isinstance(p.what, Role)]
     every = set(range(facts.kernel.warps))
-    taken = {w for p in roles if isinstance(p.what, Role) for w in p.what.warps}
-    for place in roles:
-        role = place.what
-        assert isinstance(role, Role)
+    taken = {w for _, role in facts.of(Role) for w in role.warps}
+    for place, role in facts.of(Role):
         own = set(role.warps)
-        options = [
-            own | (every - taken),
-            own | {max(own, default=-1) + 1},
-            own - {max(own, default=0)},
-        ]
-        options += [own | {min(own, default=1) - 1}, own - {min(own, default=0)}]
+        last, first = max(own, default=0), min(own, default=0)
+        options = [own | (every - taken), own | {last + 1}, own - {last}, own | {first - 1},
+                   own - {first}]  # fmt: skip
         for warps in dict.fromkeys(tuple(sorted(w & every)) for w in options):
             if warps and warps != role.warps:
                 what = f"{role.name}: warps {', '.join(map(str, warps))}"
@@ -245,16 +216,13 @@ def _units(facts: Facts) -> Iterator[Unit]:
             following = block[here + 1] if here + 1 < len(block) else None
             if not isinstance(place.what, Op):
                 continue
-            if following is not None and _elects(place) and not isinstance(following.what, Op):
+            elects = has(place, fx.Elects)
+            if following is not None and elects and not isinstance(following.what, Op):
                 inner = list(facts.inside(following.number))
                 if inner and all(isinstance(p.what, Op) and synchronises(p) for p in inner):
                     yield place, following
-            elif synchronises(place) and not _elects(place):
+            elif synchronises(place) and not elects:
                 yield (place,)
-
-
-def _elects(place: Place) -> bool:
-    return isinstance(place.what, Op) and place.what.mnemonic == "elect.sync"
 
 
 def _targets(facts: Facts, unit: Unit) -> Iterator[Target]:
@@ -293,16 +261,15 @@ def _moved(units: Sequence[Unit], there: Sequence[Target]) -> Iterator[Edit]:
     there_ = target.what
     other = there_.mnemonic if isinstance(there_, Op) else f"the {type(there_).__name__.lower()}"
     said = f"{names[-1]} {side} {other} at line {target.loc.line}"
-    edit = of_places("move", said, new, 3)
-    yield Edit("move", said, edit.instead, 3, edit.lines)
+    yield of_places("move", said, new, 3, alike=True)
 
 
 _ARRIVES = (fx.Arrives, fx.Expects)
-_MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
-_ENDS = (fx.InvalidatesMbarrier, fx.Registers, fx.RelinquishesTmem, fx.FreesTmem)
 
 
-def _taken_out(facts: Facts, name: str, kinds: tuple[type, ...], size: int) -> Iterator[Edit]:
+def _taken_out(
+    name: str, kinds: tuple[type, ...], size: int, facts: Facts, focus: Focus
+) -> Iterator[Edit]:
     """Instructions with such an effect, those of one line together."""
     for places in by_line(p for p in facts.ops if has(p, *kinds) and not has(p, *DATA)):
         what = f"without {places[0].op.mnemonic}"
@@ -310,6 +277,16 @@ def _taken_out(facts: Facts, name: str, kinds: tuple[type, ...], size: int) -> I
         if 1 < len(places) <= 4:
             for place in places:
                 yield of_places(name, what, [(place, ())], size + 1)
+
+
+for _family, _kinds, _size in (
+    ("arrival too many", _ARRIVES, 2),
+    ("meeting too many", (fx.JoinsBarrier, fx.JoinsCluster), 2),
+    ("end too many",
+     (fx.InvalidatesMbarrier, fx.Registers, fx.RelinquishesTmem, fx.FreesTmem), 2),
+    ("wait too many", (fx.Waits,), 3),
+):  # fmt: skip
+    family(_family)(partial(_taken_out, _family, _kinds, _size))
 
 
 @family("repeated")
@@ -322,50 +299,20 @@ def _repeated(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 yield of_places("repeated", what, [(again, ())], 1)
 
 
-@family("arrival too many")
-def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """An arrival, or bytes that no copy completes."""
-    yield from _taken_out(facts, "arrival too many", _ARRIVES, 2)
-
-
-@family("meeting too many")
-def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """A barrier to which not all come."""
-    yield from _taken_out(facts, "meeting too many", _MEETS, 2)
-
-
 @family("step too many")
 def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """What sets a register anew, in a loop, of which slots or parities are made."""
-    used = {
-        name for place in facts.ops for site in sites(place.op)
-        if site.kind in ("phase", "barrier") for name in _registers(site.value)
-    }  # fmt: skip
+    values = [s.value for p in facts.ops for s in sites(p.op) if s.kind in ("phase", "barrier")]
+    exprs = (v.index if isinstance(v, Mbar) else v for v in values)
+    used = variables(e for e in exprs if isinstance(e, Expr))
     for place in facts.ops:
-        sets = [e.var.name for e in place.op.effects() if isinstance(e, fx.Defines)]
-        value = getattr(place.op, "value", None)
-        alone = len(sets) == len(place.op.effects()) == 1 and isinstance(value, Expr)
-        if alone and place.loops and sets[0] in used:
-            what = f"{sets[0]} not set to {facts.shown(value)}"
-            yield of_places("step too many", what, [(place, ())], 1)
-
-
-def _registers(value: object) -> frozenset[str]:
-    """The registers that a parity, or the slot of a barrier, is made of."""
-    expr = value.index if isinstance(value, Mbar) else value
-    return variables([expr]) if isinstance(expr, Expr) else frozenset()
-
-
-@family("end too many")
-def _end(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """The end of a barrier's life, registers, columns given back."""
-    yield from _taken_out(facts, "end too many", _ENDS, 2)
-
-
-@family("wait too many")
-def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """A wait for what no instruction does."""
-    yield from _taken_out(facts, "wait too many", (fx.Waits,), 3)
+        match place.op.effects():
+            case (fx.Defines(var=Var(name), value=Expr() as value),) if name in used:
+                if place.loops:
+                    what = f"{name} not set to {facts.shown(value)}"
+                    yield of_places("step too many", what, [(place, ())], 1)
+            case _:
+                pass
 
 
 @family("answer")
@@ -420,13 +367,9 @@ def _request(facts: Facts, place: Place) -> list[Place]:
 
 def _canceled(place: Place) -> Var | None:
     """The register that a query says in whether a request has cancelled something."""
-    for effect in place.op.effects():
-        match effect:
-            case fx.Defines(var=var, value=fx.Queries(part="canceled")):
-                return var
-            case _:
-                pass
-    return None
+    found = (e for e in place.op.effects() if isinstance(e, fx.Defines))
+    said = ((e.var, e.value) for e in found if isinstance(e.value, fx.Queries))
+    return next((var for var, query in said if query.part == "canceled"), None)
 
 
 def _asked(facts: Facts, place: Place) -> list[Var]:
@@ -438,18 +381,11 @@ def _asked(facts: Facts, place: Place) -> list[Var]:
 
 def _read(facts: Facts, request: Place) -> bool:
     """Whether a query may come after a request, behind it or in the next turn of a loop."""
-    return any(
-        p.number > request.number or _in_one_loop(facts, p, request)
-        for p in facts.ops if has(p, fx.Queries)
-    )  # fmt: skip
-
-
-def _in_one_loop(facts: Facts, first: Place, last: Place) -> bool:
-    common = set(first.within) & set(last.within)
-    return any(isinstance(facts.places[n].what, For | While) for n in common) or any(
-        isinstance(p.what, Branch) and p.what.target <= first.number and p.number > last.number
-        for p in facts.places
-    )
+    around = {n for n in request.within if isinstance(facts.places[n].what, For | While)}
+    targets = [b.target for p, b in facts.of(Branch) if b.target <= request.number < p.number]
+    first = min(targets, default=request.number + 1)
+    queries = (p for p in facts.ops if has(p, fx.Queries))
+    return any(p.number >= first or not around.isdisjoint(p.within) for p in queries)
 
 
 dropped("init dropped", "a barrier is used without mbarrier.init", with_effect(fx.InitsMbarrier))
@@ -492,25 +428,35 @@ def _dead(stmt: If) -> Iterator[tuple[str, Block]]:
 
 
 @predicates_of("dead predicate")
-def _always_skipped(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
-    for number in predicates.skips():
-        old = predicates.mir.code[number]
-        assert isinstance(old.what, Branch)
-        always = replace(old, what=replace(old.what, cond=None))
-        yield number, f"what follows is skipped up to {_target(predicates, old.what)}", always
-    for number in predicates.guarded():
-        yield number, f"{_name(predicates, number)} is never executed", None
+def _always_skipped(mir: Mir) -> Iterator[tuple[int, str, Instruction | None]]:
+    for number, branch in _skips(mir):
+        there = (
+            mir.code[branch.target].loc.innermost if branch.target < len(mir.code) else "the end"
+        )
+        always = mir.code[number].doing(replace(branch, cond=None))
+        yield number, f"what follows is skipped up to {there}", always
+    for number, op in _guarded(mir):
+        yield number, f"{op.mnemonic} is never executed", None
 
 
-def _target(predicates: Predicates, branch: Branch) -> str:
-    code = predicates.mir.code
-    return str(code[branch.target].loc.innermost) if branch.target < len(code) else "the end"
+def _skips(mir: Mir) -> Iterator[tuple[int, Branch]]:
+    """The branches over code that other agents can observe or wait for."""
+    for number, instruction in enumerate(mir.code):
+        match instruction.what:
+            case Branch(target=target, cond=Expr(), polls=False) as branch if target > number:
+                inside = (i.what for i in mir.code[number + 1 : target])
+                if any(isinstance(what, Op) and what.synchronises for what in inside):
+                    yield number, branch
+            case _:
+                pass
 
 
-def _name(predicates: Predicates, number: int) -> str:
-    what = predicates.mir.code[number].what
-    assert isinstance(what, Op)
-    return what.mnemonic
+def _guarded(mir: Mir) -> Iterator[tuple[int, Op]]:
+    """The predicated instructions that other agents can observe or wait for."""
+    for number, instruction in enumerate(mir.code):
+        what = instruction.what
+        if instruction.guard is not None and isinstance(what, Op) and what.synchronises:
+            yield number, what
 
 
 @block_fault("every lane", "what one elected lane should do is done by all lanes")
@@ -523,12 +469,15 @@ def _every_lane(block: Block) -> Iterator[Spoiled]:
 
 
 @predicates_of("every lane")
-def _every_thread(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
-    for number in filter(predicates.chooses_lanes, predicates.skips()):
-        yield number, "the branch over what follows is removed: all lanes execute it", None
-    for number in filter(predicates.chooses_lanes, predicates.guarded()):
-        unguarded = replace(predicates.mir.code[number], guard=None)
-        yield number, f"{_name(predicates, number)} is executed by all lanes", unguarded
+def _every_thread(mir: Mir) -> Iterator[tuple[int, str, Instruction | None]]:
+    differs = diverging(graph_of(mir)).differs
+    for number, _ in _skips(mir):
+        if differs(condition(mir.code[number]), number):
+            yield number, "the branch over what follows is removed: all lanes execute it", None
+    for number, op in _guarded(mir):
+        if differs(mir.code[number].guard, number):
+            unguarded = replace(mir.code[number], guard=None)
+            yield number, f"{op.mnemonic} is executed by all lanes", unguarded
 
 
 @statement_fault("uneven trips", "one role goes around once more or once less than the others", For)

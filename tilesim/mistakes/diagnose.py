@@ -62,8 +62,9 @@ def _causes_first(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def diagnose(case: Case) -> Cause | None:
     """The first cause that the table has for a finding of its rule."""
+    about = {case.finding.rule, case.finding.kind}
     for mistake in TABLE:
-        if case.finding.rule in mistake.rules:
+        if about.intersection(mistake.rules):
             cause = mistake.diagnose(case)
             if cause is not None:
                 return replace(cause, diagnosis=cause.diagnosis or mistake.name)

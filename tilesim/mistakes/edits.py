@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar, overload
 
 from tilesim.errors import UsageError
+from tilesim.ir import effects as fx
 from tilesim.ir.expr import Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Instruction, Mir
 from tilesim.ir.op import Op
-from tilesim.ir.program import Program, Stmt
-from tilesim.mistakes.context import Facts, Focus, Place, Predicates, has
+from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.ops.mbarrier import MbarrierArrive
+from tilesim.ir.program import If, Program, Stmt
+from tilesim.ir.program import walk as all_in
+from tilesim.mistakes.context import Facts, Focus, Place, has
 from tilesim.transforms.rewrite import Instead, Patch, edited, renumbered, statements, stretches
 
 P = TypeVar("P", Program, Mir)
@@ -128,7 +133,7 @@ class Spoiled:
 
 Inject = Callable[[Block], Iterator[Spoiled]]
 #: of a program in machine form: numbers of instructions, what was done, and what is in their place
-InPredicates = Callable[[Predicates], Iterator[tuple[int, str, Instruction | None]]]
+InPredicates = Callable[[Mir], Iterator[tuple[int, str, Instruction | None]]]
 
 
 @dataclass(frozen=True)
@@ -199,14 +204,14 @@ def _in_tree(program: Program, faults: Iterable[Fault]) -> Iterator[Mutant[Progr
 
 
 def _in_list(mir: Mir, faults: Iterable[Fault]) -> Iterator[Mutant[Mir]]:
-    predicates, runs = Predicates(mir), list(stretches(mir))
+    runs = list(stretches(mir))
     for fault in faults:
         for run in runs:
             block = tuple(op for n in run if isinstance(op := mir.code[n].what, Op))
             for made in fault.inject(block):
                 rewritten = partial(_rewritten, mir, run, made.block)
                 yield Mutant(fault.name, made.loc, made.what, rewritten)
-        for number, what, new in () if fault.predicates is None else fault.predicates(predicates):
+        for number, what, new in () if fault.predicates is None else fault.predicates(mir):
             replaced = partial(_replaced, mir, {number: () if new is None else (new,)})
             yield Mutant(fault.name, mir.code[number].loc, what, replaced)
 
@@ -247,6 +252,46 @@ def block_fault(name: str, summary: str) -> Callable[[Inject], Inject]:
         return inject
 
     return register
+
+
+#: a unit of a block that is moved past others: its place, its new one, and in words where that is
+Move = tuple[int, int, str]
+
+
+def moving_fault(
+    name: str, summary: str
+) -> Callable[[Callable[[list[Block]], Iterator[Move]]], object]:
+    """Registers a fault that moves a unit of a block, at least past one that does more than arrive:
+    a statement, or an election with the region that it guards."""
+
+    def register(moves: Callable[[list[Block]], Iterator[Move]]) -> object:
+        def inject(block: Block) -> Iterator[Spoiled]:
+            units = list(_units(block))
+            for place, target, where in moves(units):
+                if not all(map(only_arrives, units[target:place] or units[place + 1 : target + 1])):
+                    order = [*units[:place], *units[place + 1 :]]
+                    order.insert(target, units[place])
+                    op = next(s for s in all_in(units[place]) if has(s, fx.Arrives, fx.Commits))
+                    what = f"{op.mnemonic} moved {where}" if isinstance(op, Op) else where
+                    yield Spoiled(op.loc, what, tuple(chain.from_iterable(order)))
+
+        FAULTS[name] = Fault(name, summary, inject)
+        return moves
+
+    return register
+
+
+def _units(block: Block) -> Iterator[Block]:
+    place = 0
+    while place < len(block):
+        pair = has(block[place], fx.Elects) and isinstance(next(iter(block[place + 1 :]), None), If)
+        yield block[place : place + 1 + pair]
+        place += 1 + pair
+
+
+def only_arrives(unit: Block) -> bool:
+    """Whether a unit of a block does nothing but arrive."""
+    return all(isinstance(s, MbarrierArrive | ElectSync | If) for s in all_in(unit))
 
 
 def statement_fault(name: str, summary: str, *kinds: type[Any]) -> Callable[[Replace], Replace]:

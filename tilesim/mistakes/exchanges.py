@@ -17,24 +17,23 @@ from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.program import For, If, Stmt
-from tilesim.mistakes.context import Facts, Focus, Place, has
+from tilesim.mistakes.context import Facts, Focus, Place, effects_of, has
 from tilesim.mistakes.edits import Edit, by_line, changed, family, of_places
 from tilesim.mistakes.operands import copied
 from tilesim.transforms.rewrite import Instead
 
-#: what one instruction may have been meant to be
-Exchange = Callable[[Facts, Place], Iterator[Op]]
+#: what an instruction may have been meant to be
+Options = Callable[[Facts, Op, Place], Iterator[Op]]
 
 
-def _exchanged(facts: Facts, name: str, kind: type[Op], exchange: Exchange) -> Iterator[Edit]:
-    for places in by_line(p for p in facts.ops if type(p.what) is kind):
-        options = [list(exchange(facts, place)) for place in places]
-        for choice in range(min(map(len, options))):
+def _exchanged(facts: Facts, name: str, options: Options) -> Iterator[Edit]:
+    """Every option for all instructions that one line makes."""
+    for places in by_line(facts.ops):
+        for choice in zip(*(options(facts, p.op, p) for p in places), strict=False):
             new: list[tuple[Place, Instead]] = [
-                (place, (o[choice],)) for place, o in zip(places, options, strict=True)
+                (p, (op,)) for p, op in zip(places, choice, strict=True)
             ]
-            other = options[0][choice]
-            what = f"{_brief(other)} instead of {places[0].op.mnemonic}"
+            what = f"{_brief(choice[0])} instead of {places[0].op.mnemonic}"
             yield of_places(name, what, new, 2)
 
 
@@ -46,79 +45,52 @@ def _brief(op: Op) -> str:
 @family("arrival")
 def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Arrivals with and without bytes, bytes with and without an arrival, commits."""
-    for kind, exchange in (
-        (MbarrierArrive, _of_arrive), (MbarrierExpectTx, _of_expect),
-        (MbarrierArriveExpectTx, _of_both), (CpAsyncMbarrierArrive, _of_cp_async),
-        (Tcgen05Commit, _of_commit),
-    ):  # fmt: skip
-        yield from _exchanged(facts, "arrival", kind, exchange)
+    yield from _exchanged(facts, "arrival", _arrivals)
 
 
-def _of_arrive(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, MbarrierArrive)
-    for n in copied(facts, place):
-        yield MbarrierArriveExpectTx(
-            mbar=op.mbar, bytes=Const(n), sem=op.sem, scope=op.scope, token=op.token, loc=op.loc
-        )
-    if any(has(p, fx.Issues, group="tcgen05") for p in facts.ops) and not op.mbar.remote:
-        yield Tcgen05Commit(mbar=op.mbar, loc=op.loc)
-    if any(has(p, fx.Issues, group="cp.async") for p in facts.ops) and not op.mbar.remote:
-        yield CpAsyncMbarrierArrive(mbar=op.mbar, noinc=True, loc=op.loc)
-
-
-def _of_expect(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, MbarrierExpectTx)
-    yield MbarrierArriveExpectTx(mbar=op.mbar, bytes=op.bytes, scope=op.scope, loc=op.loc)
-
-
-def _of_both(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, MbarrierArriveExpectTx)
-    if op.token is None:
-        yield MbarrierExpectTx(mbar=op.mbar, bytes=op.bytes, scope=op.scope, loc=op.loc)
-    yield MbarrierArrive(mbar=op.mbar, sem=op.sem, scope=op.scope, token=op.token, loc=op.loc)
-
-
-def _of_cp_async(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, CpAsyncMbarrierArrive)
-    yield replace(op, noinc=not op.noinc)
-
-
-def _of_commit(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, Tcgen05Commit)
-    yield replace(op, cta_group=1 if op.cta_group == 2 else 2)
+def _arrivals(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
+    match op:
+        case MbarrierArrive(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc):
+            for n in copied(facts, place):
+                yield MbarrierArriveExpectTx(
+                    mbar=mbar, bytes=Const(n), sem=sem, scope=scope, token=token, loc=loc
+                )
+            issued = {e.group for p in facts.ops for e in effects_of(p) if isinstance(e, fx.Issues)}
+            if "tcgen05" in issued and not mbar.remote:
+                yield Tcgen05Commit(mbar=mbar, loc=loc)
+            if "cp.async" in issued and not mbar.remote:
+                yield CpAsyncMbarrierArrive(mbar=mbar, noinc=True, loc=loc)
+        case MbarrierExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc):
+            yield MbarrierArriveExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc)
+        case MbarrierArriveExpectTx(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc):
+            if token is None:
+                yield MbarrierExpectTx(mbar=mbar, bytes=op.bytes, scope=scope, loc=loc)
+            yield MbarrierArrive(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc)
+        case CpAsyncMbarrierArrive():
+            yield replace(op, noinc=not op.noinc)
+        case Tcgen05Commit():
+            yield replace(op, cta_group=1 if op.cta_group == 2 else 2)
+        case _:
+            pass
 
 
 @family("side")
 def _side(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The other one of two: before or after, loads or stores, more or fewer registers."""
-    for kind, exchange in (
-        (Tcgen05Fence, _other_fence), (Tcgen05Wait, _other_wait), (Setmaxnreg, _other_action),
-    ):  # fmt: skip
-        yield from _exchanged(facts, "side", kind, exchange)
+    yield from _exchanged(facts, "side", _others)
 
 
-def _other_fence(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, Tcgen05Fence)
-    before = op.side == "before_thread_sync"
-    yield replace(op, side="after_thread_sync" if before else "before_thread_sync")
-
-
-def _other_wait(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, Tcgen05Wait)
-    yield replace(op, kind="st" if op.kind == "ld" else "ld")
-
-
-def _other_action(facts: Facts, place: Place) -> Iterator[Op]:
-    op = place.op
-    assert isinstance(op, Setmaxnreg)
-    yield replace(op, action="dec" if op.action == "inc" else "inc")
+def _others(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
+    match op:
+        case Tcgen05Fence():
+            before = op.side == "before_thread_sync"
+            yield replace(op, side="after_thread_sync" if before else "before_thread_sync")
+        case Tcgen05Wait():
+            yield replace(op, kind="st" if op.kind == "ld" else "ld")
+        case Setmaxnreg():
+            yield replace(op, action="dec" if op.action == "inc" else "inc")
+        case _:
+            pass
 
 
 #: the rule that accesses outside of an allocation break

@@ -17,7 +17,7 @@ from tilesim.ir.ops.tcgen05 import Tcgen05Fence, Tcgen05Wait
 from tilesim.ir.ops.tensormap import FenceProxyTensormapAcquire, FenceProxyTensormapRelease
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
 from tilesim.ir.program import For, While
-from tilesim.mistakes.context import DATA, Facts, Focus, Place, has
+from tilesim.mistakes.context import DATA, Facts, Focus, Place, effects_of, has
 from tilesim.mistakes.edits import Edit, beside, by_line, changed, family, of_places
 from tilesim.transforms.rewrite import Instead
 
@@ -53,19 +53,9 @@ def brief(place: Place) -> str:
 def near(facts: Facts, focus: Focus, most: int) -> list[Place]:
     """The statements that are not farther from the finding than ``most``, or in a block with one on
     its lines, or with a region that has one."""
-    close = {
-        p.number
-        for block in facts.blocks
-        if any(focus.distance(p) == 0 or _holds(facts, focus, p) for p in block)
-        for p in block
-    }
+    hit = {n for p in facts.places if focus.distance(p) == 0 for n in (p.number, *p.within)}
+    close = {p.number for b in facts.blocks if any(p.number in hit for p in b) for p in b}
     return [p for p in facts.places if p.number in close or focus.distance(p) <= most]
-
-
-def _holds(facts: Facts, focus: Focus, region: Place) -> bool:
-    return not isinstance(region.what, Op) and any(
-        focus.distance(p) == 0 for p in facts.inside(region.number)
-    )
 
 
 def regions(facts: Facts, numbers: set[int]) -> list[Place]:
@@ -84,9 +74,14 @@ def _proxy(facts: Facts, focus: Focus) -> Iterator[Edit]:
         return
     close = near(facts, focus, 2)
     around = [p for p in close if not isinstance(p.what, Op)]
+    generic = [
+        p for p in close
+        if any(isinstance(e, fx.Reads | fx.Writes) and e.proxy == "generic"
+               and e.view.space == "shared" for e in effects_of(p))
+    ]  # fmt: skip
     for fence in ((FenceProxyAsync(space="shared::cta"),), (FenceProxyAsync(),)):
         name = "proxy fence"
-        yield from inserted(facts, name, fence, filter(_generic, close), late=True)
+        yield from inserted(facts, name, fence, generic, late=True)
         yield from inserted(facts, name, fence, filter(_hands_over, close))
         yield from inserted(facts, name, fence, around, late=True)
         yield from inserted(facts, name, fence, around)
@@ -111,13 +106,6 @@ def _maps(facts: Facts, focus: Focus) -> Iterator[Edit]:
     yield from inserted(facts, "map fence", release, written, late=True)
     if uses:
         yield from inserted(facts, "map fence", release, filter(_hands_over, near(facts, focus, 2)))
-
-
-def _generic(place: Place) -> bool:
-    return isinstance(place.what, Op) and any(
-        isinstance(e, fx.Reads | fx.Writes) and e.proxy == "generic" and e.view.space == "shared"
-        for e in place.what.effects()
-    )
 
 
 def _hands_over(place: Place) -> bool:
@@ -159,7 +147,7 @@ def _tcgen05(facts: Facts, focus: Focus) -> Iterator[Edit]:
     yield from inserted(facts, name, (Tcgen05Fence(side="before_thread_sync"),), gives)
     yield from inserted(facts, name, (Tcgen05Fence(side="after_thread_sync"),), takes, late=True)
     for wait in (Tcgen05Wait(kind="ld"), Tcgen05Wait(kind="st")):
-        moves = [p for p in close if _moves_tmem(p, wait.kind)]
+        moves = [p for p in close if has(p, fx.UsesTmem, kind=wait.kind)]
         yield from inserted(facts, name, (wait,), moves, late=True)
         yield from inserted(facts, name, (wait,), gives)
     yield from _both_sides(facts)
@@ -219,10 +207,6 @@ def _fenced(facts: Facts, place: Place, gives: bool, takes: bool) -> Instead:
     )
 
 
-def _moves_tmem(place: Place, kind: str) -> bool:
-    return isinstance(place.what, Op) and has(place.what, fx.UsesTmem, kind=kind)
-
-
 @family("wgmma")
 def _wgmma(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """wgmma.fence before, commit and wait behind products."""
@@ -251,7 +235,7 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
         ("cp.async", CpAsyncCommitGroup(), (CpAsyncWaitGroup(),)),
     )
     for group, commit, waits in kinds:
-        issues = [p for p in facts.ops if _issues(p, group)]
+        issues = [p for p in facts.ops if has(p, fx.Issues, group=group)]
         if not issues:
             continue
         around = regions(facts, {p.number for p in issues})
@@ -270,7 +254,3 @@ def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
             yield from inserted(facts, "group", (commit, wait), issues, late=True)
             yield from inserted(facts, "group", (wait,), gives)
             yield from inserted(facts, "group", (wait,), around, late=True)
-
-
-def _issues(place: Place, group: str) -> bool:
-    return isinstance(place.what, Op) and has(place.what, fx.Issues, group=group)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, binary
 from tilesim.ir.op import Op
 from tilesim.ir.program import Stmt
-from tilesim.mistakes.context import effect_of, has
+from tilesim.mistakes.context import effect_of, effects_of, has
 from tilesim.mistakes.edits import (
     Block,
-    Spoiled,
-    block_fault,
+    Move,
     changed,
     dropped,
+    moving_fault,
     statement_fault,
     with_effect,
 )
-from tilesim.mistakes.history import Done, Touch
+from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side, waits
 from tilesim.mistakes.ordering import has_gone_on, meet
 from tilesim.mistakes.release_acquire_paths import group_of, links
@@ -39,7 +40,7 @@ _GROUPS = ("wgmma", "bulk", "cp.async")
 
 def no_fence_of_registers(case: Case) -> Cause | None:
     """A product without the wgmma.fence behind the last access to its registers."""
-    if case.finding.kind != "wgmma-order/no-fence" or not case.sides:
+    if not case.sides:
         return None
     side = case.sides[0]
     return Cause(
@@ -65,10 +66,11 @@ def unfinished_group(case: Case) -> Cause | None:
         release = _handed_on(case, side)
         others = {other.warp for other in case.sides} - {side.warp}
         at_exit = case.finding.rule.endswith(("exit", "group"))
-        end = release.issued if release is not None else (1 << 62 if at_exit else case.made + 1)
+        end = release.issued if release is not None else (END if at_exit else case.made + 1)
         if release is None and others and not at_exit:
-            met = _met(case, side) or _announced(case, side)
-            release, end = _spoken_for(case, side, 1 << 62 if met is None else met)
+            joins = (j.issued for j in case.history.joins if j.warp is side.warp)
+            met = next((at for at in joins if at > side.at), None) or _announced(case, side)
+            release, end = _spoken_for(case, side, END if met is None else met)
             if release is None and met is None:
                 continue
         cause = _waits_for_itself(case, side, group) or _in_flight(case, side, group, release, end)
@@ -110,27 +112,15 @@ def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
     return None, end
 
 
-def _met(case: Case, side: Side) -> int | None:
-    """When a warp came to the barrier of threads by which it hands on what an operation uses."""
-    joins = case.history.joins
-    return next((j.issued for j in joins if j.warp is side.warp and j.issued > side.at), None)
-
-
 def _announced(case: Case, side: Side) -> int | None:
     """When a warp set a flag in memory by which it hands on what an operation uses: by a release,
     or behind a fence."""
     fenced = False
-    for done in case.history.between(side.warp, side.at, case.made + 1):
-        for effect in done.op.effects():
-            match effect:
-                case fx.Orders(releases=True):
-                    fenced = True
-                case fx.Writes(sem=sem) if sem in ("release", "acq_rel"):
-                    return done.at
-                case fx.Writes(sem="relaxed") if fenced:
-                    return done.at
-                case _:
-                    pass
+    for done in case.history.between(side.warp, side.at, case.made + 1, fx.Orders, fx.Writes):
+        fenced = fenced or has(done, fx.Orders, releases=True)
+        strong = [e.sem for e in effects_of(done) if isinstance(e, fx.Writes) and e.sem != "weak"]
+        if any(sem in ("release", "acq_rel") or (sem == "relaxed" and fenced) for sem in strong):
+            return done.at
     return None
 
 
@@ -139,11 +129,10 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     history, op, warp = case.history, side.op, side.warp
     after = history.between(warp, side.at, end)
     own = case.warp(warp, op, f"is still under way ({group} group)")
-    turn = next((d.at for d in after if waits(d.op) is not None), 1 << 62)
+    turn = next((d.at for d in after if waits(d.op) is not None), END)
     commits = [d for d in after if has(d, fx.Commits, group=group)]
     if not commits or commits[0].at > turn:
-        earlier = history.between(warp, 0, side.at)
-        early = next((d for d in reversed(earlier) if has(d, fx.Commits, group=group)), None)
+        early = history.latest(warp, side.at, fx.Commits, group=group)
         unasked = not any(_pending(d, group) is not None for d in after)
         if group == "cp.async" and early is None and release is not None and unasked:
             return Cause(
@@ -165,7 +154,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if waited is not None:
         return _too_few(case, side, waited, own, release)
     commit = case.warp(warp, commits[0], "commits it")
-    then = [] if release is None else history.between(warp, release.issued, 1 << 62)
+    then = [] if release is None else history.between(warp, release.issued)
     following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
                      None)  # fmt: skip
     what = f"no wait_group follows this {op.mnemonic} before what it uses is handed on"
@@ -184,7 +173,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     alone = _waited_alone(case, side, group, end)
     if alone is not None:
         return alone
-    hands = next((d for d in history.between(warp, side.at, 1 << 62) if d.at >= end), None)
+    hands = next((d for d in history.between(warp, side.at) if d.at >= end), None)
     if group == "cp.async" and release is None and hands is not None:
         # what is missing stands before it: the copy may be far up, before a loop
         return Cause(what, (case.warp(warp, hands, "hands on what it uses"), own, commit))
@@ -198,9 +187,9 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     op, warp = side.op, side.warp
     assert side.done is not None
     own = case.warp(warp, op, f"is still under way ({group} group)")
-    later = case.history.between(warp, side.at, 1 << 62)
-    commit = next((d for d in later if has(d, fx.Commits, group=group)), None)
-    waited = next((d for d in later if _pending(d, group) is not None), None)
+    later = case.history.between(warp, side.at)
+    commit = case.history.first(warp, side.at, fx.Commits, group=group)
+    waited = case.history.first(warp, side.at, fx.WaitsGroup, group=group)
     sides = [] if early is None else [case.warp(warp, early, "commits before it")]
     alike = case.history.of_statement(op)
     again = next((d for d in later if d.op in alike and d.turns != side.done.turns), None)
@@ -288,8 +277,7 @@ def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
     nothing. A barrier of an earlier step, with work behind it, is not meant for what is waited for.
     """
     kinds = (fx.JoinsBarrier, fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
-    before = reversed(case.history.between(side.warp, side.at, waited.at))
-    last = next((d for d in before if has(d, *kinds)), None)
+    last = case.history.latest(side.warp, waited.at, *kinds, first=side.at)
     return last if last is not None and has(last, fx.JoinsBarrier) else None
 
 
@@ -299,7 +287,7 @@ def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
     if other.warp is side.warp or other.warp.cta is not side.warp.cta:
         return None
     loop = case.loop_range(other.op)
-    later = case.history.between(side.warp, end, 1 << 62)
+    later = case.history.between(side.warp, end)
     own = (d for d in later if _pending(d, group) == 0 and case.loop_range(d.op) == loop)
     waited = next(own, None)
     return None if waited is None else _alone(case, side, waited)
@@ -307,13 +295,11 @@ def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
 
 def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
     """A wait for groups by another warp, which has none: it waits for nothing."""
-    for warp in case.history.machine.warps:
-        done = case.history.between(warp, 0, case.made)
-        if warp is side.warp or any(has(d, fx.Commits, group=group) for d in done):
-            continue
-        waits_ = [d for d in done if d.at > side.at and _pending(d, group) is not None]
-        if waits_ and warp.cta is side.warp.cta:
-            return waits_[0]
+    for warp in case.history.peers(side.warp):
+        commits = case.history.first(warp, 0, fx.Commits, last=case.made, group=group)
+        waited = case.history.first(warp, side.at, fx.WaitsGroup, last=case.made, group=group)
+        if warp is not side.warp and commits is None and waited is not None:
+            return waited
     return None
 
 
@@ -327,8 +313,11 @@ def _too_few(
     loop = case.loop_of(waited.op)
     if others and loop is not None and case.loop_of(others[0].op) != loop and others[0].done:
         later = case.history.between(side.warp, waited.at, others[0].done.at)
-        outside = [d for d in later if not _inside(case, d.op, waited.op)]
-        if not outside and not _raced(case):
+        first, last = case.loop_range(waited.op) or (0, -1)
+        outside = [d for d in later if not first <= d.op.number <= last]
+        # a race in the run: they are waited for too late in their loop as well
+        findings = case.history.machine.outcome.findings
+        if not outside and all(finding.rule != "race" for finding in findings):
             outside = [others[0].done]
         if outside:
             return Cause(
@@ -337,9 +326,9 @@ def _too_few(
                 f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
                 "no_fence_of_registers" if group == "wgmma" else "",
             )
-    mine = case.history.between(side.warp, side.at, 1 << 62)
-    since = max((d.at for d in mine if has(d, fx.Commits, group=group)), default=side.at)
-    lost = next((d for d in mine if d.at > since and group_of(d.op) == group), None)
+    commit = case.history.latest(side.warp, END, fx.Commits, first=side.at, group=group)
+    since = case.history.between(side.warp, side.at if commit is None else commit.at)
+    lost = next((d for d in since if group_of(d.op) == group), None)
     if lost is not None and lost.op is not side.op:
         return Cause(
             f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
@@ -367,55 +356,19 @@ def _too_few(
     )
 
 
-def _raced(case: Case) -> bool:
-    """Whether the memory that operations use is overwritten in the run: they are waited for too
-    late in their loop as well."""
-    return any(finding.rule == "race" for finding in case.history.machine.outcome.findings)
-
-
 def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:
     """A commit in the loop of a wait_group that is executed more rarely than that."""
     history, loop = case.history, case.loop_range(waited.op)
     for op in history.code_of(warp):
-        if (
-            loop is not None
-            and loop[0] <= op.number <= loop[1]
-            and has(op, fx.Commits, group=group)
-        ):
+        if loop and loop[0] <= op.number <= loop[1] and has(op, fx.Commits, group=group):
             done = history.executions(warp, op.number)
             often = len(history.executions(warp, waited.op.number))
             return done[-1] if done and len(done) + 1 < often else None
     return None
 
 
-def _inside(case: Case, op: Op, other: Op) -> bool:
-    """Whether an instruction is in the innermost loop of another one."""
-    found = case.loop_range(other)
-    return found is not None and found[0] <= op.number <= found[1]
-
-
-#: the faults of leaving out one instruction that has them as its `Op.fault`, and what is missing
-_DROPPED = {
-    "proxy fence dropped": "fence.proxy.async or fence.proxy.async::generic",
-    "mbarrier_init fence dropped": "fence.mbarrier_init",
-    "tcgen05 fence dropped": "tcgen05.fence",
-    "wgmma fence dropped": "wgmma.fence",
-    "memory fence dropped": "fence",
-}
-#: fault: the groups that are not waited for
-_DRAINS: dict[str, tuple[fx.Group, ...]] = {
-    "store not awaited": ("bulk",),
-    "wgmma wait dropped": ("wgmma",),
-    "cp.async wait dropped": ("cp.async",),
-    "tcgen05 wait dropped": ("tcgen05.ld", "tcgen05.st"),
-}
-
-
-def _is_awaited_copy(op: Op) -> bool:
-    return has(op, fx.Completes) and has(op, fx.Writes, fx.RemoteStore)
-
-
-dropped("copy dropped", "a copy whose bytes are expected is not issued", _is_awaited_copy)
+dropped("copy dropped", "a copy whose bytes are expected is not issued",
+        lambda op: has(op, fx.Completes) and has(op, fx.Writes, fx.RemoteStore))  # fmt: skip
 
 
 @statement_fault("wrong multicast mask", "a multicast reaches another set of CTAs")
@@ -427,19 +380,26 @@ def _mask(op: Op) -> Iterator[tuple[str, Block]]:
         yield "no mask: the own CTA only", (changed(op, multicast=None),)
 
 
-def _has_fault(fault: str, op: Op) -> bool:
-    return op.fault == fault
-
-
-def _drains(groups: tuple[fx.Group, ...], op: Op) -> bool:
-    return any(has(op, fx.WaitsGroup, group=group) for group in groups)
-
-
-for _name, _what in _DROPPED.items():
-    dropped(_name, f"{_what} is missing", partial(_has_fault, _name))
-for _name, _groups in _DRAINS.items():
-    which = " or ".join(_groups)
-    dropped(_name, f"no instruction waits for operations of {which}", partial(_drains, _groups))
+#: the faults of leaving out one instruction that has them as its `Op.fault`, and what is missing
+for _fault, _what in {
+    "proxy fence dropped": "fence.proxy.async or fence.proxy.async::generic",
+    "mbarrier_init fence dropped": "fence.mbarrier_init",
+    "tcgen05 fence dropped": "tcgen05.fence",
+    "wgmma fence dropped": "wgmma.fence",
+    "memory fence dropped": "fence",
+}.items():
+    dropped(_fault, f"{_what} is missing", partial(lambda fault, op: op.fault == fault, _fault))
+#: those of groups that are not waited for
+for _fault, *_groups in (
+    ("store not awaited", "bulk"),
+    ("wgmma wait dropped", "wgmma"),
+    ("cp.async wait dropped", "cp.async"),
+    ("tcgen05 wait dropped", "tcgen05.ld", "tcgen05.st"),
+):
+    dropped(
+        _fault, f"no instruction waits for operations of {' or '.join(_groups)}",
+        partial(lambda groups, op: any(has(op, fx.WaitsGroup, group=g) for g in groups), _groups),
+    )  # fmt: skip
 
 
 @statement_fault("wrong group count", "a wait leaves one more group pending")
@@ -463,19 +423,12 @@ def _closes_group(stmt: Stmt) -> bool:
 dropped("group commit dropped", "operations are never put into a group", _closes_group)
 
 
-@block_fault("group commit too early", "operations are issued after the commit of their group")
-def _early_commit(block: Block) -> Iterator[Spoiled]:
-    for place, stmt in enumerate(block):
-        if place and _closes_group(stmt):
-            before = block[place - 1]
-            if isinstance(before, Op) and _asynchronous(before):
-                swapped = (*block[: place - 1], stmt, before, *block[place + 1 :])
-                what = f"the commit is made before the last {before.mnemonic}"
-                yield Spoiled(stmt.loc, what, swapped)
-
-
-def _asynchronous(op: Op) -> bool:
-    return any(getattr(effect, "asynchronous", False) for effect in op.effects())
+@moving_fault("group commit too early", "operations are issued after the commit of their group")
+def _early_commit(units: list[Block]) -> Iterator[Move]:
+    for place, (before, stmt) in enumerate(pairwise(unit[0] for unit in units), 1):
+        starts = any(getattr(e, "asynchronous", False) for e in effects_of(before))
+        if _closes_group(stmt) and starts and isinstance(before, Op):
+            yield place, place - 1, f"before the last {before.mnemonic}"
 
 
 dropped("columns not freed", "tensor memory is kept at the end", with_effect(fx.FreesTmem))

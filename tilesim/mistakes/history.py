@@ -17,7 +17,7 @@ from tilesim.ir.effects import Effect
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of
+from tilesim.mistakes.context import array_of, effects_of, has
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.labels import Who
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 
 
+#: effects on an mbarrier
+_OnMbarrier = fx.Arrives | fx.Completes | fx.Expects | fx.Waits | fx.InitsMbarrier
 #: instructions that are kept of one run; after that only barriers are followed
 LIMIT = 400_000
+#: after everything that is executed
+END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +121,8 @@ class History(Watcher):
         super().__init__()
         self.machine: Machine
         self.touches: list[Touch] = []
-        #: those that are credits, by barrier, and by barrier and phase
-        self._credits: dict[object, list[Touch]] = defaultdict(list)
+        #: by barrier; those that are credits by barrier and phase
+        self._touched: dict[object, list[Touch]] = defaultdict(list)
         self._of_phase: dict[tuple[object, int], list[Touch]] = defaultdict(list)
         self.joins: list[Joined] = []
         self.leaves: list[Joined] = []
@@ -240,8 +244,8 @@ class History(Watcher):
             arrivals, tx = credit.arrivals, credit.tx
         touch = Touch(self.now, issued, kind, on, phase - on.base, warp.origin, op, arrivals, tx)
         self.touches.append(touch)
+        self._touched[on].append(touch)
         if kind == "credit":
-            self._credits[on].append(touch)
             self._of_phase[on, touch.phase].append(touch)
 
     def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
@@ -316,11 +320,6 @@ class History(Watcher):
         mine = (j for j in every if j.issued == done.at and j.warp is done.warp)
         return next(((j.on, j.phase) for j in mine), None)
 
-    def last_of(self, warp: Agent) -> Done | None:
-        """The last thing that a warp has executed."""
-        mine = self._of.get(warp)
-        return mine[-1] if mine else None
-
     def ever(self, number: int) -> bool:
         """Whether anybody has executed an instruction."""
         return any(self._done.get((w, number)) for w in self.machine.warps)
@@ -344,21 +343,17 @@ class History(Watcher):
         issued = self._issue(warp, number, tick)
         if issued is not None:
             return issued
-        landed = next(
-            (
-                t.issued for t in reversed(self.touches)
-                if t.kind == "credit" and t.warp is warp and t.op.number == number
-                and t.on.component == component
-                and t.on.base + t.phase + 1 == tick
-            ),
-            None,
-        )  # fmt: skip
-        return next((d for d in done if d.at == landed), None)
+        landed = [
+            t.issued for t in self.credits(warp=warp)
+            if t.op.number == number and t.on.component == component
+            and t.on.base + t.phase + 1 == tick
+        ]  # fmt: skip
+        return next((d for d in done if d.at in landed[-1:]), None)
 
     def _landed(self, warp: Agent, number: int, before: int) -> set[int]:
         """When the executions of an instruction were that have landed everywhere in phases which
         are complete, up to ``before``: a multicast lands in several CTAs, in each by itself."""
-        mine = [t for t in self.touches if t.warp is warp and t.op.number == number]
+        mine = [t for t in self.touched(warp=warp) if t.op.number == number]
         where: dict[int, set[object]] = defaultdict(set)
         early: dict[int, set[object]] = defaultdict(set)
         for touch in mine:
@@ -370,8 +365,7 @@ class History(Watcher):
             isinstance(e, fx.Completes) and e.multicast is not None
             for e in self.machine.loaded.mir.effects[number]
         )
-        most = max(map(len, where.values()), default=0)
-        most = max(most, 2) if several else most
+        most = max([1 + several, *map(len, where.values())])
         return {issued for issued, on in early.items() if len(on) == most}
 
     def _complete(self, touch: Touch, before: int) -> bool:
@@ -422,17 +416,31 @@ class History(Watcher):
         others = [b for b in self.objects() if b.cta is on.cta and b.variable == on.variable]
         return on.variable if len(others) > 1 and len(self.array(on)) == len(others) else on.label
 
-    def before(self, done: Done) -> Done | None:
-        """What its warp has executed before an instruction."""
-        mine = self._of.get(done.warp, [])
-        place = bisect_left(mine, done.at, key=lambda d: d.at)
-        return mine[place - 1] if place else None
-
-    def between(self, warp: Agent, first: int, last: int) -> list[Done]:
-        """What a warp has executed in a time, both ends left out."""
+    def between(
+        self, warp: Agent, first: int = 0, last: int = END, *kinds: type, **fields: object
+    ) -> list[Done]:
+        """What a warp has executed in a time, both ends left out (with an effect of one of these
+        classes, and with these fields)."""
         done = self._of.get(warp, [])
         low = bisect_left(done, first + 1, key=lambda d: d.at)
-        return done[low : bisect_left(done, last, key=lambda d: d.at)]
+        found = done[low : bisect_left(done, last, key=lambda d: d.at)]
+        return [d for d in found if has(d, *kinds, **fields)] if kinds else found
+
+    def first(
+        self, warp: Agent, after: int, *kinds: type, last: int = END, **fields: object
+    ) -> Done | None:
+        """The first thing with such an effect that a warp has executed after a time."""
+        return next(iter(self.between(warp, after, last, *kinds, **fields)), None)
+
+    def latest(
+        self, warp: Agent, before: int = END, *kinds: type, first: int = 0, **fields: object
+    ) -> Done | None:
+        """The last thing with such an effect that a warp has executed before a time."""
+        return next(reversed(self.between(warp, first, before, *kinds, **fields)), None)
+
+    def peers(self, warp: Agent) -> list[Agent]:
+        """The warps of its CTA, itself among them."""
+        return [w for w in self.machine.warps if w.cta is warp.cta]
 
     def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
         """The warps that may still end the wait of a stuck one, and by which instruction."""
@@ -449,32 +457,45 @@ class History(Watcher):
     @property
     def waited(self) -> set[Mbarrier]:
         """The mbarriers for which a warp has waited, or waits for ever."""
-        passed = {t.on for t in self.touches if t.kind == "pass"}
-        return passed | {s.on for s in self.stuck if isinstance(s.on, Mbarrier)}
+        blocked = {s.on for s in self.stuck if isinstance(s.on, Mbarrier)}
+        return blocked | {t.on for t in self.passes()}
+
+    def waiters(self, on: Mbarrier) -> set[Agent]:
+        """The warps that have waited for a barrier, or wait for it for ever."""
+        return {t.warp for t in self.passes(on=on)} | {s.warp for s in self.stuck if s.on is on}
+
+    def touched(
+        self, kind: Kind | None = None, on: object = None, warp: Agent | None = None
+    ) -> list[Touch]:
+        """What was done to mbarriers (one of them, by ``warp``), in order."""
+        found = self.touches if on is None else self._touched.get(on, [])
+        return [
+            t for t in found
+            if (kind is None or t.kind == kind) and (warp is None or t.warp is warp)
+        ]  # fmt: skip
 
     def arrivals(self, warp: Agent | None = None, on: object = None) -> list[Touch]:
-        """The arrivals on mbarriers (on one of them, by ``warp``), in order."""
-        return [
-            t for t in self.touches
-            if t.arrivals > 0 and (warp is None or t.warp is warp) and (on is None or t.on is on)
-        ]  # fmt: skip
+        """The arrivals on mbarriers."""
+        return [t for t in self.touched(None, on, warp) if t.arrivals > 0]
 
-    def passes(self, warp: Agent, on: object = None) -> list[Touch]:
-        """The waits on mbarriers (or one of them) that a warp has passed."""
-        return [
-            t for t in self.touches
-            if t.kind == "pass" and t.warp is warp and (on is None or t.on is on)
-        ]  # fmt: skip
+    def passes(self, warp: Agent | None = None, on: object = None) -> list[Touch]:
+        """The waits on mbarriers that were passed."""
+        return self.touched("pass", on, warp)
 
-    def credits(self, on: object, warp: Agent | None = None) -> list[Touch]:
-        """What was credited to a barrier (by ``warp``), in order."""
-        return [t for t in self._credits.get(on, ()) if warp is None or t.warp is warp]
+    def credits(self, on: object = None, warp: Agent | None = None) -> list[Touch]:
+        """What was credited to mbarriers: arrivals, and bytes that are expected or completed."""
+        return self.touched("credit", on, warp)
 
     def at(self, warp: Agent, number: int, when: int) -> Done | None:
         """What a warp has executed at a time, if that was this instruction."""
         done = self.executions(warp, number)
         place = bisect_left(done, when, key=lambda d: d.at)
         return done[place] if place < len(done) and done[place].at == when else None
+
+    def turns_at(self, touch: Touch) -> tuple[Turn, ...]:
+        """The turns of the loops in which a barrier was touched."""
+        done = self.at(touch.warp, touch.op.number, touch.issued)
+        return () if done is None else done.turns
 
     def turns_of(self, finding: Finding, p: Participant) -> tuple[Turn, ...]:
         """The turns of loops in which a warp did, or waits for, what a finding says."""
@@ -516,6 +537,11 @@ class History(Watcher):
         """Whether an operand may mean a barrier, or another one of its array."""
         return may_name(self.machine.loaded.mir, mbar, on.address)
 
+    def acts_on(self, what: object, on: Mbarrier, *kinds: type[_OnMbarrier]) -> bool:
+        """Whether an instruction has such an effect on what may be this barrier, or another one of
+        its array."""
+        return any(isinstance(e, kinds) and self.may_name(e.mbar, on) for e in effects_of(what))
+
     def names(self, warp: Agent, op: Op, on: Mbarrier, kinds: tuple[type[Effect], ...]) -> bool:
         """Whether an instruction of a warp that has such an effect can name this very barrier."""
         mir = self.machine.loaded.mir
@@ -552,18 +578,9 @@ class History(Watcher):
 
     def supplies(self, warp: Agent, on: Mbarrier) -> list[Op]:
         """Instructions of a warp that arrive on, or complete bytes of, a barrier of its array."""
-        found = []
-        for op in self.code_of(warp):
-            for effect in op.effects():
-                match effect:
-                    case (
-                        fx.Arrives(mbar=mbar, multicast=mask)
-                        | fx.Completes(mbar=mbar, multicast=mask)
-                    ):
-                        far = mask is not None or mbar.remote
-                        if (far or warp.cta is on.cta) and self.may_name(mbar, on):
-                            found.append(op)
-                            break
-                    case _:
-                        pass
-        return found
+        near = warp.cta is on.cta
+        return [
+            op for op in self.code_of(warp)
+            if any(isinstance(e, fx.Arrives | fx.Completes) and self.may_name(e.mbar, on)
+                   and (near or e.multicast is not None or e.mbar.remote) for e in op.effects())
+        ]  # fmt: skip

@@ -6,11 +6,9 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about
 from tilesim.mistakes.context import array_of, branch_past, has
-from tilesim.mistakes.history import Done
+from tilesim.mistakes.history import END, Done
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import group_of
-from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.warp import Agent
 from tilesim.wording import count
 
 #: instructions between two initialisations that belong together, at most
@@ -71,18 +69,15 @@ def generic_side(case: Case) -> Cause | None:
         )
         if generic and not asynchronous:
             own = case.warp(side.warp, side.op, "accesses through the generic proxy")
-            over = _completed(case, side)
+            # what it waits with for the copies of an instruction, behind which the fence belongs
+            over = case.history.first(
+                side.warp, side.at, fx.WaitsGroup, last=case.made, group=group_of(side.op)
+            )
             sides = [] if over is None else [case.warp(side.warp, over, "completes it")]
             return Cause(
                 "no fence.proxy.async follows this access of the generic proxy", (*sides, own)
             )
     return None
-
-
-def _completed(case: Case, side: Side) -> Done | None:
-    """What a warp waits with for the copies of an instruction, behind which the fence belongs."""
-    after = case.history.between(side.warp, side.at, case.made)
-    return next((d for d in after if has(d, fx.WaitsGroup, group=group_of(side.op))), None)
 
 
 def split_group(case: Case) -> Cause | None:
@@ -106,10 +101,13 @@ def uneven_rounds(case: Case) -> Cause | None:
     is an earlier one of another."""
     history = case.history
     ends = case.finding.facts.cta
-    if ends is None or not case.sides:
-        return None
     ending = [w for w in history.machine.warps if w.cta.number == ends]
-    mine, other = _rounds(case, case.sides[0].warp), _rounds(case, ending[0]) if ending else []
+    if not ending or not case.sides:
+        return None
+    mine, other = (
+        history.between(w, 0, END, fx.JoinsCluster, arrives=True)
+        for w in (case.sides[0].warp, ending[0])
+    )
     if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
         return None
     mir = case.mir
@@ -127,17 +125,11 @@ def uneven_rounds(case: Case) -> Cause | None:
     )  # fmt: skip
 
 
-def _rounds(case: Case, warp: Agent) -> list[Done]:
-    """When a warp has arrived at the cluster barrier."""
-    done = case.history.between(warp, 0, 1 << 62)
-    return [d for d in done if has(d, fx.JoinsCluster, arrives=True)]
-
-
 def uneven(case: Case) -> Cause | None:
     """More copies are issued than are waited for: the loops of two roles differ."""
     history = case.history
     for on in about(case):
-        waiting = [t for t in history.touches if t.kind == "pass" and t.on is on]
+        waiting = history.passes(on=on)
         for side in case.sides:
             issues = case.loop_of(side.op)
             waits = case.loop_of(waiting[-1].op) if waiting else None
@@ -160,18 +152,17 @@ def not_drained(case: Case) -> Cause | None:
     if ends is None or not case.sides:
         return None
     side = case.sides[0]
-    for touch in history.touches:
+    for touch in history.credits():
         on = touch.on
-        told = touch.kind == "credit" and touch.op is side.op and touch.at > touch.issued
-        if not told or not isinstance(on, Mbarrier) or on.cta.number != ends:
+        if touch.op is not side.op or touch.at == touch.issued or on.cta.number != ends:
             continue
-        names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
-                 and array_of(t.on) == array_of(on)]  # fmt: skip
+        names = [t for t in history.passes()
+                 if t.warp.cta is on.cta and array_of(t.on) == array_of(on)]  # fmt: skip
         loop = case.loop_range(names[-1].op) if names else None
         if loop is None:
             continue
         waiter = names[-1].warp
-        last = [d for d in history.between(waiter, names[-1].at, 1 << 62)
+        last = [d for d in history.between(waiter, names[-1].at)
                 if loop[0] <= d.op.number <= loop[1]]  # fmt: skip
         place, array = last[-1] if last else names[-1].op, case.history.array_name(on)
         return Cause(
@@ -194,7 +185,7 @@ def end_of_the_target(case: Case) -> Cause | None:
     cta = case.finding.facts.cta
     if cta is not None:
         last = (
-            next((d for d in reversed(history.between(w, 0, 1 << 62)) if not _meets(d.op)), None)
+            next((d for d in reversed(history.between(w)) if not _meets(d.op)), None)
             for w in history.machine.warps if w.cta.number == cta
         )  # fmt: skip
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
@@ -211,28 +202,19 @@ def end_of_the_target(case: Case) -> Cause | None:
 def start_of_the_target(case: Case) -> Cause | None:
     """A CTA that may not have begun when another one accesses its memory."""
     for side in case.sides:
-        before = case.history.between(side.warp, 0, side.at)
-        own = case.side(side, "comes without a cluster barrier before it")
-        joins = [
-            (d, e) for d in before for e in d.op.effects() if isinstance(e, fx.JoinsCluster)
-        ]  # fmt: skip
-        if any(not e.arrives for _, e in joins):
+        history, own = case.history, case.side(side, "comes without a cluster barrier before it")
+        if history.between(side.warp, 0, side.at, fx.JoinsCluster, arrives=False):
             continue  # it has waited: what is wrong there is another thing
-        if joins:
-            told = joins[-1][0]
+        told = history.latest(side.warp, side.at, fx.JoinsCluster)
+        if told is not None:
             return Cause(
                 f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
                 "first remote access",
                 (case.warp(side.warp, told, "arrives at it only"), own),
             )
-        kinds = fx.JoinsBarrier | fx.InitsMbarrier
-        last = next(
-            (
-                d for d in reversed(before)
-                if any(isinstance(e, kinds) or (isinstance(e, fx.Orders) and e.inits)
-                       for e in d.op.effects())
-            ), None,
-        )  # fmt: skip
+        before = reversed(history.between(side.warp, 0, side.at))
+        last = next((d for d in before if has(d, fx.JoinsBarrier, fx.InitsMbarrier)
+                     or has(d, fx.Orders, inits=True)), None)  # fmt: skip
         sides = [] if last is None else [
             case.warp(side.warp, last, "comes last before the remote access")
         ]  # fmt: skip
@@ -242,16 +224,15 @@ def start_of_the_target(case: Case) -> Cause | None:
 
 def never_freed(case: Case) -> Cause | None:
     """Columns that are allocated and not freed: at the end of the warp that has them."""
-    if case.finding.kind != "tmem-lifetime/not-freed":
-        return None
     for side in case.sides:
-        for done in reversed(case.history.between(side.warp, side.at, 1 << 62)):
-            if has(done, fx.JoinsBarrier, fx.RelinquishesTmem):
-                return Cause(
-                    "no warp frees the columns at the end",
-                    (case.warp(side.warp, done, "is followed by no tcgen05.dealloc"),),
-                    f"let {side.warp} execute tcgen05.dealloc at the end, after all uses",
-                )
+        kinds = (fx.JoinsBarrier, fx.RelinquishesTmem)
+        done = case.history.latest(side.warp, END, *kinds, first=side.at)
+        if done is not None:
+            return Cause(
+                "no warp frees the columns at the end",
+                (case.warp(side.warp, done, "is followed by no tcgen05.dealloc"),),
+                f"let {side.warp} execute tcgen05.dealloc at the end, after all uses",
+            )
     return None
 
 
@@ -295,15 +276,12 @@ def _unawaited(case: Case, invalidation: Done) -> Cause | None:
 
 def before_the_grids(case: Case) -> Cause | None:
     """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
-    if case.finding.kind != "race/earlier-grid" or not case.sides:
+    if not case.sides:
         return None
     side, history = case.sides[0], case.history
     waits = [op for op in history.code_of(side.warp) if has(op, fx.WaitsGrids)]
     if not waits:
-        elsewhere = any(
-            isinstance(e, fx.WaitsGrids)
-            for effects in case.mir.effects for e in effects
-        )  # fmt: skip
+        elsewhere = any(has(op, fx.WaitsGrids) for op in case.mir.ops())
         waiting = str(side.warp.role) if elsewhere else "the kernel"
         return Cause(
             f"nothing makes {waiting} wait for earlier grids",

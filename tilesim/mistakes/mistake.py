@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilesim.findings.finding import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -179,7 +180,8 @@ Diagnosis = Callable[[Case], Cause | None]
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row of the table: findings of ``rules`` may come of it if ``diagnose`` says so.
+    """A row of the table: findings of ``rules`` (or of these kinds of a rule, as ``race/lanes``)
+    may come of it if ``diagnose`` says so.
 
     ``mend``: families of edits that take it back, the likeliest first; ``inject``: faults that make
     it.
@@ -236,6 +238,17 @@ def _said_before(finding: Finding, number: int) -> bool:
         (p.cta, p.warp, p.instruction) == (mine.cta, mine.warp, mine.instruction)
         for p in finding.participants[:number]
     )
+
+
+def setters_in_loop(case: Case, op: Op, values: Iterable[object]) -> list[int]:
+    """What sets the registers that some operands are made of, in the innermost loop around an
+    instruction."""
+    loop = case.loop_range(op) or (0, -1)
+    names = dict.fromkeys(
+        p.name for e in values if isinstance(e, Expr) for p in walk(e) if isinstance(p, Var)
+    )
+    inside = (n for name in names for n in case.mir.setters.get(name, ()))
+    return [n for n in inside if loop[0] <= n <= loop[1]]
 
 
 def waits(op: Op) -> fx.Waits | None:

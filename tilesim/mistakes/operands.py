@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from tilesim.ir.program import For
 from tilesim.ir.sites import Kind, Site, sites
 from tilesim.mistakes.barrier_use import arriving, total
 from tilesim.mistakes.context import (
+    LANES,
     Facts,
     Focus,
     Place,
@@ -142,14 +143,28 @@ def _arriving(facts: Facts, init: Place) -> Iterator[int]:
             yield from sorted({n * size for n in by_role})
 
 
-@family("arrivals")
-def _arrivals(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """How many arrivals an instruction makes."""
-    for group in places_of(facts, "arrivals"):
-        known = constant(group[0][1].value)
-        if known is not None:
-            wanted = [n for n in (known - 1, known + 1, 1, 32) if n > 0 and n != known]
-            yield from each(facts, "arrivals", group, [to(Const(n)) for n in dict.fromkeys(wanted)])
+def _plain(kind: Kind, options: Callable[[Any], Iterable[Any]]) -> None:
+    """Registers the family of a kind of operands whose new values follow from the old one alone."""
+
+    @family(kind)
+    def changed_alone(facts: Facts, focus: Focus) -> Iterator[Edit]:
+        for group in places_of(facts, kind):
+            values = [to(value) for value in dict.fromkeys(options(group[0][1].value))]
+            yield from each(facts, kind, group, values)
+
+
+def _arrivals(old: Expr) -> Iterable[Expr]:
+    known = constant(old)
+    return [] if known is None else [Const(n) for n in (known - 1, known + 1, 1, LANES) if n > 0]
+
+
+_plain("arrivals", _arrivals)
+#: how many groups may stay unfinished; whether only a store's source is waited for
+_plain("pending", lambda n: [m for m in (n - 1, n + 1, 0, n - 2) if m >= 0])
+_plain("read", lambda read: [not read])
+#: registers per thread: what fits
+_plain("registers", lambda n: [m for m in (*range(n - 8, n - 97, -8), *range(n + 8, n + 33, 8))
+                               if 24 <= m <= 256])  # fmt: skip
 
 
 @family("bytes")
@@ -201,56 +216,54 @@ def copied(facts: Facts, place: Place) -> Iterator[int]:
 
 @family("phase")
 def _phase(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Parities: the other one, one that never or always turns, that of a number that counts on."""
+    """Parities: the other one, one that never or always turns, those that may be meant there; waits
+    of one line have registers of their own."""
     for group in places_of(facts, "phase"):
         parity = [(p, s) for p, s in group if getattr(p.op, "parity", True)]
-        if parity:
-            values = [lambda p, s: flipped(s.value), to(Const(0)), to(Const(1))]
-            values += [_of_its_slot(which) for which in range(2)]
-            values += _phases(facts, parity[0][0])
-            yield from each(facts, "phase", parity, values)
+        meant = {p.number: parities_at(facts, p, mbars(p.op)) for p, _ in parity}
+        values = [lambda p, s: flipped(s.value), to(Const(0)), to(Const(1))]
+        values += [_of(meant, n) for n in range(max(map(len, meant.values()), default=0))]
+        yield from each(facts, "phase", parity, values)
 
 
-def _of_its_slot(which: int) -> Value:
-    """The parity of the use whose number a wait's own slot is made of, or the other one: waits of
-    one line have registers of their own."""
-
-    def value(place: Place, site: Site) -> Expr | None:
-        for mbar in mbars(place.op):
-            number = numerator(mbar.index)
-            if number is not None and isinstance(mbar.array, Mbarriers):
-                return tuple(parities(number, mbar.array.count))[which]
-        return None
-
-    return value
+def _of(options: Mapping[int, Sequence[Expr]], which: int) -> Value:
+    """The option of this number that an instruction has of its own."""
+    return lambda place, site: next(iter(options[place.number][which:]), None)
 
 
-def _phases(facts: Facts, place: Place) -> list[Value]:
-    """Parities made of the loops around a wait, of its slot, and of what other waits have."""
-    found: dict[Expr, None] = {}
-    for mbar in mbars(place.op):
-        count = mbar.array.count if isinstance(mbar.array, Mbarriers) else 1
+def parities_at(facts: Facts, place: Place, barriers: Iterable[Mbar]) -> tuple[Expr, ...]:
+    """Parities that a wait at a place on some barriers may be for: those of the use whose number
+    their slot is made of, of waits on their arrays in its role, of the loops around (of none:
+    both), of other waits of its role or on these arrays."""
+    found: list[Expr] = []
+    arrays = {mbar.array.name: mbar.array.count for mbar in barriers
+              if isinstance(mbar.array, Mbarriers)}  # fmt: skip
+    for mbar in barriers:
         number = numerator(mbar.index)
         if number is not None:
-            found.update(dict.fromkeys(parities(number, count)))
-        for turn in numbers(place.loops):
-            found.update(dict.fromkeys(parities(turn, count)))
-    for other in facts.ops:
-        if other.number == place.number:
-            continue
-        for site in sites(other.op):
-            if site.kind == "phase" and getattr(other.op, "parity", True):
-                theirs = replaced(site.value, matched(other.loops, place.loops))
-                if in_scope(facts, theirs, place):
-                    found.update(dict.fromkeys((theirs, flipped(theirs))))
-    return [to(value) for value in found]
+            found += parities(number, arrays.get(mbar.array.name, 1))
+    near: tuple[list[Expr], list[Expr]] = [], []
+    for other in facts.waits:
+        there = any(m.array.name in arrays for m in mbars(other.op))
+        apart = (other.role != place.role) + (not there)
+        if other.number != place.number and apart < len(near):
+            for site in sites(other.op):
+                if site.kind == "phase" and getattr(other.op, "parity", True):
+                    theirs = replaced(site.value, matched(other.loops, place.loops))
+                    near[apart].extend((theirs, flipped(theirs)))
+    found += near[0]
+    for turn in numbers(place.loops):
+        for count in arrays.values() or (1,):
+            found += parities(turn, count)
+    found += near[1] if place.loops else (Const(0), Const(1), *near[1])
+    return tuple(e for e in dict.fromkeys(found) if in_scope(facts, e, place))
 
 
 def in_scope(facts: Facts, expr: Expr, place: Place) -> bool:
     """Whether a value means something at a place: counters of its own loops, and registers that
     its role sets."""
     own = {loop.var.name for loop in place.loops}
-    counters = {p.what.var.name for p in facts.places if isinstance(p.what, For)}
+    counters = {loop.var.name for _, loop in facts.of(For)}
     used = variables([expr])
     set_here = {
         e.var.name
@@ -262,13 +275,36 @@ def in_scope(facts: Facts, expr: Expr, place: Place) -> bool:
     return all(name in own or (name in set_here and name not in counters - own) for name in used)
 
 
+def slots_at(facts: Facts, place: Place, array: Mbarriers) -> tuple[Expr, ...]:
+    """The slots of an array that may be meant at a place, the likeliest first: those that other
+    instructions of its block name, that the array has elsewhere, that loops count; all."""
+    if array.count == 1:
+        return (Const(0),)
+    found: list[Expr] = []
+    for other in facts.block_of.get(place.number, ()):
+        if isinstance(other.what, Op):
+            found += (m.index for m in mbars(other.what) if m.array.count == array.count)
+            found += (
+                v.offsets[0] for _, v in shared(other.what)
+                if len(v.offsets) > 1 and v.tensor.shape[0] == array.count
+            )  # fmt: skip
+    for other in facts.arrays.get(array.name, ()):
+        if len(other.loops) <= len(place.loops):
+            pairs = matched(other.loops, place.loops)
+            found += (replaced(m.index, pairs) for m in mbars(other.op) if m.array is array)
+    found += (binary("%", n, array.count) for n in numbers(place.loops))
+    if not place.loops:
+        found += map(Const, range(min(array.count, 8)))
+    return tuple(e for e in dict.fromkeys(found) if in_scope(facts, e, place))
+
+
 @family("slot")
 def _slot(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The barrier: of another slot, of another array, as the instructions around have it."""
     for group in places_of(facts, "barrier"):
         values = [_indexed(facts, index) for index in _indices(facts, group[0][0])]
         values += [_moved(-1), _moved(1)]
-        values += [_in(array) for array in _arrays(facts)]
+        values += [_in(array) for array in facts.kernel.shared if isinstance(array, Mbarriers)]
         yield from each(facts, "slot", group, values)
         for place, site in group[1:_ALONE]:  # in another role the same line has other registers
             for index in _indices(facts, place):
@@ -276,65 +312,46 @@ def _slot(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 
 def _indices(facts: Facts, place: Place) -> tuple[Expr, ...]:
-    """Slots that instructions of the same block name, and those that loops count."""
-    found: dict[Expr, None] = {}
-    own = {m.index for m in mbars(place.op)}
-    for other in facts.block_of.get(place.number, ()):
-        if isinstance(other.what, Op):
-            found.update(dict.fromkeys(m.index for m in mbars(other.what)))
-            found.update(dict.fromkeys(v.offsets[0] for _, v in shared(other.what) if v.offsets))
-    for mbar in mbars(place.op):
-        count = mbar.array.count if isinstance(mbar.array, Mbarriers) else 1
-        if count > 1:
-            found.update(dict.fromkeys(binary("%", n, count) for n in numbers(place.loops)))
-            if constant(mbar.index) is not None:
-                found.update(dict.fromkeys(Const(n) for n in range(min(count, 8))))
-    return tuple(e for e in found if e not in own)
+    """Slots that the barriers of an instruction may be meant to have."""
+    arrays = [m.array for m in mbars(place.op) if isinstance(m.array, Mbarriers)]
+    return tuple(e for a in arrays if a.count > 1 for e in slots_at(facts, place, a))
+
+
+def _of_mbar(change: Callable[[Place, Mbar, Mbarriers], Mbar | None]) -> Value:
+    """The value of an operand that is a barrier of an array, by what it becomes."""
+
+    def value(place: Place, site: Site) -> Mbar | None:
+        mbar = site.value
+        known = isinstance(mbar, Mbar) and isinstance(mbar.array, Mbarriers)
+        return change(place, mbar, mbar.array) if known else None
+
+    return value
 
 
 def _indexed(facts: Facts, index: Expr) -> Value:
-    def value(place: Place, site: Site) -> Mbar | None:
-        mbar = site.value
-        if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
-            return None
-        if not in_scope(facts, index, place):
-            return None
-        known = constant(index)
-        if mbar.array.count < 2 or (known is not None and not 0 <= known < mbar.array.count):
-            return None
-        return replace(mbar, index=index)
+    known = constant(index)
 
-    return value
+    def change(place: Place, mbar: Mbar, array: Mbarriers) -> Mbar | None:
+        inside = array.count > 1 and (known is None or 0 <= known < array.count)
+        return replace(mbar, index=index) if inside and in_scope(facts, index, place) else None
+
+    return _of_mbar(change)
 
 
 def _moved(by: int) -> Value:
-    def value(place: Place, site: Site) -> Mbar | None:
-        mbar = site.value
-        if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
-            return None
-        if mbar.array.count < 2:
-            return None
-        return replace(mbar, index=shifted(mbar.index, by, mbar.array.count))
-
-    return value
+    return _of_mbar(
+        lambda place, mbar, array: None if array.count < 2
+        else replace(mbar, index=shifted(mbar.index, by, array.count))
+    )  # fmt: skip
 
 
-def _arrays(facts: Facts) -> tuple[Mbarriers, ...]:
-    return tuple(s for s in facts.kernel.shared if isinstance(s, Mbarriers))
-
-
-def _in(array: Mbarriers) -> Value:
-    def value(place: Place, site: Site) -> Mbar | None:
-        mbar = site.value
-        if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
-            return None
+def _in(other: Mbarriers) -> Value:
+    def change(place: Place, mbar: Mbar, array: Mbarriers) -> Mbar | None:
         known = constant(mbar.index)
-        if known is not None and known >= array.count:
-            return None
-        fits = known is not None or array.count == mbar.array.count
-        return replace(mbar, array=array) if fits else None
+        fits = other.count == array.count if known is None else known < other.count
+        return replace(mbar, array=other) if fits else None
 
-    return value
+    return _of_mbar(change)
 
 
 @family("data slot")
@@ -368,24 +385,19 @@ def _data(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _number(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Slots and parities of a role by a number that runs on over all loops around, where they
     count one loop's turns; in one role, then in all."""
-    roles = dict.fromkeys(p.role for p in facts.ops)
-    of_all: dict[int, tuple[Place, Instead]] = {}
-    for role in roles:
-        of_role: dict[int, tuple[Place, Instead]] = {}
-        for place in facts.ops:
-            if place.role == role and len(place.loops) > 1:
-                new = _counted_on(place)
-                if new is not None:
-                    of_role[place.number] = (place, (new,))
+    what = "slots and parities by a number that runs on over all loops"
+    of_all: list[tuple[Place, Instead]] = []
+    for role in dict.fromkeys(p.role for p in facts.ops):
+        inner = (p for p in facts.ops if p.role == role and len(p.loops) > 1)
+        of_role: list[tuple[Place, Instead]] = [
+            (place, (new,)) for place in inner if (new := _counted_on(place)) is not None
+        ]
         if of_role:
-            what = "slots and parities by a number that runs on over all loops"
-            yield of_places(
-                "number", f"{what} in {role or 'the kernel'}", of_role.values(), 2, alike=True
-            )
-            of_all |= of_role
+            where = f"{what} in {role or 'the kernel'}"
+            yield of_places("number", where, of_role, 2, alike=True)
+            of_all += of_role
     if of_all:
-        what = "slots and parities by a number that runs on over all loops"
-        yield of_places("number", f"{what}, in every role", of_all.values(), 2, alike=True)
+        yield of_places("number", f"{what}, in every role", of_all, 2, alike=True)
 
 
 def _counted_on(place: Place) -> Op | None:
@@ -437,13 +449,7 @@ def _copies_of_one_barrier(facts: Facts) -> Iterator[list[tuple[Place, Site]]]:
 
 
 def _ranked(cta: Expr | None) -> Value:
-    def value(place: Place, site: Site) -> Mbar | None:
-        mbar = site.value
-        if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
-            return None
-        return replace(mbar, cta=cta)
-
-    return value
+    return _of_mbar(lambda place, mbar, array: replace(mbar, cta=cta))
 
 
 @family("mask")
@@ -465,22 +471,6 @@ def _mask(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 
 # ------------------------------------------------------------------ small numbers and names
-
-
-@family("pending")
-def _pending(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """How many groups may stay unfinished."""
-    for group in places_of(facts, "pending"):
-        known = group[0][1].value
-        wanted = [known - 1, known + 1, 0, known - 2]
-        yield from each(facts, "pending", group, [to(n) for n in dict.fromkeys(wanted) if n >= 0])
-
-
-@family("read")
-def _read(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Whether only a store's source is waited for."""
-    for group in places_of(facts, "read"):
-        yield from each(facts, "read", group, [lambda p, s: not s.value])
 
 
 @family("threads")
@@ -568,15 +558,6 @@ def _strong(op: Op) -> tuple[str, ...]:
     if takes and gives:
         return ("acq_rel", "release", "acquire")
     return ("acquire",) if takes else ("release",)
-
-
-@family("registers")
-def _registers(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Registers per thread: what fits."""
-    for group in places_of(facts, "registers"):
-        known = group[0][1].value
-        wanted = [known - 8 * n for n in range(1, 13)] + [known + 8 * n for n in range(1, 5)]
-        yield from each(facts, "registers", group, [to(n) for n in wanted if 24 <= n <= 256])
 
 
 @family("columns")

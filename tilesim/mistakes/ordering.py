@@ -10,14 +10,13 @@ from tilesim.ir.declarations import Tensor
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about, elsewhere
-from tilesim.mistakes.context import array_of, branch_past, has, loops_around
-from tilesim.mistakes.history import Done, Touch
+from tilesim.mistakes.context import LANES, array_of, branch_past, has, loops_around
+from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent, names_of
 
-_LANES = 32
 #: races between lanes of a warp, or that a lane of a warp hides which releases for others
 LANES_APART: tuple[Kind, ...] = ("race/lanes", "race/released-by-lanes")
 
@@ -30,22 +29,22 @@ def strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writ
 def flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
     """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
     access of the latter: what writes the word, and what reads it."""
-    machine, history = case.history.machine, case.history
-    told = sorted(
-        (d for w in machine.warps if w.cta is first.warp.cta
-         for d in history.between(w, 0, case.made) if strong(d.op, fx.Writes)),
-        key=lambda d: d.at,
-    )  # fmt: skip
-    asked = sorted(
-        (d for w in machine.warps if w.cta is second.warp.cta
-         for d in history.between(w, 0, min(second.at, case.made)) if strong(d.op, fx.Reads)),
-        key=lambda d: -d.at,
-    )  # fmt: skip
-    for read in asked:
+    told = strong_accesses(case, first.warp, fx.Writes, case.made)
+    for read in reversed(
+        strong_accesses(case, second.warp, fx.Reads, min(second.at, case.made))
+    ):  # fmt: skip
         for write in told:
             if write.at < read.at and word_of(write.op) == word_of(read.op):
                 yield write, read
                 break
+
+
+def strong_accesses(
+    case: Case, one: Agent, kind: type[fx.Reads] | type[fx.Writes], before: int = END
+) -> list[Done]:
+    """The reads or writes of flags by the warps of the CTA of one, in order."""
+    every = (d for w in case.history.peers(one) for d in case.history.between(w, 0, before, kind))
+    return sorted((d for d in every if strong(d.op, kind)), key=lambda d: d.at)
 
 
 def word_of(op: Op) -> Tensor | None:
@@ -103,24 +102,22 @@ def sharing(case: Case, side: Side) -> list[Agent]:
     """The warps of a side's CTA that execute its instruction."""
     copies = case.history.machine.plan.copies(side.op.number)
     return [
-        w for w in case.history.machine.warps
-        if w.cta is side.warp.cta and any(case.history.executions(w, n) for n in copies)
+        w for w in case.history.peers(side.warp)
+        if any(case.history.executions(w, n) for n in copies)
     ]  # fmt: skip
 
 
 def bar_of(case: Case, warps: Collection[Agent]) -> str:
     """The barrier in which some warps of a CTA meet, in PTX's words."""
     numbers = sorted({w.number for w in warps})
-    cta = next(iter(warps)).cta
-    every = {w.number for w in case.history.machine.warps if w.cta is cta}
     if len(numbers) == 1:
         return "bar.warp.sync"
-    if set(numbers) == every:
+    if set(numbers) == {w.number for w in case.history.peers(next(iter(warps)))}:
         return "bar.sync of the whole CTA"
     first = [n for n in numbers if n - 1 not in numbers]
     last = [n for n in numbers if n + 1 not in numbers]
     runs = ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(first, last, strict=True))
-    return f"bar.sync of the {_LANES * len(numbers)} threads of warps {runs}"
+    return f"bar.sync of the {LANES * len(numbers)} threads of warps {runs}"
 
 
 def _releases(
@@ -143,12 +140,8 @@ def last_wait(case: Case, side: Side) -> Touch | None:
 
 def counted(case: Case, wait: Touch | None) -> list[Touch]:
     """The arrivals without bytes that have ended the phase that was waited for."""
-    if wait is None:
-        return []
-    return [
-        c for c in case.history.credits(wait.on)
-        if c.phase == wait.phase and c.arrivals > 0 and not c.tx
-    ]  # fmt: skip
+    made = [] if wait is None else case.history.arrivals(on=wait.on)
+    return [c for c in made if wait is not None and c.phase == wait.phase and not c.tx]
 
 
 def same_code(case: Case, side: Side, op: Op) -> bool:
@@ -205,8 +198,8 @@ def tracked_by(case: Case, side: Side) -> Mbarrier | None:
     expected."""
     if not has(side, fx.Completes, asynchronous=True):
         return None
-    mine = reversed(case.history.touches)
-    expected = (t.on for t in mine if t.warp is side.warp and t.issued <= side.at and t.tx > 0)
+    mine = reversed(case.history.credits(warp=side.warp))
+    expected = (t.on for t in mine if t.issued <= side.at and t.tx > 0)
     return next((t.on for t in case.landed(side)), None) or next(expected, None)
 
 
@@ -220,13 +213,6 @@ def never_handed_on(case: Case) -> Cause | None:
             continue
         if link.wait.phase < 0:
             continue
-        other = next((t for t in history.arrivals(warp) if t.on.address == on.address), None)
-        if other is not None:
-            return Cause(
-                f"{warp} arrives on {other.on.label}, and {link.second.warp} waits on {on.label}",
-                (case.arrives(other), case.waits(link.wait)),
-                f"let {warp} arrive on {on.label}",
-            )
         ops = history.supplies(warp, on)  # if there are none, another warp speaks for it
         if not ops or on.init is None or any(history.executions(warp, op.number) for op in ops):
             continue
@@ -245,7 +231,7 @@ def never_handed_on(case: Case) -> Cause | None:
 def lanes_of_a_warp(case: Case) -> Cause | None:
     """Accesses of different lanes of one warp, between which these do not meet; or one that a lane
     hands on for others that it has not met."""
-    if len(case.sides) < 2 or case.finding.kind not in LANES_APART:
+    if len(case.sides) < 2:
         return None
     later, earlier = case.sides[:2]
     hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
@@ -311,10 +297,7 @@ def unobserved(case: Case) -> Cause | None:
                 break
         if not lost:
             lost = _of_one_slot(told, first, waited)
-        elif any(
-            isinstance(e, fx.Waits) and history.may_name(e.mbar, lost[0].on)
-            for _ in history.code_of(second.warp) for e in _.effects()
-        ):  # fmt: skip
+        elif any(history.acts_on(op, lost[0].on, fx.Waits) for op in history.code_of(second.warp)):
             continue
         if not lost:
             continue
@@ -366,7 +349,7 @@ def _wrong_wait(case: Case, first: Side, second: Side) -> tuple[Touch | None, st
     if not passed or case.loop_of(passed[-1].op) != case.loop_of(second.op):
         return None, ""
     wait, roles = passed[-1], {first.warp.role, second.warp.role}
-    users = [p.warp for p in case.history.touches if p.kind == "pass" and p.on is wait.on]
+    users = [p.warp for p in case.history.passes(on=wait.on)]
     if first.warp in users and {u.role for u in users} == roles:
         return wait, f"as {first.warp} does"
     if any(p.on is wait.on and p.phase == wait.phase and p.op is not wait.op for p in passed):
@@ -475,7 +458,7 @@ def never_waited_for(case: Case) -> Cause | None:
         return None
     if group_of(first.op) != "mbarrier" or not (first.sure and second.sure):
         return None
-    passed = [p for p in history.touches if p.kind == "pass"]
+    passed = history.passes()
     for on in (t.on for t in case.landed(first)):
         others = [
             p for p in passed if array_of(p.on) == array_of(on)
@@ -509,11 +492,8 @@ def not_in_this_turn(case: Case) -> Cause | None:
         now, then = second.done.turns, done.turns
         if not second.sure or not now or not then or now[-1] == then[-1]:
             continue
-        if any(
-            d.turns and d.turns[-1] == now[-1] and isinstance(e, fx.Waits)
-            and history.may_name(e.mbar, link.on)
-            for d in history.between(second.warp, wait.at, second.at) for e in d.op.effects()
-        ):  # fmt: skip
+        between = history.between(second.warp, wait.at, second.at)
+        if any(d.turns[-1:] == now[-1:] and history.acts_on(d, link.on, fx.Waits) for d in between):
             continue
         where, array = branch_past(mir, second.op), history.array_name(link.on)
         sides = [] if where is None else [case.warp(second.warp, where, "is the way past the wait")]
@@ -578,11 +558,7 @@ def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
         and (t.warp is user.warp or meet(case, user.warp, user.at, t.warp, t.issued))
     ]  # fmt: skip
     turns = () if user.done is None else user.done.turns
-    own = (
-        t for t in made
-        if (done := case.history.at(t.warp, t.op.number, t.issued)) is not None
-        and done.turns[: len(turns)] == turns
-    )  # fmt: skip
+    own = (t for t in made if case.history.turns_at(t)[: len(turns)] == turns)
     return next(own, next((t for t in made if t.issued < due), None))
 
 
@@ -592,12 +568,12 @@ def no_wait(case: Case) -> Cause | None:
     for first, second in case.both:
         if (id(first), id(second)) in connected or first.warp is second.warp:
             continue
-        credits = (t for t in case.history.touches if t.kind == "credit")
-        if not writes(first.op) or writes(second.op) or all(t.warp is not first.warp
-                                                            for t in credits):  # fmt: skip
+        if not case.history.credits(warp=first.warp):
+            continue
+        if not writes(first.op) or writes(second.op):
             continue
         sides = [case.warp(second.warp, second.op, "accesses without a wait for it")]
-        before = None if second.done is None else case.history.before(second.done)
+        before = None if second.done is None else case.history.latest(second.warp, second.at)
         # in PTX all warps have one role, and what comes before may be far away
         same = first.warp.role == second.warp.role and len(set(case.roles)) > 1
         if before is not None and (same or has(before, fx.Waits)):
@@ -628,7 +604,7 @@ def gap(case: Case) -> Cause | None:
     behind = case.finding.rule in _OF_THREADS and has_gone_on(case, earlier, later)
     if behind:  # both have met, and then one of them went on: that one has to wait
         later, earlier = earlier, later
-    before = _last(case, later, _SYNCHRONISE)
+    before = case.history.latest(later.warp, later.at, *_SYNCHRONISE)
     if before is None:
         return _no_synchronisation(case, later, earlier)
     sides = [case.warp(later.warp, before, "is the last thing before the access that waits")]
@@ -642,9 +618,9 @@ def gap(case: Case) -> Cause | None:
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)
     if has(later, fx.FreesTmem):
         sides.append(case.warp(later.warp, later.op, "frees without having waited"))
-    after = case.history.between(earlier.warp, earlier.at, case.made)
-    if after:
-        sides.append(case.warp(earlier.warp, after[0], "is the first thing after the access"))
+    after = next(iter(case.history.between(earlier.warp, earlier.at, case.made)), None)
+    if after is not None:
+        sides.append(case.warp(earlier.warp, after, "is the first thing after the access"))
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),
@@ -670,7 +646,7 @@ _OF_THREADS = ("race", "tcgen05-order")
 def has_gone_on(case: Case, one: Side, other: Side) -> bool:
     """Whether two warps have met, and ``one`` made its access further on from there than ``other``:
     in a later turn of a loop, or, where they met at one place, further down."""
-    met = [_last(case, side, _MEETS) for side in (one, other)]
+    met = [case.history.latest(side.warp, side.at, *_MEETS) for side in (one, other)]
     if met[0] is None or met[1] is None or one.done is None or other.done is None:
         return False
     if met[0].op is met[1].op and met[0].turns == met[1].turns:
@@ -704,9 +680,3 @@ def _turned(done: Done, before: Done, same: bool = False) -> bool:
 
 _MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
 _SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
-
-
-def _last(case: Case, side: Side, kinds: tuple[type, ...]) -> Done | None:
-    """The last instruction with such an effect that a warp has executed before its access."""
-    done = reversed(case.history.between(side.warp, 0, side.at))
-    return next((d for d in done if has(d, *kinds)), None)

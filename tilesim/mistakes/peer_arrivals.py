@@ -8,7 +8,7 @@ one. Which CTAs that are is read off the memory that the waiting role accesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tilesim.analysis.solver import closure
@@ -23,12 +23,12 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
 from tilesim.ir.program import If
 from tilesim.ir.sites import sites
-from tilesim.mistakes.arrivals import by_one_lane, said, slots_of, spots_of, wanted_arrays
+from tilesim.mistakes.arrivals import by_one_lane, said, spots_of, wanted_arrays
 from tilesim.mistakes.barrier_use import executes, reached
 from tilesim.mistakes.context import Facts, Focus, Place, is_election, is_own_address
 from tilesim.mistakes.edits import Edit, after, beside, changed, family, of_places
 from tilesim.mistakes.fences import brief
-from tilesim.mistakes.operands import to_its_scope
+from tilesim.mistakes.operands import slots_at, to_its_scope
 from tilesim.transforms.rewrite import Instead
 
 RANK = Special("cluster_rank")
@@ -47,13 +47,14 @@ def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
         return
     for array in wanted_arrays(facts, focus):
         for targets in _targets(facts, array):
-            for places in _arrivals(facts, array):
+            plain = (p for p in facts.arrays.get(array.name, ()) if any(_mbars(p.op)))
+            for places in _by_line(plain, lambda place: (place.loc, place.role)):
                 yield from _instead(facts, places, targets)
                 yield from _by_all(facts, places, targets)
             waiters = {p.role for p in facts.using(array.name, fx.Waits)}
             for place, late in spots_of(facts, focus):
                 if place.role not in waiters:
-                    for slot in slots_of(facts, array, place):
+                    for slot in slots_at(facts, place, array)[:4]:
                         yield from _added(facts, Mbar(array, slot), place, late, targets)
     if isinstance(facts.program, Mir):
         yield from _at_addresses(facts, facts.program)
@@ -62,35 +63,33 @@ def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
 def _at_addresses(facts: Facts, mir: Mir) -> Iterator[Edit]:
     """The same of barriers at addresses, as compiled code has them: in the place of an arrival on
     the own one, and beside it; with the count of the inits of that barrier, where it has more."""
-    size = facts.kernel.cluster_size
-    lines: dict[object, list[Place]] = {}
-    for place in facts.ops:
-        op = place.what
-        if isinstance(op, MbarrierArrive) and op.token is None and is_own_address(op.mbar):
-            lines.setdefault(place.loc.written_places, []).append(place)
-    for places in lines.values():
-        op = places[0].op
-        assert isinstance(op, MbarrierArrive)
+    own = (p for p in facts.ops if any(map(is_own_address, _mbars(p.op))))
+    for places in _by_line(own, lambda place: place.loc.written_places):
         inits = _inits(facts, mir, places)
-        for targets in _any(size):
-            more = [cta for cta in targets if cta is not None]
-            new: list[tuple[Place, Instead]] = []
-            for place in places:
-                assert isinstance(place.op, MbarrierArrive)
-                far = tuple(_to_peer(place.op, cta) for cta in more)
-                new.append((place, after(place, *far) if None in targets else far))
-            ctas = " and ".join(_shown(facts, cta) for cta in more)
-            side = "as well" if None in targets else "instead of its own CTA"
-            what = f"{op.mnemonic} on the barrier of {ctas} {side}"
-            yield of_places("peer arrival", what, new, 2 if None in targets else 1)
-            for count in _raised(inits, size):
-                counts: list[tuple[Place, Instead]] = [
-                    (init, (changed(init.op, count=Const(count)),)) for init in inits
-                ]
-                yield of_places(
-                    "peer arrival", f"{what}; count {count} in {inits[0].op.mnemonic}",
-                    [*new, *counts], 2, alike=True,
-                )  # fmt: skip
+        counts = {constant(s.value) for p in inits for s in sites(p.op) if s.kind == "count"}
+        for targets in _any(facts.kernel.cluster_size):
+            for edit in _instead(facts, places, targets):
+                yield edit
+                for known in counts - {None} if len(counts) == 1 else ():
+                    count = Const((known or 0) * facts.kernel.cluster_size)
+                    raised = {p.number: (changed(p.op, count=count),) for p in inits}
+                    what = f"{edit.what}; count {count} in {inits[0].op.mnemonic}"
+                    lines = dict.fromkeys((*edit.lines, *(p.loc for p in inits)))
+                    yield replace(edit, what=what, instead={**edit.instead, **raised}, size=2,
+                                  lines=tuple(lines))  # fmt: skip
+
+
+def _mbars(op: Op) -> Iterator[Mbar]:
+    """The barriers of a plain arrival."""
+    if isinstance(op, MbarrierArrive) and op.token is None:
+        yield op.mbar
+
+
+def _by_line(places: Iterable[Place], line: Callable[[Place], object]) -> Iterable[list[Place]]:
+    found: dict[object, list[Place]] = {}
+    for place in places:
+        found.setdefault(line(place), []).append(place)
+    return found.values()
 
 
 def _any(size: int) -> Iterator[Targets]:
@@ -101,19 +100,6 @@ def _any(size: int) -> Iterator[Targets]:
     else:
         yield tuple(Const(n) for n in range(size))
     yield from ((Const(n),) for n in range(size))
-
-
-def _shown(facts: Facts, cta: Expr) -> str:
-    return f"CTA {facts.shown(cta)}" if isinstance(cta, Const) else "the other CTA"
-
-
-def _to_peer(op: MbarrierArrive, cta: Expr) -> MbarrierArrive:
-    """An arrival on the barrier at the same place of another CTA, as ``mapa`` has its address."""
-    assert isinstance(op.mbar.array, AddressedMbarriers)
-    there = mbar_at(peer_address(op.mbar.array.address, cta), space="shared::cluster")
-    new = changed(op, mbar=there, scope="cluster")
-    assert isinstance(new, MbarrierArrive)
-    return new
 
 
 def _inits(facts: Facts, mir: Mir, places: list[Place]) -> list[Place]:
@@ -145,32 +131,17 @@ def _bases(mir: Mir, address: Expr) -> frozenset[str]:
     return frozenset(name for name in closure(mentioned(address), made_of) if name[0] == "&")
 
 
-def _raised(inits: list[Place], size: int) -> Iterator[int]:
-    """The counts of inits if as many arrive from every CTA as it was from one."""
-    counts = {constant(s.value) for p in inits for s in sites(p.op) if s.kind == "count"}
-    known = next(iter(counts)) if len(counts) == 1 else None
-    if known is not None:
-        yield known * size
-
-
 # ------------------------------------------------------------------ CTAs to arrive in
 
 
 def _targets(facts: Facts, array: Mbarriers) -> list[Targets]:
     """Whose barriers of an array a CTA has to arrive on, the likeliest first: those of the CTAs
     whose waiting role accesses its memory; if that cannot be told, one peer, all, each CTA's."""
-    size = facts.kernel.cluster_size
-    every: Targets = tuple(Const(n) for n in range(size))
     own = _accessing(facts, array)
-    found: dict[Targets, None] = {}
-    if own is not None:
-        told = _spelled(own)
-        return [] if told is None else [told]
-    if size == 2:
-        found[(binary("^", RANK, 1),)] = None
-    found[every] = None
-    found.update(dict.fromkeys((target,) for target in every))
-    return [*found]
+    if own is None:
+        return [*_any(facts.kernel.cluster_size)]
+    told = _spelled(own)
+    return [] if told is None else [told]
 
 
 def _accessing(facts: Facts, array: Mbarriers) -> list[frozenset[int]] | None:
@@ -232,17 +203,12 @@ def _stepped(by: str, step: int, size: int) -> Expr | None:
 # ------------------------------------------------------------------ the edits
 
 
-def _arrivals(facts: Facts, array: Mbarriers) -> Iterator[list[Place]]:
-    """The plain arrivals on an array, those of one line together."""
-    found: dict[object, list[Place]] = {}
-    for place in facts.arrays.get(array.name, ()):
-        if isinstance(place.what, MbarrierArrive) and place.what.token is None:
-            found.setdefault((place.loc, place.role), []).append(place)
-    yield from found.values()
-
-
 def _on(mbar: Mbar, cta: Expr | None, like: MbarrierArrive) -> MbarrierArrive:
-    """An arrival like another one, on the barrier of a CTA."""
+    """An arrival like another one, on the barrier of a CTA: of one at an address, as ``mapa`` has
+    it."""
+    if isinstance(mbar.array, AddressedMbarriers) and cta is not None:
+        there = mbar_at(peer_address(mbar.array.address, cta), space="shared::cluster")
+        return replace(like, mbar=there, scope="cluster")
     new = to_its_scope(changed(like, mbar=replace(mbar, cta=cta)))
     assert isinstance(new, MbarrierArrive)
     return new

@@ -11,7 +11,7 @@ from tilesim.analysis.uses_defs import mentions, replaced
 from tilesim.findings.finding import Stated, Turn
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.declarations import Mbar, SharedTensor, View
+from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import (
     Binary,
     Const,
@@ -29,8 +29,8 @@ from tilesim.ir.program import While
 from tilesim.mistakes.context import array_of, branch_past, has
 from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Done, Touch, Waiting
-from tilesim.mistakes.mistake import Case, Cause, waits
-from tilesim.mistakes.release_acquire_paths import starts_over
+from tilesim.mistakes.mistake import Case, Cause, setters_in_loop, waits
+from tilesim.mistakes.release_acquire_paths import at_once, starting_over, starts_over
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.wording import count
@@ -40,106 +40,86 @@ def parity_of_a_wait(case: Case) -> Cause | None:
     """A wait for a phase after the next one of its warp, or one that no warp can start with."""
     history = case.history
     for stuck in history.waiting:
-        on, op = stuck.on, stuck.op
-        seen, want = history.passes(stuck.warp, on), _wanted(case, stuck)
+        on, want = stuck.on, _wanted(case, stuck)
         if stuck.phase > want and on.expected and history.credits(on) and (stuck.phase - want) % 2:
-            early = None if seen or not _fills(case, stuck) else history.credits(on)[0]
-            before = None if early is None else next(
-                (p for p in reversed(history.passes(early.warp)) if p.at <= early.issued), None
-            )  # fmt: skip
-            if early is not None and early.warp is not stuck.warp and (
-                before is None or history.number_of(before.on) != history.number_of(on)
-            ):  # fmt: skip
-                return Cause(
-                    f"{on.label} is handed back to {stuck.warp} before it has filled what goes "
-                    "with it: the arrival names another slot than what was used, or comes too soon",
-                    (case.arrives(early),
-                     case.warp(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)),
-                    "arrive on the barrier of the slot that was used, after its use",
-                )  # fmt: skip
-            begun = _begun_at_once(case, stuck, before)
-            if begun is not None:
-                return Cause(
-                    f"this wait passes at once: parity 1 on {begun.on.label}, of which no phase "
-                    f"has completed, although {stuck.warp} has yet to fill what it guards",
-                    (case.of(begun, f"passes {begun.on.label} before any phase has completed"),),
-                    f"the consumer's first wait on {begun.on.label} must use parity 0",
-                )
-            own = case.warp(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}", on)
-            steps = _stepped_twice(case, stuck)
-            if not steps and not seen:
-                steps = _steps_of_parity(case, stuck)
-            sides = [case.warp(stuck.warp, step, "changes its parity") for step in steps]
-            anew = None if sides else starts_over(case, stuck.warp, op)
-            if anew is not None:
-                return Cause(
-                    f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited "
-                    f"for phase {want}: its parity starts over in each turn of the loop at "
-                    f"{anew.short}",
-                    (own, case.warp(stuck.warp, anew, "lets the parity start over")),
-                    f"carry what the parity of {on.label} is made of from turn to turn of "
-                    f"the loop at {anew.short}, instead of starting it over in each",
-                )
-            return Cause(
-                f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "
-                f"phase {want}",
-                (*sides, own),
-                f"wait for the phases of {on.label} in turn: the parity is (use // slots) & 1",
-            )
+            return _phase_missed(case, stuck, want)
     fresh = [
         s for s in history.waiting
         if s.phase == 0 and not history.credits(s.on) and not history.passes(s.warp, s.on)
     ]  # fmt: skip
     for stuck in sorted(fresh, key=lambda s: not _copies(case, s)):
         if _fills(case, stuck) and history.suppliers(stuck.warp):
-            first = _first_of_others(case, stuck)
-            if first is not None:
-                return Cause(
-                    f"{stuck.on.label} gets no first arrival, as others of its array do",
-                    (case.of(first, f"arrives on {first.on.label} before anything is filled"),
-                     case.warp(stuck.warp, stuck.op, "waits before anything is filled")),
-                )  # fmt: skip
-            steps = _steps_of_parity(case, stuck)
-            if steps:
-                return Cause(
-                    f"{stuck.warp} waits for a first arrival on {stuck.on.label} although it has "
-                    "not filled that: its parity has changed before all slots were used",
-                    (*(case.warp(stuck.warp, loc, "changes its parity") for loc in steps),
-                     case.warp(stuck.warp, stuck.op, "waits before anything is filled")),
-                    "change the parity once per round of the slots, where the slot is 0 again",
-                )  # fmt: skip
-            warp, release = history.suppliers(stuck.warp)[0]
-            sides = [
-                case.warp(stuck.warp, stuck.op, "waits before anything is filled"),
-                case.warp(warp, release, "would arrive only afterwards"),
-            ]
-            ring = history.slots_of(stuck.on) > 1
-            loop = None if ring else case.loop_of(release)
-            once = f", or let {warp} arrive once before its loop" if loop is not None else ""
-            if loop is not None:
-                sides.append(case.warp(warp, loop, "has made no arrival before this loop"))
-            filled = _has_filled(case, stuck)
-            what = "the buffer that it guards" if filled else "anything"
-            return Cause(
-                f"{stuck.warp} waits for the first arrival on {stuck.on.label} before it has "
-                f"filled {what}: the producer's first wait must use parity 1",
-                tuple(sides),
-                f"start with parity 1 on {stuck.on.label}: the phase before the first is over"
-                + once,
-            )
+            return _never_released(case, stuck)
     return None
+
+
+def _phase_missed(case: Case, stuck: Waiting, want: int) -> Cause:
+    """A warp waits for a phase behind ``want``, the next one that it has to see."""
+    history, warp, on = case.history, stuck.warp, stuck.on
+    seen = history.passes(warp, on)
+    what = f"{warp} waits for phase {stuck.phase} of {on.label} and has not waited for phase {want}"
+    own = case.warp(warp, stuck.op, f"waits for phase {stuck.phase} of {on.label}", on)
+    early = None if seen or not _fills(case, stuck) else history.credits(on)[0]
+    if early is not None:
+        before = [p for p in history.passes(early.warp) if p.at <= early.issued][-1:]
+        same = before and history.number_of(before[0].on) == history.number_of(on)
+        if early.warp is not warp and not same:
+            return Cause(
+                f"{on.label} is handed back to {warp} before it has filled what goes with it: the "
+                "arrival names another slot than what was used, or comes too soon",
+                (case.arrives(early), own),
+                "arrive on the barrier of the slot that was used, after its use",
+            )
+        if before and before[0].phase < 0 and history.supplies(warp, before[0].on):
+            return at_once(case, before[0], f"{warp} has yet to fill what it guards")
+    steps = _stepped_twice(case, stuck) or ([] if seen else _steps_of_parity(case, stuck))
+    anew = None if steps else starts_over(case, warp, stuck.op)
+    if anew is not None:
+        return starting_over(case, on, own, anew, f"{what}: its parity")
+    return Cause(
+        what,
+        (*(case.warp(warp, step, "changes its parity") for step in steps), own),
+        f"wait for the phases of {on.label} in turn: the parity is (use // slots) & 1",
+    )
+
+
+def _never_released(case: Case, stuck: Waiting) -> Cause:
+    """A producer waits for the first arrival on a barrier, which others make behind its copies."""
+    history, warp, on = case.history, stuck.warp, stuck.on
+    own = case.warp(warp, stuck.op, "waits before anything is filled")
+    first = _first_of_others(case, stuck)
+    if first is not None:
+        before = case.of(first, f"arrives on {first.on.label} before anything is filled")
+        return Cause(f"{on.label} gets no first arrival, as others of its array do", (before, own))
+    steps = _steps_of_parity(case, stuck)
+    if steps:
+        return Cause(
+            f"{warp} waits for a first arrival on {on.label} although it has not filled that: its "
+            "parity has changed before all slots were used",
+            (*(case.warp(warp, loc, "changes its parity") for loc in steps), own),
+            "change the parity once per round of the slots, where the slot is 0 again",
+        )
+    other, release = history.suppliers(warp)[0]
+    sides = [own, case.warp(other, release, "would arrive only afterwards")]
+    fix = f"start with parity 1 on {on.label}: the phase before the first is over"
+    loop = None if history.slots_of(on) > 1 else case.loop_of(release)
+    if loop is not None:
+        sides.append(case.warp(other, loop, "has made no arrival before this loop"))
+        fix += f", or let {other} arrive once before its loop"
+    what = "the buffer that it guards" if _has_filled(case, stuck) else "anything"
+    return Cause(
+        f"{warp} waits for the first arrival on {on.label} before it has filled {what}: the "
+        "producer's first wait must use parity 1",
+        tuple(sides), fix,
+    )  # fmt: skip
 
 
 def _first_of_others(case: Case, stuck: Waiting) -> Touch | None:
     """An arrival on another barrier of the array by a warp that has yet to wait for anything."""
-    passes, on = case.history.passes, stuck.on
-    return next(
-        (
-            t for t in case.history.arrivals()
-            if t.warp is not stuck.warp and t.on is not on and array_of(t.on) == array_of(on)
-            and not any(p.at <= t.issued for p in passes(t.warp))
-        ), None,
-    )  # fmt: skip
+    history, on = case.history, stuck.on
+    others = (t for t in history.arrivals() if t.on is not on and array_of(t.on) == array_of(on))
+    made = (t for t in others if t.warp is not stuck.warp)
+    return next((t for t in made if all(p.at > t.issued for p in history.passes(t.warp))), None)
 
 
 def _stepped_twice(case: Case, stuck: Waiting) -> list[Loc]:
@@ -160,22 +140,14 @@ def _stepped_twice(case: Case, stuck: Waiting) -> list[Loc]:
 def _steps(case: Case, wait: Op) -> tuple[set[str], list[int]]:
     """The registers with the parity of a wait, and what changes them in its loop: it makes of what
     they hold what they are to hold."""
-    effect, loop, mir = waits(wait), case.loop_range(wait), case.mir
-    if effect is None or loop is None:
+    effect, mir = waits(wait), case.mir
+    if effect is None or case.loop_range(wait) is None:
         return set(), []
     names = {p.name for p in walk(effect.phase) if isinstance(p, Var)}
-    inside = ((name, n) for name in names for n in mir.setters.get(name, ()))
     return names, [
-        n for name, n in inside if loop[0] <= n <= loop[1] and name in mentions(mir)[n].used
+        n for n in setters_in_loop(case, wait, [effect.phase])
+        if not names.isdisjoint(mentions(mir)[n].used)
     ]  # fmt: skip
-
-
-def _begun_at_once(case: Case, stuck: Waiting, before: Touch | None) -> Touch | None:
-    """The wait before an arrival on the producer's barrier, if it has passed before any phase of
-    a barrier that this one completes."""
-    if before is None or before.phase >= 0:
-        return None
-    return before if case.history.supplies(stuck.warp, before.on) else None
 
 
 def _steps_of_parity(case: Case, stuck: Waiting) -> list[Loc]:
@@ -189,10 +161,8 @@ def _steps_of_parity(case: Case, stuck: Waiting) -> list[Loc]:
 
 def _has_filled(case: Case, stuck: Waiting) -> bool:
     """Whether a warp has issued a copy or a product."""
-    return any(
-        has(d, fx.Completes, fx.Issues) or has(d, fx.UsesTmem, write=True)
-        for d in case.history.between(stuck.warp, 0, 1 << 62)
-    )
+    done = case.history.between(stuck.warp)
+    return any(has(d, fx.Completes, fx.Issues) or has(d, fx.UsesTmem, write=True) for d in done)
 
 
 def _copies(case: Case, stuck: Waiting) -> bool:
@@ -205,7 +175,7 @@ def _fills(case: Case, stuck: Waiting) -> bool:
     return _copies(case, stuck) or any(
         (isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp"))
         or (isinstance(e, fx.Issues) and e.group == "cp.async")
-        for _ in case.history.code_of(stuck.warp) for e in _.effects()
+        for op in case.history.code_of(stuck.warp) for e in op.effects()
     )  # fmt: skip
 
 
@@ -214,10 +184,8 @@ def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:
     loop, executions = case.loop_range(op), case.history.executions
     if loop is None:
         return None
-    before = range(loop[0], op.number)
-    if max((len(executions(warp, n)) for n in before), default=0) <= len(
-        executions(warp, op.number)
-    ):
+    before, often = range(loop[0], op.number), len(executions(warp, op.number))
+    if all(len(executions(warp, n)) <= often for n in before):
         return None
     found = [
         what.loc for n in before if isinstance(what := case.mir.code[n].what, Branch)
@@ -232,10 +200,8 @@ def trips(case: Case) -> Cause | None:
     history = case.history
     for stuck in history.waiting:
         on, op = stuck.on, stuck.op
-        if (
-            history.suppliers(stuck.warp)
-            or len(history.executions(stuck.warp, op.number)) < on.phase
-        ):
+        often = len(history.executions(stuck.warp, op.number))
+        if history.suppliers(stuck.warp) or often < on.phase:
             continue  # or there have been enough phases: it has missed one
         for warp in history.machine.warps:
             ops = {op.number: op for op in history.supplies(warp, on)}
@@ -280,10 +246,7 @@ def left_out(case: Case) -> Cause | None:
             if where is None:
                 continue
             array = history.array_name(stuck.on)
-            bare = [d for d in turn if any(
-                isinstance(e, fx.Expects) and history.may_name(e.mbar, stuck.on)
-                for e in d.op.effects()
-            )]  # fmt: skip
+            bare = [d for d in turn if history.acts_on(d, stuck.on, fx.Expects)]
             return Cause(
                 f"{warp} has been through a turn of its loop without an arrival on {array}, and "
                 f"{stuck.warp} waits for it",
@@ -312,8 +275,8 @@ def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
     """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
     the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
     history, loop = case.history, case.loop_range(op)
-    peers = [w for w in history.machine.warps if w.cta is warp.cta and not case.alike(w, warp)]
-    if loop is None or any(history.supplies(w, on) for w in peers):
+    others = [w for w in history.peers(warp) if not case.alike(w, warp)]
+    if loop is None or any(history.supplies(w, on) for w in others):
         return []
     slots = history.slots_of(on)
     made = [t for t in history.arrivals(warp) if array_of(t.on) == array_of(on)]
@@ -324,7 +287,7 @@ def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
         return []
     depth, arrived = len(own[0].turns), {d.turns for d in own}
     turns: dict[tuple[Turn, ...], list[Done]] = {}
-    for done in history.between(warp, own[0].at, 1 << 62):
+    for done in history.between(warp, own[0].at):
         if loop[0] <= done.op.number <= loop[1]:
             turns.setdefault(done.turns[:depth], []).append(done)
     over = [*turns.items()][:-1]
@@ -340,9 +303,7 @@ def to_itself(case: Case) -> Cause | None:
             on, other = stuck.on, told.on
             if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
                 continue
-            waiting = {t.warp.role for t in history.touches if t.kind == "pass" and t.on is other}
-            waiting |= {s.warp.role for s in history.stuck if s.on is other}
-            if waiting == {told.warp.role}:
+            if {w.role for w in history.waiters(other)} == {told.warp.role}:
                 return Cause(
                     f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
                     f"no instruction arrives on {on.label}",
@@ -364,16 +325,12 @@ def used_up(case: Case) -> Cause | None:
         if graph.suppliers(stuck.warp) or not made or made[-1].phase >= stuck.phase:
             continue
         if on.pending == on.expected:
+            what = f"waits for phase {stuck.phase} of {on.label}"
             return _too_late(case, stuck) or Cause(
-                f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
-                f"counted for phase {made[-1].phase}",
-                (
-                    case.warp(
-                        stuck.warp, stuck.op, f"waits for phase {stuck.phase} of {on.label}", on
-                    ),
-                    case.of(made[-1], f"makes the last arrival on {on.label}"),
-                ),
-            )
+                f"{stuck.warp} {what}, and the last arrival counted for phase {made[-1].phase}",
+                (case.warp(stuck.warp, stuck.op, what, on),
+                 case.of(made[-1], f"makes the last arrival on {on.label}")),
+            )  # fmt: skip
     cycle = graph.cycle([s.warp for s in history.stuck])
     inside = [s for s in history.waiting if s.warp in cycle]
     late = (_too_late(case, s, in_cycle=True) for s in inside)
@@ -453,17 +410,18 @@ _BYTES = 8
 
 @statement_fault("barrier of another slot", "the barrier index is off by one")
 def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
-    mbar = getattr(op, "mbar", None)
-    if not isinstance(mbar, Mbar) or has(op, fx.InitsMbarrier):
-        return
-    if isinstance(mbar.array, AddressedMbarriers):
-        after = replace(mbar.array, address=binary("+", mbar.array.address, _BYTES))
-        moved = changed(op, mbar=replace(mbar, array=after))
-        yield f"{op.mnemonic} uses the barrier {_BYTES} bytes further", (moved,)
-    elif mbar.array.count > 1:
-        index = binary("%", binary("+", mbar.index, 1), mbar.array.count)
-        moved = changed(op, mbar=replace(mbar, index=index))
-        yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
+    match getattr(op, "mbar", None):
+        case _ if has(op, fx.InitsMbarrier):
+            pass
+        case Mbar(AddressedMbarriers(address) as array) as mbar:
+            further = replace(array, address=binary("+", address, _BYTES))
+            moved = changed(op, mbar=replace(mbar, array=further))
+            yield f"{op.mnemonic} uses the barrier {_BYTES} bytes further", (moved,)
+        case Mbar(Mbarriers(count=count), index) as mbar if count > 1:
+            moved = changed(op, mbar=replace(mbar, index=binary("%", binary("+", index, 1), count)))
+            yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
+        case _:
+            pass
 
 
 @statement_fault("data of another slot", "the stage's data index is off by one")

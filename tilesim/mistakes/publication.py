@@ -6,7 +6,7 @@ order that the other side sees only if that thread has waited for them.
 
 from __future__ import annotations
 
-from tilesim.findings.finding import Kind, Named, Participant, Stated
+from tilesim.findings.finding import Named, Participant, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, has
@@ -19,6 +19,7 @@ from tilesim.mistakes.ordering import (
     meet,
     same_code,
     strong,
+    strong_accesses,
     word_of,
 )
 from tilesim.mistakes.release_acquire_paths import directions, group_of, slot_of, writes
@@ -27,18 +28,12 @@ from tilesim.sim.machine.warp import Agent
 
 #: instructions of all warps between two arrivals of one turn, at most
 _NEAR = 12
-#: races of sides that are ordered in time
-_QUIET: tuple[Kind, ...] = ("race/in-time-only", "race/unobserved")
-#: accesses that are complete before the other one, without a fence
-_UNFENCED: tuple[Kind, ...] = ("tcgen05-order/no-fence", "tmem-lifetime/no-fence")
 _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 
 
 def unpublished(case: Case) -> Cause | None:
     """A flag in memory that is set or read without .release or .acquire, or in too small a
     scope."""
-    if case.finding.kind not in _QUIET:
-        return None
     for first, second in directions(case):
         far = first.warp.cta is not second.warp.cta
         near = first.warp.cta.cluster is second.warp.cta.cluster
@@ -83,14 +78,14 @@ def another_value(case: Case) -> Cause | None:
     for stuck in history.stuck:
         if not stuck.blocked.polling or stuck.blocked.on is not None:
             continue
-        done = reversed(history.between(stuck.warp, 0, 1 << 62))
+        done = reversed(history.between(stuck.warp))
         asked = next((d for d in done if strong(d.op, fx.Reads)), None)
         word = None if asked is None else word_of(asked.op)
         told = [
-            d for w in history.machine.warps for d in history.between(w, 0, 1 << 62)
+            d for w in history.machine.warps for d in history.between(w)
             if strong(d.op, fx.Writes) and word_of(d.op) == word
-        ] if word is not None else []  # fmt: skip
-        if asked is None or word is None or not told:
+        ]  # fmt: skip
+        if word is None or not told:
             continue
         last = max(told, key=lambda d: d.at)
         return Cause(
@@ -132,12 +127,9 @@ def heard_for(case: Case) -> Cause | None:
             continue
         if first.warp.cta is second.warp.cta:
             continue
-        words = {
-            word_of(d.op) for w in case.history.machine.warps if w.cta is first.warp.cta
-            for d in case.history.between(w, 0, 1 << 62) if strong(d.op, fx.Writes)
-        }  # fmt: skip
-        for warp in case.history.machine.warps:
-            if warp is second.warp or warp.cta is not second.warp.cta:
+        words = {word_of(d.op) for d in strong_accesses(case, first.warp, fx.Writes)}
+        for warp in case.history.peers(second.warp):
+            if warp is second.warp:
                 continue
             for op in case.history.code_of(warp):
                 flag = strong(op, fx.Reads)
@@ -176,8 +168,6 @@ def _fence(
 def landed(case: Case) -> Cause | None:
     """Bytes that complete a barrier say that they have landed, and nothing of what was done before
     they were sent (A28)."""
-    if case.finding.kind != "race/in-time-only":
-        return None
     for first, second in directions(case):
         wait = last_wait(case, second)
         if wait is None:
@@ -215,9 +205,8 @@ def not_asked(case: Case) -> Cause | None:
         if group_of(first.op) == "mbarrier" or _reads(first.op) is None or _speaks(case, first, on):
             continue
         own = [
-            t for t in history.touches
-            if t.kind == "credit" and t.issued > first.at
-            and t.on.address == on.address and t.on.cta is first.warp.cta
+            t for t in history.credits()
+            if t.issued > first.at and t.on.address == on.address and t.on.cta is first.warp.cta
             and _same_group(case, t.warp, first.warp)
         ]  # fmt: skip
         if own:
@@ -272,12 +261,10 @@ def last_phase(case: Case) -> Cause | None:
         if group_of(side.op) != "tcgen05":
             continue
         loop = case.loop_of(side.op)
-        for told in reversed(history.touches):
+        for told in reversed(history.credits(warp=side.warp)):
             on = told.on
-            if told.kind != "credit" or told.warp is not side.warp or not isinstance(on, Mbarrier):
-                continue
-            seen = [t for t in history.touches if t.kind == "pass" and t.warp is not side.warp
-                    and array_of(t.on) == array_of(on)]  # fmt: skip
+            seen = [t for t in history.passes()
+                    if t.warp is not side.warp and array_of(t.on) == array_of(on)]  # fmt: skip
             waits = case.loop_of(seen[-1].op) if seen else None
             if any(p.on is on and p.phase == told.phase for p in seen):
                 continue
@@ -327,17 +314,14 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     history = case.history
     assert side.done is not None
     following = (p.issued for p in history.passes(side.warp) if p.issued > side.at)
-    turn = history.between(side.warp, side.at, next(following, 1 << 62))
-    met = [d for d in turn if has(d, fx.JoinsBarrier)]
-    place = met[-1] if met else side.done
+    turn = history.between(side.warp, side.at, next(following))
+    place = next((d for d in reversed(turn) if has(d, fx.JoinsBarrier)), side.done)
     return case.warp(side.warp, place, f"does not arrive on {on.label} afterwards", on)
 
 
 def quiet_round(case: Case) -> Cause | None:
     """A cluster barrier between the two, at which the first side arrives without releasing."""
-    quiet = case.finding.kind in (*_QUIET, *_UNFENCED)
-    if not quiet and case.finding.rule != "tmem-lifetime":
-        return None
+    quiet = case.finding.rule != "tmem-lifetime" or case.finding.kind == "tmem-lifetime/no-fence"
     for first, second in directions(case):
         if first.warp.cta.cluster is not second.warp.cta.cluster:
             continue
@@ -367,5 +351,4 @@ def _rounds(case: Case, warp: Agent, first: int, last: int) -> list[tuple[Done, 
 
 def _waited(case: Case, side: Side, done: Done) -> bool:
     """Whether the warp of a side has waited itself for what it does before ``done``."""
-    between = case.history.between(side.warp, side.at, done.at)
-    return any(has(d, fx.WaitsGroup) for d in between)
+    return bool(case.history.between(side.warp, side.at, done.at, fx.WaitsGroup))

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilesim.analysis.uses_defs import mentions
+from tilesim.analysis.cfg import graph_of
+from tilesim.analysis.liveness import live_at
+from tilesim.analysis.solver import closure
+from tilesim.analysis.uses_defs import mentioned
+from tilesim.findings.finding import Participant
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, has, loops_around
 from tilesim.mistakes.history import Touch
-from tilesim.mistakes.mistake import Case, Cause, Side, waits
+from tilesim.mistakes.mistake import Case, Cause, Side, setters_in_loop, waits
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 
@@ -157,33 +162,34 @@ def stale_wait(case: Case) -> Cause | None:
             key = (wait.on, wait.op.loc)
             before = last.get(key)
             if before is not None and before.phase == wait.phase and _worked(case, before, wait):
+                label = wait.on.label
                 seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
-                anew = starts_over(case, warp, wait.op)
+                what = f"this wait passes a second time on {label} with {seen} completed: its "
+                what += "parity does not follow the uses of the barrier"
+                again = case.of(wait, f"passes {label} again on the phase it has seen")
                 steps = [
                     case.warp(warp, loc, "steps the slot, and nothing the parity")
                     for loc in _steps_slot_only(case, wait)
                 ]
-                if anew is not None and not steps:
-                    again = case.of(wait, f"passes {wait.on.label} again on the phase it has seen")
-                    return Cause(
-                        f"this wait passes a second time on {wait.on.label} with {seen} completed: "
-                        "its parity does not follow the uses of the barrier but starts over in "
-                        f"each turn of the loop at {anew.short}",
-                        (again, case.warp(warp, anew, "lets the parity start over")),
-                        f"carry what the parity of {wait.on.label} is made of from turn to turn of "
-                        f"the loop at {anew.short}, instead of starting it over in each",
-                    )
-                return Cause(
-                    f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
-                    "parity does not follow the uses of the barrier",
-                    (
-                        *steps,
-                        case.of(wait, f"passes {wait.on.label} again on the phase it has seen"),
-                    ),
-                    f"let the parity (and the slot) of the wait on {wait.on.label} follow its uses",
-                )
+                anew = None if steps else starts_over(case, warp, wait.op)
+                if anew is not None:
+                    return starting_over(case, wait.on, again, anew, f"{what} but")
+                fix = f"let the parity (and the slot) of the wait on {label} follow its uses"
+                return Cause(what, (*steps, again), fix)
             last[key] = wait
     return None
+
+
+def starting_over(case: Case, on: Mbarrier, wait: Participant, loop: Loc, what: str) -> Cause:
+    """A wait whose parity starts over in each turn of a loop."""
+    warp = case.history.warp(wait.cta, wait.warp)
+    assert warp is not None
+    return Cause(
+        f"{what} starts over in each turn of the loop at {loop.short}",
+        (wait, case.warp(warp, loop, "lets the parity start over")),
+        f"carry what the parity of {on.label} is made of from turn to turn of the loop at "
+        f"{loop.short}, instead of starting it over in each",
+    )
 
 
 def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
@@ -191,74 +197,50 @@ def starts_over(case: Case, warp: Agent, op: Op) -> Loc | None:
     registers that it is made of is carried from one turn to the next; only if the warp has made
     several turns, in which it waits for several phases.
     """
-    mir, effect = case.mir, waits(op)
-    if effect is None or not isinstance(effect.phase, Expr):
-        return None
-    for first, last in loops_around(mir, op):
-        turns = case.history.times(warp, last)
-        if turns == 0 or case.history.times(warp, op.number) <= turns:
-            continue
-        if _begins_anew(case, warp, effect.phase, first, last):
-            return mir.code[last].loc
+    times, phase = case.history.times, getattr(waits(op), "phase", None)
+    for first, last in loops_around(case.mir, op):
+        several = 0 < times(warp, last) < times(warp, op.number)
+        if several and _begins_anew(case.mir, phase, range(first, last + 1)):
+            return case.mir.code[last].loc
     return None
 
 
-def _begins_anew(case: Case, warp: Agent, expr: Expr, first: int, last: int) -> bool:
-    """Whether a value changes in a loop, and none of it is left in a register by an earlier turn.
+def _begins_anew(mir: Mir, phase: object, loop: range) -> bool:
+    """Whether a value changes in a loop, and nothing that it is made of is left in a register by an
+    earlier turn. What the loop sets in one place only, from what is the same in all turns, stands
+    still."""
 
-    A register is not carried that the loop sets in every turn, before anything there uses it. What
-    the loop sets in one place only, from what is the same in all turns, stands still.
-    """
-    mir, turns = case.mir, case.history.times(warp, last)
-    said = mentions(mir)
-    todo, seen = [p.name for p in walk(expr) if isinstance(p, Var)], set[str]()
-    steps = False
-    while todo:
-        name = todo.pop()
-        inside = [n for n in mir.setters.get(name, ()) if first <= n <= last]
-        if name in seen or not inside:
-            continue  # what nothing in the loop sets is the same in all turns
-        seen.add(name)
-        steps = steps or len(inside) > 1
-        begin = inside[0]
-        if any(name in said[n].used or name in said[n].tested for n in range(first, begin + 1)):
-            return False
-        if mir.code[begin].guard is not None or case.history.times(warp, begin) < turns:
-            return False
-        for number in inside:
-            for effect in mir.effects[number]:
-                if isinstance(effect, fx.Defines) and effect.var.name == name:
-                    if not isinstance(effect.value, Expr):
-                        return False
-                    todo += [p.name for p in walk(effect.value) if isinstance(p, Var)]
-    return steps
+    def setters(name: str) -> list[int]:
+        return [n for n in mir.setters.get(name, ()) if n in loop]
+
+    def made_of(name: str) -> Iterator[str]:
+        for effect in (e for n in setters(name) for e in mir.effects[n]):
+            if isinstance(effect, fx.Defines) and effect.var.name == name:
+                value = effect.value  # "": no register
+                yield from mentioned(value) if isinstance(value, Expr) else ("",)
+
+    made = closure(mentioned(phase) if isinstance(phase, Expr) else (), made_of)
+    kept = (name for name in live_at(graph_of(mir), loop[0]) if setters(name))
+    return any(len(setters(name)) > 1 for name in made) and made.isdisjoint(("", *kept))
 
 
 def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
     """Where the register is changed with the slot of a wait, in its loop, if nothing there changes
     the one with its parity."""
-    effect, mir = waits(wait.op), case.mir
-    loop = case.loop_range(wait.op)
-    if effect is None or loop is None:
+    effect = waits(wait.op)
+    if effect is None or not isinstance(effect.mbar.array, Mbarriers):
         return []
-
-    def setters(expr: object) -> list[int]:
-        names = {p.name for p in walk(expr) if isinstance(p, Var)} if isinstance(expr, Expr) else ()
-        return [n for name in names for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
-
-    index = effect.mbar.index if isinstance(effect.mbar.array, Mbarriers) else None
     phase = isinstance(effect.phase, Expr) and any(isinstance(p, Var) for p in walk(effect.phase))
-    if not phase or setters(effect.phase):
+    if not phase or setters_in_loop(case, wait.op, [effect.phase]):
         return []
-    return [mir.code[n].loc for n in setters(index)[:1] if not mir.code[n].counts]
+    steps = setters_in_loop(case, wait.op, [effect.mbar.index])[:1]
+    return [case.mir.code[n].loc for n in steps if not case.mir.code[n].counts]
 
 
 def _worked(case: Case, before: Touch, after: Touch) -> bool:
     """Whether the warp did something between two waits that the second one is meant to allow."""
-    return any(
-        has(d, fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
-        for d in case.history.between(after.warp, before.at, after.at)
-    )
+    kinds = (fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
+    return bool(case.history.between(after.warp, before.at, after.at, *kinds))
 
 
 def early_wait(case: Case) -> Cause | None:
@@ -271,37 +253,19 @@ def early_wait(case: Case) -> Cause | None:
             continue
         first = next(iter(case.history.passes(link.second.warp, link.on)), None)
         if first is not None and first.phase < 0:
-            return Cause(
-                f"this wait passes at once: parity 1 on {link.on.label}, of which no phase has "
-                f"completed, although {link.first.warp} has yet to fill what it guards",
-                (case.of(first, f"passes {link.on.label} before any phase has completed"),),
-                f"the consumer's first wait on {link.on.label} must use parity 0",
-            )
+            return at_once(case, first, f"{link.first.warp} has yet to fill what it guards")
     return None
 
 
-def early_answer(case: Case) -> Cause | None:
-    """A wait for the answer of a request that passes at once on a fresh barrier."""
-    for warp in dict.fromkeys(side.warp for side in case.sides):
-        for wait in case.history.passes(warp):
-            if wait.phase < 0 and wait.at <= case.made and _answers(case, wait.on):
-                label = wait.on.label
-                return Cause(
-                    f"this wait passes at once: parity 1 on {label}, of which no phase has "
-                    "completed, although no answer has come",
-                    (case.of(wait, f"passes {label} before any phase has completed"),),
-                    f"wait for parity 0 on {label} first: the parity is (use // slots) & 1",
-                )
-    return None
-
-
-def _answers(case: Case, on: Mbarrier) -> bool:
-    """Whether a barrier is told of the answers of launch control."""
-    return any(
-        isinstance(e, fx.Completes) and case.history.may_name(e.mbar, on)
-        for effects in case.mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
-        for e in effects
-    )  # fmt: skip
+def at_once(case: Case, wait: Touch, although: str) -> Cause:
+    """A consumer's wait that passes on a fresh barrier."""
+    label = wait.on.label
+    return Cause(
+        f"this wait passes at once: parity 1 on {label}, of which no phase has completed, although "
+        f"{although}",
+        (case.of(wait, f"passes {label} before any phase has completed"),),
+        f"the consumer's first wait on {label} must use parity 0",
+    )
 
 
 def _reads(case: Case, side: Side) -> bool:
@@ -335,11 +299,8 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     filled, read = (slot_of(case, side) for side in (first, second))
     tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
-    slots = {
-        case.history.number_of(on)
-        for on in case.history.objects()
-        if array_of(on) == array_of(landing)
-    }
+    every = (on for on in case.history.objects() if array_of(on) == array_of(landing))
+    slots = {case.history.number_of(on) for on in every}
     if filled in slots and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
@@ -349,9 +310,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         )
     if read in slots and waited != read:
         release = _released(case, second, link.on)
-        alone = read == tracked and not any(
-            t.kind == "pass" and t.on is landing for t in case.history.touches
-        )
+        alone = read == tracked and not case.history.passes(on=landing)
         own = case.warp(second.warp, second.op, f"accesses slot {read}")
         its = case.of(wait, f"waits on {link.on.label}")
         return Cause(
@@ -365,12 +324,11 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
 def _in_an_earlier_turn(case: Case, link: Link) -> bool:
     """Whether the wait was in an earlier turn of the loop that the access is in as well: the one of
     this turn has not been made, whatever it asks for."""
-    waited = case.history.at(link.second.warp, link.wait.op.number, link.wait.issued)
-    mine = link.second.done
-    if waited is None or mine is None or not waited.turns or not mine.turns:
+    waited, mine = case.history.turns_at(link.wait), link.second.done
+    if mine is None or not waited or not mine.turns:
         return False
     same = case.loop_range(link.wait.op) == case.loop_range(link.second.op)
-    return same and waited.turns[-1] != mine.turns[-1]
+    return same and waited[-1] != mine.turns[-1]
 
 
 def slot_of(case: Case, side: Side) -> int | None:
@@ -381,6 +339,6 @@ def slot_of(case: Case, side: Side) -> int | None:
 
 def _released(case: Case, side: Side, but: Mbarrier) -> int | None:
     """The slot of the first arrival of a warp after its access, on barriers of another array."""
-    credits = (t for t in case.history.touches if t.kind == "credit" and t.warp is side.warp)
+    credits = case.history.credits(warp=side.warp)
     later = (t.on for t in credits if t.issued > side.at and array_of(t.on) != array_of(but))
     return next((case.history.number_of(on) for on in later), None)

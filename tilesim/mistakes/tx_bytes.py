@@ -21,13 +21,11 @@ from tilesim.mistakes.barrier_use import (
     one_each,
     shares,
 )
-from tilesim.mistakes.context import array_of, branch_past
+from tilesim.mistakes.context import LANES, array_of, branch_past, has
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.observers.wait_for import Bytes
-
-_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -255,14 +253,14 @@ def _expected_by_several(b: _Balance) -> Cause | None:
 
 def _copied_by_all_lanes(b: _Balance) -> Cause | None:
     """Every lane of a warp makes the copy."""
-    if not b.expects or b.have != _LANES * b.want:
+    if not b.expects or b.have != LANES * b.want:
         return None
     return Cause(
-        f"all {_LANES} lanes execute {b.copies[0].op.mnemonic} on {b.on.label}: elect one",
-        (b.case.of(b.copies[0], f"is executed by {_LANES} lanes"), *b.expecting()),
+        f"all {LANES} lanes execute {b.copies[0].op.mnemonic} on {b.on.label}: elect one",
+        (b.case.of(b.copies[0], f"is executed by {LANES} lanes"), *b.expecting()),
         "let one elected lane issue the copy",
         "by_all_lanes",
-        Stated(lanes=_LANES),
+        Stated(lanes=LANES),
     )
 
 
@@ -316,9 +314,7 @@ def _fills_a_part(op: Op) -> bool:
     its CTA: the others' parts come from elsewhere."""
     effects = op.effects()
     offsets = [o for e in effects if isinstance(e, fx.Writes) for o in e.view.offsets]
-    ranked = any(
-        isinstance(p, Special) and p.name == "cluster_rank" for o in offsets for p in walk(o)
-    )
+    ranked = any(p == Special("cluster_rank") for o in offsets for p in walk(o))
     return ranked and not any(
         isinstance(e, fx.Completes) and e.multicast is not None for e in effects
     )
@@ -328,10 +324,8 @@ def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
     """The next copy that a warp issues behind an expectation, if that completes more bytes than
     are expected on a barrier of another array."""
     expect = expects[0]
-    copies = [
-        t for t in case.history.touches
-        if t.kind == "credit" and t.tx < 0 and t.warp is expect.warp and t.issued > expect.at
-    ]  # fmt: skip
+    mine = case.history.credits(warp=expect.warp)
+    copies = (t for t in mine if t.tx < 0 and t.issued > expect.at)
     copy = min(copies, key=lambda t: t.issued, default=None)
     if copy is None or copy.issued - expect.at > NEAR:
         return None
@@ -343,7 +337,7 @@ def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
 def _astray(case: Case, on: Mbarrier) -> Touch | None:
     """A copy that lands on another barrier of the array than the one on which its bytes are
     expected."""
-    for touch in case.history.touches:
+    for touch in case.history.credits():
         if touch.tx < 0 and touch.on is not on and array_of(touch.on) == array_of(on):
             expected = expected_by(case, touch)
             over = sum(c.tx for c in case.history.credits(touch.on)) < 0
@@ -354,11 +348,8 @@ def _astray(case: Case, on: Mbarrier) -> Touch | None:
 
 def _still_to_come(case: Case, on: Mbarrier) -> bool:
     """Whether a warp that waits for something else would complete bytes of a barrier."""
-    effects = case.mir.effects
-    return any(
-        isinstance(e, fx.Completes) and case.history.ahead(number, Bytes(on))
-        for number, own in enumerate(effects) for e in own
-    )  # fmt: skip
+    ops = (op for op in case.mir.ops() if has(op, fx.Completes))
+    return any(case.history.ahead(op.number, Bytes(on)) for op in ops)
 
 
 def _never_filled(case: Case) -> str:
