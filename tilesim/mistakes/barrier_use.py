@@ -145,7 +145,7 @@ def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
     if not warp.exited or last is None:
         return None
     before = (o for o in case.history.code_of(warp) if last.op.number <= o.number < op.number)
-    exits = (o for o in before if has(o, fx.Exits) and case.history.reached(warp, o.number))
+    exits = (o for o in before if has(o, fx.Exits) and case.history.times(warp, o.number))
     return next(exits, None)
 
 

@@ -79,15 +79,18 @@ def loop_of(mir: Mir, op: Op | None) -> Loc | None:
     return None if found is None else mir.code[found[1]].loc
 
 
+def branches_past(mir: Mir, op: Op, first: int = 0) -> Iterator[tuple[int, Branch]]:
+    """The conditions, from instruction ``first`` on, that may lead past an instruction behind
+    them."""
+    for number in range(first, op.number):
+        what = mir.code[number].what
+        if isinstance(what, Branch) and what.cond is not None and what.target > op.number:
+            yield number, what
+
+
 def branch_past(mir: Mir, op: Op) -> Loc | None:
     """Where the innermost condition under which an instruction is executed is written."""
-    around = [
-        what.loc
-        for instruction in mir.code[: op.number]
-        if isinstance(what := instruction.what, Branch)
-        and what.cond is not None
-        and what.target > op.number
-    ]
+    around = [branch.loc for _, branch in branches_past(mir, op)]
     return around[-1] if around else None
 
 

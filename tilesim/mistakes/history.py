@@ -15,9 +15,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Effect
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.mistakes.context import array_of, effects_of, has
+from tilesim.mistakes.context import array_of, branches_past, effects_of, has
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.labels import Who
@@ -553,10 +552,6 @@ class History(Watcher):
                     return True
         return False
 
-    def reached(self, warp: Agent, number: int) -> bool:
-        """Whether a warp has come to an instruction, control flow included."""
-        return (warp, number) in self._reached
-
     def times(self, warp: Agent, number: int) -> int:
         """How often a warp has come to an instruction; a wait counts each time it is looked at."""
         return self._reached.get((warp, number), 0)
@@ -564,12 +559,8 @@ class History(Watcher):
     def condition_past(self, warp: Agent, op: Op) -> Loc | None:
         """Where the condition is written that has led a warp past an instruction: of those around
         it the innermost one to which the warp has come; None if it has come to none."""
-        code = self.machine.loaded.mir.code
-        around = [
-            what.loc for number, instruction in enumerate(code[: op.number])
-            if isinstance(what := instruction.what, Branch) and what.cond is not None
-            and what.target > op.number and self.reached(warp, number)
-        ]  # fmt: skip
+        past = branches_past(self.machine.loaded.mir, op)
+        around = [branch.loc for number, branch in past if self.times(warp, number)]
         return around[-1] if around else None
 
     def of_statement(self, op: Op) -> list[Op]:

@@ -205,7 +205,7 @@ def tracked_by(case: Case, side: Side) -> Mbarrier | None:
 
 def never_handed_on(case: Case) -> Cause | None:
     """The first side never arrives on the barrier that the second one waits for, though others
-    do: its condition keeps it from that, or it names the barrier of another CTA."""
+    do: its condition keeps it from that."""
     history = case.history
     for link in links(case):
         warp, on = link.first.warp, link.on

@@ -23,10 +23,9 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.ir.program import While
-from tilesim.mistakes.context import array_of, branch_past, has
+from tilesim.mistakes.context import array_of, branch_past, branches_past, has
 from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, setters_in_loop, waits
@@ -187,10 +186,8 @@ def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:
     before, often = range(loop[0], op.number), len(executions(warp, op.number))
     if all(len(executions(warp, n)) <= often for n in before):
         return None
-    found = [
-        what.loc for n in before if isinstance(what := case.mir.code[n].what, Branch)
-        and what.cond is not None and op.number < what.target <= loop[1]
-    ]  # fmt: skip
+    past = branches_past(case.mir, op, loop[0])
+    found = [branch.loc for _, branch in past if branch.target <= loop[1]]
     return found[-1] if found else None
 
 
@@ -262,12 +259,9 @@ def _led_past(case: Case, op: Op, turn: list[Done]) -> Loc | None:
     """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
     turn."""
     loop = case.loop_range(op)
-    for number in range(loop[0], op.number) if loop is not None else ():
-        what = case.mir.code[number].what
-        if not isinstance(what, Branch) or what.cond is None or what.target <= op.number:
-            continue
-        if not any(number < done.op.number < what.target for done in turn):
-            return what.loc
+    for number, branch in () if loop is None else branches_past(case.mir, op, loop[0]):
+        if not any(number < done.op.number < branch.target for done in turn):
+            return branch.loc
     return None
 
 

@@ -89,17 +89,8 @@ class _Balance:
             found[c.phase] = want + max(c.tx, 0), have - min(c.tx, 0)
         return found
 
-    @property
-    def odd_phase(self) -> int | None:
-        """A phase whose bytes do not balance, if the instructions that expect bytes do so in
-        different ones."""
-        if not self._apart:
-            return None
-        odd = (c.phase for c in self.expects if self.phases[c.phase][0] != self.phases[c.phase][1])
-        return next(odd, None)
-
     @cached_property
-    def _apart(self) -> bool:
+    def apart(self) -> bool:
         """Whether no phase has all the instructions that expect bytes: their sum says nothing."""
         makers: dict[int, set[Maker]] = defaultdict(set)
         for c in self.expects:
@@ -114,16 +105,10 @@ class _Balance:
             return True
         completed = self.phases.get(self.on.phase, (0, 0))[1]
         to_come = rule == "deadlock" and not completed and _still_to_come(self.case, self.on)
-        if self._apart and self.expects and self._balances_before:
+        before = (sums for phase, sums in self.phases.items() if phase != self.on.phase)
+        if self.apart and self.expects and all(want == have for want, have in before):
             return rule != "deadlock" or to_come
         return not self.have and to_come
-
-    @property
-    def _balances_before(self) -> bool:
-        """Whether the bytes of every phase but the open one balance."""
-        return all(
-            want == have for phase, (want, have) in self.phases.items() if phase != self.on.phase
-        )
 
     def expecting(self, expects: Iterable[Touch] | None = None) -> tuple[Participant, ...]:
         """The instructions that expect bytes."""
@@ -271,9 +256,10 @@ def _unequal(b: _Balance) -> Cause | None:
     empty = _never_filled(b.case) if b.have < b.want and b.copies else ""
     unread = (Named(empty, empty),) if empty else ()
     also = f", and no instruction fills {empty}, which is read" if empty else ""
-    if b.odd_phase is not None:
+    odd = [c.phase for c in b.expects if b.phases[c.phase][0] != b.phases[c.phase][1]]
+    if b.apart and odd:
         # instructions that belong to different phases: their sum is that of none
-        return _of_one_phase(b, b.odd_phase, also, unread)
+        return _of_one_phase(b, odd[0], also, unread)
     filling, sides = b.completing(b.copies), b.expecting()
     return Cause(
         f"{b.want} bytes are expected on {b.on.label} per phase and {b.have} completed{also}",
