@@ -63,7 +63,6 @@ from tilesim.mistakes.edits import (
     family,
     moving_fault,
     of_places,
-    only_arrives,
     statement_fault,
 )
 from tilesim.mistakes.fences import brief
@@ -695,8 +694,9 @@ def _early(units: list[Block]) -> Iterator[Move]:
     for place in _arriving(units):
         waits = [i for i in range(place) if _waits(units[i])]
         for target in sorted({waits[-1], waits[-1] + 1}) if waits else [0]:
-            side = "before" if waits and target == waits[-1] else "right after"
-            yield place, target, f"{side} the wait that precedes it"
+            if not all(map(_only_arrives, units[target:place])):
+                side = "before" if waits and target == waits[-1] else "right after"
+                yield place, target, f"{side} the wait that precedes it"
 
 
 @moving_fault(
@@ -721,8 +721,12 @@ def _late(units: list[Block]) -> Iterator[Move]:
 def _arriving(units: list[Block]) -> Iterator[int]:
     """The units that do nothing but arrive."""
     for place, unit in enumerate(units):
-        if only_arrives(unit) and any(isinstance(s, MbarrierArrive) for s in all_in(unit)):
+        if _only_arrives(unit) and any(isinstance(s, MbarrierArrive) for s in all_in(unit)):
             yield place
+
+
+def _only_arrives(unit: Block) -> bool:
+    return all(isinstance(s, MbarrierArrive | ElectSync | If) for s in all_in(unit))
 
 
 def _waits(unit: Block) -> bool:

@@ -14,8 +14,6 @@ from tilesim.ir.expr import Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Instruction, Mir
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import ElectSync
-from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.program import If, Program, Stmt
 from tilesim.ir.program import walk as all_in
 from tilesim.mistakes.context import Facts, Focus, Place, has
@@ -261,19 +259,18 @@ Move = tuple[int, int, str]
 def moving_fault(
     name: str, summary: str
 ) -> Callable[[Callable[[list[Block]], Iterator[Move]]], object]:
-    """Registers a fault that moves a unit of a block, at least past one that does more than arrive:
-    a statement, or an election with the region that it guards."""
+    """Registers a fault that moves a unit of a block: a statement, or an election with the region
+    that it guards."""
 
     def register(moves: Callable[[list[Block]], Iterator[Move]]) -> object:
         def inject(block: Block) -> Iterator[Spoiled]:
             units = list(_units(block))
             for place, target, where in moves(units):
-                if not all(map(only_arrives, units[target:place] or units[place + 1 : target + 1])):
-                    order = [*units[:place], *units[place + 1 :]]
-                    order.insert(target, units[place])
-                    op = next(s for s in all_in(units[place]) if has(s, fx.Arrives, fx.Commits))
-                    what = f"{op.mnemonic} moved {where}" if isinstance(op, Op) else where
-                    yield Spoiled(op.loc, what, tuple(chain.from_iterable(order)))
+                order = [*units[:place], *units[place + 1 :]]
+                order.insert(target, units[place])
+                op = next(s for s in all_in(units[place]) if has(s, fx.Arrives, fx.Commits))
+                what = f"{op.mnemonic} moved {where}" if isinstance(op, Op) else where
+                yield Spoiled(op.loc, what, tuple(chain.from_iterable(order)))
 
         FAULTS[name] = Fault(name, summary, inject)
         return moves
@@ -287,11 +284,6 @@ def _units(block: Block) -> Iterator[Block]:
         pair = has(block[place], fx.Elects) and isinstance(next(iter(block[place + 1 :]), None), If)
         yield block[place : place + 1 + pair]
         place += 1 + pair
-
-
-def only_arrives(unit: Block) -> bool:
-    """Whether a unit of a block does nothing but arrive."""
-    return all(isinstance(s, MbarrierArrive | ElectSync | If) for s in all_in(unit))
 
 
 def statement_fault(name: str, summary: str, *kinds: type[Any]) -> Callable[[Replace], Replace]:
