@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sim.growth import steps
+from tests.sim.test_residency import barrier
 from tilesim import Builder, Program, f32
+from tilesim.arith.sums import Sums
 from tilesim.checker import Report, check
+from tilesim.sim.machine import word_order
+from tilesim.sim.machine.clock import Clock, join
 
 
 def turns(count: int) -> Program:
@@ -42,3 +48,36 @@ def test_the_cause_of_a_failure_in_a_late_turn() -> None:
 
     few, many = cost(50), cost(200)
     assert many < 5 * few
+
+
+def test_what_a_grid_barrier_hands_over_is_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = 0
+
+    def counting(clock: Clock, other: Clock) -> None:
+        nonlocal joined
+        joined += 1
+        join(clock, other)
+
+    def cost(ctas: int) -> int:
+        nonlocal joined
+        joined = 0
+        assert check(barrier(ctas, 1)).verdict == "proved"
+        return joined
+
+    monkeypatch.setattr(word_order, "join", counting)
+    few, many = cost(8), cost(32)
+    assert 0 < many < 5 * few
+
+
+def test_offsets_of_many_ctas_take_one_number_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether all lie inside of the tensor is told without a number for each lane of each CTA."""
+    k = Builder("copy", warps=1)
+    k.launch(grid=4096)
+    source, copy = k.tensor("source", f32, (4096 * 32,)), k.tensor("copy", f32, (4096 * 32,))
+    x, at = k.var("x", 0.0, dtype=f32), k.cta_x * 32 + k.lane_id
+    k.mem.load(x, source[at])
+    k.mem.store(copy[at], x)
+    dense: list[Sums] = []
+    monkeypatch.setattr(Sums, "dense", property(dense.append))
+    assert check(k.finish()).verdict == "proved"
+    assert not dense

@@ -115,6 +115,11 @@ def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[A
     return np.where(number > 0, number, addresses), (number > 0) & beyond
 
 
+def _kept_apart(value: Values) -> Values:
+    """An offset: sums stay sums, whose lanes lie alike in all clusters."""
+    return value if type(value) is Sums else plain(value)
+
+
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
 _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
 
@@ -314,7 +319,7 @@ class Follower:
                 return None
             if plan.place is not None:
                 current = plan.place.tensor.name
-                self._at = plan, [plain(mirror.value(f)) for _, f in plan.place.offsets]
+                self._at = plan, [_kept_apart(mirror.value(f)) for _, f in plan.place.offsets]
                 self._inside(plan, plan.place, mask, self._at[1])
                 if plan.moves == "ld":
                     return self._loaded(plan, plan.place, w, self._at[1])
@@ -396,20 +401,26 @@ class Follower:
         where = f"offsets into {place.tensor.name}"
         if place.map is not None:
             if refuses_negative(plan.op):
-                for value in offsets:
-                    self._agree(value < 0, mask, where, plan.loc)
+                for offset in offsets:
+                    self._agree(plain(offset) < 0, mask, where, plan.loc)
             if place.tracked:
                 lows, highs = self._cut(place, offsets, mask)
                 self._agree((highs <= lows).any(axis=1, keepdims=True), FULL, where, plan.loc)
         else:
             limits = zip(offsets, place.extents, place.tensor.shape, strict=True)
-            for value, extent, limit in limits:
-                if differs(value):
+            for offset, extent, limit in limits:
+                if (
+                    type(offset) is Sums
+                    and 0 <= offset.limits[0] <= offset.limits[1] <= limit - extent
+                ):
+                    continue
+                if differs(offset):
+                    value = plain(offset)
                     outside = (value < 0) | (value + extent > limit)
                     self._agree(outside, mask, where, plan.loc)
         if place.aligned and any(map(differs, offsets)):
             strides = place.tensor.byte_strides
-            address = sum(v * s for v, s in zip(offsets, strides, strict=True))
+            address = sum(plain(v) * s for v, s in zip(offsets, strides, strict=True))
             if place.map is None:
                 self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
         if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
@@ -463,7 +474,7 @@ class Follower:
         memory = w.machine.globals.memories[place.tensor.name]
         dtype = place.tensor.dtype
         sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
-        address = sum(np.clip(v, 0, n - 1) * s for v, n, s in sizes)
+        address = sum(np.clip(plain(v), 0, n - 1) * s for v, n, s in sizes)
         if memory.marks is not None and memory.marks.at(address, dtype.bytes) is not None:
             self._lose(f"the contents of {place.tensor.name}, which are not known", plan.loc)
             return None
@@ -546,12 +557,12 @@ class Follower:
     def _moves(self, plan: Plan, operands: list[Values], mask: int, what: object) -> Integers:
         """How much further operands are than in the cluster that runs: (clusters, operands). Those
         leave in which they are not as much further in all lanes."""
-        if type(operands[0]) is Sums:  # an address
+        if len(operands) == 1 and type(operands[0]) is Sums:
             return operands[0].column.shift
         found = []
         for value in operands:
             first = self._column(value, mask)
-            if differs(value):
+            if type(value) is not Sums and differs(value):
                 self._agree(of_active(value, mask) - first[:, None], FULL, what, plan.loc)
             found.append(first - first[0])
         return np.stack(found, axis=1)
