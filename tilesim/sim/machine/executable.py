@@ -219,6 +219,8 @@ class Facts:
     forgets: bool = False
     #: what threads leave for each other in memory may be looked at (`tilesim.sim.machine.havoc`)
     words_are_observed: bool = True
+    #: what an acquire learns may be up to which CTA has released it (H1)
+    asks_for_senders: bool = True
     #: fences for shared memory alone (H18)
     fences_near: bool = False
     #: warps whose fences act for relaxed operations (H3)

@@ -28,7 +28,7 @@ from tilesim.ir.program import Program
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.events import ByLanes, Trace, Views
 from tilesim.sim.machine.executable import Facts
-from tilesim.sim.machine.labels import Who
+from tilesim.sim.machine.labels import Place, Who
 from tilesim.sim.machine.oracle import Answers, Order
 from tilesim.sim.machine.result import Doubt, Leant, Outcome
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
@@ -97,6 +97,8 @@ class Core:
         self.outcome = Outcome()
         #: where schedules are explored
         self.lane_order: ByLanes | None = None
+        #: the CTA that stands for any (`tilesim.sim.machine.release.sender`)
+        self.anywhere: Place
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0

@@ -58,6 +58,7 @@ from tilesim.sim.machine.havoc import (
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.operands import Operands, from_nothing
+from tilesim.sim.machine.release import asks_for_senders
 from tilesim.sim.observers.monotone_words import counters, counting_words, polls_memory
 from tilesim.sim.observers.tmem_order import drained
 from tilesim.transforms.await_condition import peek_flags, polled_flag
@@ -235,6 +236,7 @@ class Compiler(Operands):
         code.counters = counters(mir, self.word_waits)
         code.counting = counting_words(mir, self.word_waits, code.counters)
         code.words_are_observed = words_are_observed(mir)
+        code.asks_for_senders = asks_for_senders(mir)
 
     def compile(self) -> Code:
         """The whole program; the last step ends the warp."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tilesim.ir.effects import Orders, Waits
+from tilesim.ir.mir import Mir
 from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.scalars import word_access
 from tilesim.sim.machine.clock import Clock, Components, join, joined
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.labels import Place
+    from tilesim.sim.machine.warp import Agent
 
 _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 
 #: an address of a memory, and a lane of a warp
 _Thread = tuple[int, int, int, int]
-#: what was published at an address: by scope, and by the CTA that released it
+#: what was published at an address: by scope, and by the CTA that released it (`sender`)
 Released = dict[tuple[FenceScope, "Place"], Clock]
 
 
@@ -33,6 +37,24 @@ def includes(scope: FenceScope, cta: Place, other: Place) -> bool:
 def mutual(scope: FenceScope, cta: Place, other_scope: FenceScope, other: Place) -> bool:
     """Whether two strong operations include each other's thread: morally strong (H2)."""
     return includes(scope, cta, other) and includes(other_scope, other, cta)
+
+
+def asks_for_senders(mir: Mir) -> bool:
+    """Whether some strong access, or what acquires, is of a scope narrower than the GPU: what is
+    learned is up to which CTA has released it."""
+    words = filter(None, map(word_access, mir.effects))
+    strong = (word.scope for word in words if word.sem != "weak")
+    fences = (e.scope for _, e in mir.all_of(Orders) if e.acquires or e.near)
+    waits = (e.scope for _, e in mir.all_of(Waits) if e.sem == "relaxed")
+    return any(_WIDTH[scope] < _WIDTH["gpu"] for scope in (*strong, *fences, *waits))
+
+
+def sender(warp: Agent, scope: FenceScope) -> Place:
+    """The CTA that stands for that of ``warp`` where it releases at ``scope``: the same one for all
+    where it makes no difference, so that what they hand over at a place is one clock."""
+    machine = warp.machine
+    alike = _WIDTH[scope] >= _WIDTH["gpu"] and not machine.plan.asks_for_senders
+    return machine.anywhere if alike else warp.cta
 
 
 def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
@@ -212,17 +234,17 @@ class Fences:
             if includes("cluster", cta, sender):
                 join(clock, components.of_shared(known))
 
-    def publish(
-        self, released: Released, scope: FenceScope, cta: Place, size: int, *, near: bool
-    ) -> None:
+    def publish(self, released: Released, scope: FenceScope, warp: Agent, *, near: bool) -> None:
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
         release through it."""
+        rows = slice(warp.machine.components.size, None)
         for fences in self._apart.values():  # whichever of them writes
-            fences.publish(released, scope, cta, size, near=near)
+            fences.publish(released, scope, warp, near=near)
         for fenced, clock in self._released.items():
-            add(released, (narrower(fenced, scope), cta), clock, slice(size, None))
+            sent = narrower(fenced, scope)
+            add(released, (sent, sender(warp, sent)), clock, rows)
         if near and self._near is not None:
-            add(released, (narrower("cluster", scope), cta), self._near, slice(size, None))
+            add(released, (narrower("cluster", scope), warp.cta), self._near, rows)
 
 
 class ReleasePatterns:
@@ -235,7 +257,7 @@ class ReleasePatterns:
         self._own: dict[_Thread, Released] = {}
 
     def note(self, thread: _Thread, scope: FenceScope, cta: Place, clock: Clock) -> None:
-        """A thread of ``cta`` has released ``clock`` there."""
+        """A thread has released ``clock`` there, for ``cta`` (`sender`)."""
         add(self._own.setdefault(thread, {}), (scope, cta), clock)
 
     def carry(self, thread: _Thread, released: Released, scope: FenceScope) -> None:

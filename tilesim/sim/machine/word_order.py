@@ -20,6 +20,7 @@ an element tells of its own is told at a component of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -348,14 +349,16 @@ class Word:
         key = read.warp, read.lanes
         before = self.looks.get(key, ())
         since = self._since(read, before, recorded)
-        numbers = {record.number for record in recorded if record.number is not None}
-        left = {False: set(numbers), True: numbers}
+        every = sorted(record.number for record in recorded if record.number is not None)
+        left = {False: every, True: every}
         kept = []
         for one in (*before, replace(look, since=since)):
-            found = {number for number in left[one.open] if one.saw(number)}
-            if found:
+            numbers = left[one.open]
+            first = 0 if one.since is None else bisect_left(numbers, one.since)
+            stop = bisect_left(numbers, one.end)
+            if first < stop:
                 kept.append(one)
-                left[one.open] -= found
+                left[one.open] = numbers[:first] + numbers[stop:]
         self.looks[key] = kept
 
     def _since(self, read: Access, before: Sequence[Look], recorded: list[Access]) -> int | None:
@@ -377,16 +380,18 @@ class Word:
         schedule; None if it may end with what was before the store with which they begin."""
         if self.begin is not None and not _in_time(warp, *self.begin):
             return None
-        return min(
-            (
-                record.number
-                for record in recorded
-                if record.number is not None
-                and (self.since or 0) <= record.number < end
-                and not _in_time(warp, record.component, record.tick)
-            ),
-            default=end,
+        since, known, own, common = self.since or 0, warp.clock.item, warp.component, warp.common
+        late = (
+            record.number
+            for record in recorded
+            if record.number is not None
+            and since <= record.number < end
+            and (
+                known(record.component) < record.tick
+                or (record.component == own and common < record.tick)
+            )
         )
+        return min(late, default=end)
 
     def reopen(self, store: Access) -> None:
         """In another schedule the waits that it need not come after find this store."""

@@ -34,6 +34,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilesim.analysis.preimage import Spans, next_run
 from tilesim.analysis.taint import aliases, at_addresses, reached, tensors_read, tensors_written
 from tilesim.ir.declarations import Mbarriers
@@ -91,6 +94,9 @@ class _Life:
     increments: list[Increment] = field(default_factory=list)
     #: by component: the ticks of its increments, and how many came before each
     ticks: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    #: a column per component: the ticks of its last two increments, and how many came before the
+    #: last one
+    latest: NDArray[np.int64] | None = None
     #: so many increments every further one must have in its past (condition A)
     needed: int = 0
     #: increments after which a waiter may learn less than before
@@ -290,6 +296,10 @@ class Counter:
         ticks, places = life.ticks.setdefault(step.component, ([], []))
         ticks.append(step.tick)
         places.append(len(life.increments))
+        if life.latest is None:
+            life.latest = np.zeros((3, warp.machine.components.size), dtype=np.int64)
+        before = ticks[-2] if len(ticks) > 1 else 0
+        life.latest[:, step.component] = before, step.tick, len(life.increments)
         life.increments.append(step)
         life.sums.append(after)
 
@@ -400,14 +410,23 @@ class Counter:
     def _known(self, warp: Agent, clock: Clock) -> int:
         """How many increments, from the first on, each lane of ``warp`` with this clock has in its
         past without a gap."""
-        first = len(self._life.increments)
-        for component, (ticks, places) in self._life.ticks.items():
-            known = clock[component]
-            if component == warp.component:
-                known = min(known, warp.common)
-            unknown = bisect_right(ticks, known)
-            if unknown < len(ticks):
-                first = min(first, places[unknown])
+        life, first = self._life, len(self._life.increments)
+        if life.latest is None:
+            return first
+        before, last, place = life.latest
+        row = clock[: len(last)]
+        if warp.component in life.ticks:
+            row = row.copy()
+            row[warp.component] = min(row[warp.component], warp.common)
+        missing = row < last
+        # of most that have one more in the past than it knows, that is the last one
+        several = missing & (row < before)
+        for component in np.flatnonzero(several).tolist():
+            ticks, places = life.ticks[component]
+            first = min(first, places[bisect_right(ticks, row[component])])
+        missing &= ~several
+        if missing.any():
+            first = min(first, int(place[missing].min()))
         return first
 
 
