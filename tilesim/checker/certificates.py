@@ -1,8 +1,6 @@
 """Certificates of what a check has proved, for `tilesim.proof`. Nothing here is trusted.
 
-Certificates of what a check has proved, for `tilesim.proof`. Nothing here is trusted.
-
-Certificates of proofs for every value of a parameter. Nothing here is trusted.
+One is of a launch, or for every value of a parameter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """What a check covers, how far it came, and on what its verdict leaned.
 
-What a check covers and how far it came, in words.
-
-What a verdict leaned on: switches of `practice` that were used, and what was taken for granted.
-
 A run at `practice` notes where a switch of SEMANTICS 0.3 accepts what the text refuses
 (`Core.accepts`), and where one may have accepted something (`Core.lean`). Whether it did is what a
 check at `ptx` says: each of its findings is something that only the switch accepts.

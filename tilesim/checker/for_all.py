@@ -1,14 +1,9 @@
 """Proves a kernel for every value of a parameter, from runs for some of them.
 
-What is known of the values of a parameter, put together from runs for some of them.
-
-Proves a kernel for every value of a parameter, from runs for some of them.
-
 Each run is followed (`tilesim.sim.affine`) and found to stand for all values that are some number
 of steps larger, up to a limit. Values that no run stands for are run, from the least on, until none
-is left: those before a pipeline is in a steady state one by one, then one per residue.
-
-What a report says when it was asked for all values of parameters.
+is left: those before a pipeline is in a steady state one by one, then one per residue. What is
+known of the values so far is put together in the report.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """Grids of many clusters: one of each class is run, and what all of them access is compared.
 
-Grids of many clusters: one of each class is run, and what all of them access is compared.
+And what a proof of a grid takes for granted. Memory may have two addresses, an ordinary one and one
+of multimem (H20): accesses through both need a ``fence.proxy.alias`` between them (PTX 8.6), also
+where threads wait for each other, and a launch does not say which are the same. So a proof of a
+kernel that does both, and writes by one of them, names the places.
 
-Memory that a kernel reaches by two addresses, an ordinary one and one of multimem (H20).
-
-Accesses through both need a ``fence.proxy.alias`` between them (PTX 8.6), also where threads wait
-for each other. Which ordinary address names memory that a multimem address reaches, a launch does
-not say. So a proof of a kernel that does both, and writes by one of them, names the places.
-
-What a grid writes that those it lets start may read too early (SEMANTICS D16).
-
-``griddepcontrol.launch_dependents`` publishes nothing: the next grid may run from then on, and sees
-what this one writes when it has completed, which is what ``griddepcontrol.wait`` there waits for. A
-dependent that does not wait is another program, and not looked at. So a proof names the writes that
-come after the instruction, or that are perhaps not performed when it is executed.
+``griddepcontrol.launch_dependents`` publishes nothing (SEMANTICS D16): the next grid may run from
+then on, and sees what this one writes when it has completed, which is what ``griddepcontrol.wait``
+there waits for. A dependent that does not wait is another program, and not looked at. So a proof
+names the writes that come after the instruction, or that are perhaps not performed when it is
+executed.
 """
 
 from __future__ import annotations

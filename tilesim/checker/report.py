@@ -1,9 +1,4 @@
-"""What a check says of a kernel, and for which values of its parameters.
-
-For which values of its parameters a kernel is to be proved, and what came of it.
-
-What a check says of a kernel.
-"""
+"""What a check says of a kernel, and for which values of its parameters."""
 
 from __future__ import annotations
 

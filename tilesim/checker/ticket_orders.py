@@ -6,7 +6,9 @@ For a fixed order of draws a timed run with its certificate stands for all sched
 * covered by some, if clusters meet in nothing but such counters and their numbers only choose
   addresses in global memory and are compared with fixed ones (`tilesim.analysis.taint`). Then what
   a cluster executes depends on the outcomes of these comparisons, and two clusters have to be
-  looked at together only because of what both access in global memory.
+  looked at together only because of what both access in global memory. Which cluster has which
+  number is not tried out for each of them: so where a number chooses a place that is written, the
+  number of the CTA must not choose it as well.
 """
 
 from __future__ import annotations

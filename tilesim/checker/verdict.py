@@ -1,28 +1,23 @@
-"""One check: the timed run, its certificate, and what is run where that leaves a doubt.
+"""One check: what is run, in which order, and what the verdict is.
 
-The first run of a check: of all clusters, or of those that stand for all.
-
-A run in which ``elect.sync`` chooses another lane than in the others (SEMANTICS E12).
-
-By the text any lane may be chosen. The machine takes the last one at `ptx`; where which one may
-matter, a check proves nothing, and tries the first one, too.
-
-Runs in which all threads of each CTA end where data may make them (`tilesim.sim.machine.havoc`).
-
-Launches that are not cooperative: clusters start in any order, one at a time if need be.
-
-Nothing more is promised than that a cluster that runs goes on (SEMANTICS 0.4a). So a cluster must
-be able to end before any other has started. If each can, and one run proves the schedules in which
-all are resident, then each wait needs only what its own cluster does, and passes whatever is
-resident. Where it is up to the schedule what a cluster waits for, no run with one resident at a
-time shows that; see `tilesim.sim.schedulers.exhaustive`.
-
-All CTAs of a cooperative launch are resident together, so they have to fit on the GPU: the driver
-refuses a launch of more. How many fit is known as far as shared memory and threads say it; how many
-registers ptxas gives a thread may not be, and how many multiprocessors there are is up to the GPU.
-
-One check: the timed run, its certificate, and the schedules that are tried where that leaves
-something open.
+1. Whether the launch is possible: all CTAs of a cooperative launch are resident together, so they
+   have to fit on the GPU. How many fit is known as far as shared memory and threads say it; how
+   many registers ptxas gives a thread may not be, and how many multiprocessors there are is up to
+   the GPU.
+2. The first run, timed: of all clusters, or of those that stand for all (`first_run`). A finding
+   is a failure, and its certificate says whether it stands for every schedule.
+3. Residency, of launches that are not cooperative (`one_at_a_time`). Nothing more is promised than
+   that a cluster that runs goes on (SEMANTICS 0.4a), so one must be able to end before any other
+   has started. If each can, and one run proves the schedules in which all are resident, then each
+   wait needs only what its own cluster does, and passes whatever is resident. Where it is up to the
+   schedule what a cluster waits for, no run with one resident at a time shows that; see
+   `tilesim.sim.schedulers.exhaustive`.
+4. Runs in which hardware chooses otherwise: the first lane for ``elect.sync``, where it may matter
+   (SEMANTICS E12; the machine takes the last one at `ptx`); each number of clusters that launch
+   control hands out; the orders in which numbers are drawn; and CTAs whose threads end where data
+   may make them.
+5. If nothing is left open the kernel is proved. Else schedules are tried that break what failed,
+   then all that can differ, then random ones.
 """
 
 from __future__ import annotations
