@@ -97,7 +97,7 @@ class Core:
         self.outcome = Outcome()
         #: where schedules are explored
         self.lane_order: ByLanes | None = None
-        #: the CTA that stands for any (`tilesim.sim.machine.release.sender`)
+        #: the CTA that stands for any (`tilesim.sim.machine.warp.Agent.sender`)
         self.anywhere: Place
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it

@@ -13,13 +13,12 @@ from tilesim.sim.machine.clock import Clock, Components, join, joined
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.labels import Place
-    from tilesim.sim.machine.warp import Agent
 
 _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 
 #: an address of a memory, and a lane of a warp
 _Thread = tuple[int, int, int, int]
-#: what was published at an address: by scope, and by the CTA that released it (`sender`)
+#: what was published at an address: by scope, and by the CTA that released it
 Released = dict[tuple[FenceScope, "Place"], Clock]
 
 
@@ -47,14 +46,6 @@ def asks_for_senders(mir: Mir) -> bool:
     fences = (e.scope for _, e in mir.all_of(Orders) if e.acquires or e.near)
     waits = (e.scope for _, e in mir.all_of(Waits) if e.sem == "relaxed")
     return any(_WIDTH[scope] < _WIDTH["gpu"] for scope in (*strong, *fences, *waits))
-
-
-def sender(warp: Agent, scope: FenceScope) -> Place:
-    """The CTA that stands for that of ``warp`` where it releases at ``scope``: the same one for all
-    where it makes no difference, so that what they hand over at a place is one clock."""
-    machine = warp.machine
-    alike = _WIDTH[scope] >= _WIDTH["gpu"] and not machine.plan.asks_for_senders
-    return machine.anywhere if alike else warp.cta
 
 
 def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
@@ -234,17 +225,21 @@ class Fences:
             if includes("cluster", cta, sender):
                 join(clock, components.of_shared(known))
 
-    def publish(self, released: Released, scope: FenceScope, warp: Agent, *, near: bool) -> None:
+    def publish(
+        self, released: Released, scope: FenceScope, sender: Callable[[FenceScope], Place],
+        size: int, *, near: bool,
+    ) -> None:  # fmt: skip
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
-        release through it."""
-        rows = slice(warp.machine.components.size, None)
+        release through it; ``sender``: see `tilesim.sim.machine.warp.Agent`."""
+        rows = slice(size, None)
         for fences in self._apart.values():  # whichever of them writes
-            fences.publish(released, scope, warp, near=near)
+            fences.publish(released, scope, sender, size, near=near)
         for fenced, clock in self._released.items():
             sent = narrower(fenced, scope)
-            add(released, (sent, sender(warp, sent)), clock, rows)
+            add(released, (sent, sender(sent)), clock, rows)
         if near and self._near is not None:
-            add(released, (narrower("cluster", scope), warp.cta), self._near, rows)
+            sent = narrower("cluster", scope)
+            add(released, (sent, sender(sent)), self._near, rows)
 
 
 class ReleasePatterns:
@@ -257,7 +252,7 @@ class ReleasePatterns:
         self._own: dict[_Thread, Released] = {}
 
     def note(self, thread: _Thread, scope: FenceScope, cta: Place, clock: Clock) -> None:
-        """A thread has released ``clock`` there, for ``cta`` (`sender`)."""
+        """A thread has released ``clock`` there, for ``cta``."""
         add(self._own.setdefault(thread, {}), (scope, cta), clock)
 
     def carry(self, thread: _Thread, released: Released, scope: FenceScope) -> None:

@@ -21,6 +21,7 @@ from tilesim.sim.machine.release import Fences
 from tilesim.wording import ranges
 
 if TYPE_CHECKING:
+    from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.async_groups import Issuer, LaneGroups
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.executable import Operand
@@ -280,6 +281,13 @@ class Agent(ABC):
         tick = self.clock.item(self.component)
         self.moments[self.component] = tick + self.apart
         return tick
+
+    def sender(self, scope: FenceScope) -> Place:
+        """The CTA for which it releases at ``scope``: the same one for all where it makes no
+        difference, so that what all of them hand over at a place is one clock."""
+        machine = self.machine
+        alike = scope in ("gpu", "sys") and not machine.plan.asks_for_senders
+        return machine.anywhere if alike else self.cta
 
     @property
     def positions(self) -> Positions:

@@ -27,7 +27,7 @@ from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, COMMUTATIVE, Combine, exact, reduction_form
-from tilesim.sim.machine.release import Released, add, sender
+from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.view_access import ViewAccess, unknown_at
 from tilesim.sim.machine.word_order import observe
@@ -69,9 +69,9 @@ def _release(
 ) -> None:
     """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
     size = w.machine.components.size
-    add(released, (scope, sender(w, scope)), clock, slice(None if releases else size))
+    add(released, (scope, w.sender(scope)), clock, slice(None if releases else size))
     if not releases:
-        w.fences.publish(released, scope, w, near=memory.mbarriers is not None)
+        w.fences.publish(released, scope, w.sender, size, near=memory.mbarriers is not None)
 
 
 def released_by(
@@ -120,7 +120,7 @@ def publish_value(
         thread = (id(memory), address, w.index, lane)
         patterns.carry(thread, w.machine.released[id(memory), address], scope)
         if releases:
-            patterns.note(thread, scope, sender(w, scope), clock)
+            patterns.note(thread, scope, w.sender(scope), clock)
 
 
 def _sole_writers(w: Warp, addresses: Sequence[int]) -> dict[int, int]:
