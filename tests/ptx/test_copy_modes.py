@@ -8,7 +8,10 @@ from typing import TypeVar
 import pytest
 
 from tests.ptx.test_check import HEAD, INIT, WAIT
+from tilesim.arith.types import DType, f32, s32, u32
 from tilesim.checker import Report, check
+from tilesim.dsl.builder import Builder
+from tilesim.dsl.kernel import kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer
@@ -172,6 +175,36 @@ def test_a_copy_may_begin_before_its_tensor(spelled: str) -> None:
     assert run(12).verdict == "proved"
     for element in (0, 11):
         assert run(element).rules == {"race"}
+
+
+@pytest.mark.parametrize("dtype", [s32, u32])
+def test_unsigned_variables_hold_coordinates_below_zero(dtype: DType) -> None:
+    """A load may begin there, a store may not (B19)."""
+
+    def run(element: int, *, stores: bool = False) -> Report:
+        @kernel(warps=1)
+        def copying(k: Builder) -> None:
+            X, tile = k.tensor("X", f32, (64,)), k.shared("tile", f32, (16,))
+            through, loaded = k.tensor_map(X, (16,)), k.mbarriers("loaded", 1)
+            at = k.var("at", 0, dtype)
+            k.assign(at, at - 4)
+            with k.one_thread():
+                k.mbarrier.init(loaded[0], 1)
+                k.mbarrier.arrive_expect_tx(loaded[0], 64)
+                k.tma.load(through, tile, (at,), loaded[0])
+            k.mem.store(X[element], 1.0)
+            k.mbarrier.wait(loaded[0], 0)
+            if stores:
+                with k.one_thread():
+                    k.tma.store(through, tile, (at,))
+                    k.bulk.commit_group()
+                    k.bulk.wait_group(0)
+
+        return check(copying.build())
+
+    assert run(12).verdict == "proved"
+    assert run(11).rules == {"race"}
+    assert run(12, stores=True).rules == {"out-of-bounds"}
 
 
 def test_coordinates_and_offsets_are_in_the_order_of_the_shape() -> None:

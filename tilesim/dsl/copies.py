@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
+from tilesim.arith.types import u32, u64
 from tilesim.dsl.methods import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.errors import reject
 from tilesim.ir.declarations import TensorMap, View
-from tilesim.ir.expr import Expr, Operand, as_expr, named
+from tilesim.ir.expr import Expr, Operand, ScalarParam, Var, as_expr, named, select, walk
 from tilesim.ir.loc import caller
 from tilesim.ir.ops import bulk, cp_async, tma
 from tilesim.ir.tensormap import LoadMode, StoreMode
+
+#: bits of a coordinate
+_WORD = 32
 
 
 class TmaOps(Namespace):
@@ -108,7 +112,21 @@ def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:
     if not isinstance(coords, Sequence):
         raise reject(f"the coordinates are {named(coords)}, not a tuple of one per dimension",
                      caller())  # fmt: skip
-    return tuple(as_expr(c) for c in coords)
+    return tuple(_signed(as_expr(c)) for c in coords)
+
+
+def _signed(coordinate: Expr) -> Expr:
+    """A coordinate as a copy takes it, a signed number of 32 bits (B19): an unsigned variable holds
+    -1 as the largest number."""
+    unsigned = [x.dtype.bits for x in walk(coordinate) if _is_unsigned(x)]
+    if not unsigned:
+        return coordinate
+    word = coordinate if max(unsigned) == _WORD else coordinate & (1 << _WORD) - 1
+    return select(word >= 1 << _WORD - 1, word - (1 << _WORD), word)
+
+
+def _is_unsigned(part: Expr) -> TypeGuard[Var | ScalarParam]:
+    return isinstance(part, Var | ScalarParam) and part.dtype in (u32, u64)
 
 
 class BulkOps(Namespace):
