@@ -302,7 +302,9 @@ class RaceDetector:
                     surely = self._only_clocks_order(access, record)
                     machine.lean("U12", access.op, record.op, surely=surely)
                 elif near and write and not record.write:
-                    if any(known(row + own) < tick for own in own_waits.get(component, ())):
+                    if component in own_waits and any(
+                        known(row + own) < tick for own in own_waits[component]
+                    ):
                         machine.lean("warpgroup-wait", access.op, record.op)
                 elif bridges and not (write or again):
                     record.precedes(access, footprint)
