@@ -581,7 +581,7 @@ def test_two_warps_of_which_one_leaves_something_out(name: str, without: str) ->
     [
         (40, 8, (-1, -1)), (40, 8, (30, 0)), (40, 8, (30, 3)), (40, 8, (31, 7)), (40, 8, (39, 7)),
         # turns of the inner loop are left out in those of the outer one, and of both together
-        (300, 100, (-1, -1)), (300, 100, (200, 55)), (300, 100, (299, 99)),
+        (120, 50, (-1, -1)), (120, 50, (80, 27)), (120, 50, (119, 49)),
     ],
 )  # fmt: skip
 def test_a_turn_of_two_loops(tiles: int, turns: int, late: tuple[int, int]) -> None:
