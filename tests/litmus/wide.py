@@ -128,7 +128,7 @@ def bytes_that_a_mask_leaves_out_are_not_read(k: Builder, *, place: int) -> None
         k.bulk.wait_group(0)
 
 
-@row("LW06", completes(verdicts=("bounded",), note="bytes in a mask are not compared"), ctas=80)
+@row("LW06", completes(), ctas=80)
 @row("LW06-few", completes(), ctas=8)
 def a_masked_copy_in_a_large_grid(k: Builder, *, ctas: int) -> None:
     k.launch(grid=ctas, warps=1, target="sm_100a")
