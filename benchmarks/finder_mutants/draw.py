@@ -64,10 +64,10 @@ def _rows() -> tuple[Case, ...]:
 
 def gallery(number: int) -> None:
     """A kernel of the gallery with a fault."""
-    chance = random.Random(number)
-    every = list(mutants(chance.choice(_rows()).build()))
+    oracle = random.Random(number)
+    every = list(mutants(oracle.choice(_rows()).build()))
     if every:
-        _both(chance.choice(every).program, number)
+        _both(oracle.choice(every).program, number)
 
 
 def parameters(number: int) -> None:

@@ -263,19 +263,19 @@ def test_what_is_computed_is_what_each_iteration_computes(data: st.DataObject) -
     def drawn() -> Number:
         step = data.draw(st.sampled_from([1, 1, 2, 4, 8]))
         x = Form(data.draw(small), step * data.draw(st.integers(-3, 3)), step * data.draw(small))
-        return x if (x.turn and cone.turns) or x.more else x.base
+        return x if (x.iteration and cone.iterations) or x.more else x.base
 
     op = data.draw(st.sampled_from([*_OPERATORS]))
     xs = [drawn(), drawn() if data.draw(st.booleans()) else data.draw(st.integers(-2, 64))]
     found = cone.computed(op, xs)
     for k in range(cone.most + 1):
-        for j in range(cone.turns * k + 1):
+        for j in range(cone.iterations * k + 1):
             a, b = (formed(x).at(j, k) for x in xs)
             if found is not None and not (op in ("//", "%") and b == 0):
                 assert formed(found).at(j, k) == _OPERATORS[op](a, b), (op, xs, found, j, k)
     low, high = cone.limits(xs[0])
     every = [
-        formed(xs[0]).at(j, k) for k in range(cone.most + 1) for j in range(cone.turns * k + 1)
+        formed(xs[0]).at(j, k) for k in range(cone.most + 1) for j in range(cone.iterations * k + 1)
     ]
     assert (low, high) == (min(every), max(every))
 

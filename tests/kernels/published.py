@@ -389,7 +389,7 @@ def two_groups(k: Builder, *, fault: str = "") -> None:
 
 
 @kernel(warps=1)
-def both_ways(k: Builder, *, n: int = 5, buffers: int = 2, fault: str = "") -> None:
+def both_sides(k: Builder, *, n: int = 5, buffers: int = 2, fault: str = "") -> None:
     """Two CTAs send each other words by st.async, and say when they have read them."""
     k.launch(grid=2, cluster=2)
     box, x, peer = k.shared("box", s32, (buffers, LANES)), k.var("x"), k.cluster_rank ^ 1

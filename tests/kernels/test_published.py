@@ -36,7 +36,7 @@ RIGHT = (
             published.answers_to_all,
             published.stored_in_turn,
             published.two_groups,
-            published.both_ways,
+            published.both_sides,
         )
     ),
     Right(published.grid_rounds, verdict="exhausted"),
@@ -127,7 +127,7 @@ WRONG = (
         "# BUG: if only the asker waited for the reader",
     ),
     # of the same kind: the peer's next word says that it was sent, not that the last one was read
-    wrong(published.both_ways, "free", "race", "", "# BUG: if it is read"),
+    wrong(published.both_sides, "free", "race", "", "# BUG: if it is read"),
     # triton-lang/triton#10922
     wrong(
         published.answers_to_all, "two", "race", "reader, scheduler", "# BUG: if a CTA still reads"
@@ -161,7 +161,7 @@ def test_another_group_is_refused_before_it_runs() -> None:
     ("kernel", "fault", "sends"),
     [
         (published.answer_as_barrier, "peer", "clusterlaunchcontrol.try_cancel"),
-        (published.both_ways, "free", "st.async"),
+        (published.both_sides, "free", "st.async"),
     ],
 )
 def test_bytes_hand_over_themselves(kernel: Kernel, fault: str, sends: str) -> None:

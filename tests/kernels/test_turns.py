@@ -8,7 +8,7 @@ import tilesim as ts
 from tests.ptx.test_check import FIRST, INIT, program
 from tilesim.checker import check
 from tilesim.dsl.builder import Builder
-from tilesim.findings.finding import Participant, Turn
+from tilesim.findings.finding import Iteration, Participant
 from tilesim.report.source import doing
 from tilesim.sim.machine.simulate import Simulation
 
@@ -52,7 +52,7 @@ def sides(report: ts.Report) -> dict[str, Participant]:
 
 def innermost(p: Participant) -> tuple[int | None, str, int | None]:
     """The number of the turn, and the variable's name and value."""
-    turn: Turn = p.turns[-1]
+    turn: Iteration = p.iterations[-1]
     return turn.number, turn.variable, turn.value
 
 
@@ -63,7 +63,7 @@ def test_who_waits_for_ever_says_in_which_turn(turns: int, at: int) -> None:
     found = sides(report)
     assert innermost(found["producer"]) == (at + 3, "i_1", at + 2)
     assert innermost(found["consumer"]) == (at + 3, "i_3", at + 12)
-    line = found["consumer"].turns[-1].loc.line
+    line = found["consumer"].iterations[-1].loc.line
     assert doing(found["consumer"]).endswith(
         f"in iteration 1 of the loop at :{line} (tile=0), {at + 3} of that at :{line} (i={at + 12})"
     )
@@ -96,8 +96,8 @@ def test_turns_that_are_skipped_count(bug: str) -> None:
         pairs = zip(
             (*one.culprits, *one.participants), (*other.culprits, *other.participants), strict=True
         )
-        assert all(a.turns == b.turns for a, b in pairs)
-    assert any(p.turns for p in skipping.findings[0].participants)
+        assert all(a.iterations == b.iterations for a, b in pairs)
+    assert any(p.iterations for p in skipping.findings[0].participants)
 
 
 def test_those_who_wait_after_a_run_too_long_to_repeat() -> None:
@@ -108,7 +108,7 @@ def test_those_who_wait_after_a_run_too_long_to_repeat() -> None:
 def test_turns_begin_again_with_every_turn_of_the_loop_around() -> None:
     report = check(ring.build(tiles=3, turns=5, at=7, bug="never"))
     producer = sides(report)["producer"]
-    assert [(t.number, t.value) for t in producer.turns] == [(2, 1), (5, 4)]
+    assert [(t.number, t.value) for t in producer.iterations] == [(2, 1), (5, 4)]
 
 
 @ts.kernel(warps=1)
@@ -127,7 +127,7 @@ def counted(k: Builder, *, by: int = 3) -> None:
 def test_loops_without_a_variable_and_those_of_unknown_steps() -> None:
     report = check(counted.build())
     (waiter,) = report.findings[0].participants
-    assert [(t.number, t.value) for t in waiter.turns] == [(3, None), (4, 10)]
+    assert [(t.number, t.value) for t in waiter.iterations] == [(3, None), (4, 10)]
 
 
 LOOP = """mov.u32 %r5, 0;
@@ -146,7 +146,7 @@ def test_loops_of_ptx() -> None:
     report = check(program(f"{INIT}mov.u32 %r6, 0;{LOOP}"))
     assert report.rules == {"deadlock"}
     (waiter,) = report.findings[0].participants
-    (turn,) = waiter.turns
+    (turn,) = waiter.iterations
     assert (turn.number, turn.loc.line - FIRST) == (4, 11)
     assert doing(waiter).endswith(f"in iteration 4 of the loop at :{turn.loc.line}")
 

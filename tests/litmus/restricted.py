@@ -58,12 +58,12 @@ _SPIN = ("k.mem.store(x[0], 1)", "k.mem.load(r, x.view().at(0)[0])")
 _UNSEEN = fails(defect("race", CTA0=_SPIN[0], CTA1=_SPIN[1]))
 
 
-@row("LV10", completes(out=1), near=True, release="restricted", acquire="restricted")
-@row("LV10-far", _UNSEEN, near=False, release="restricted", acquire="restricted")
-@row("LV10-far-release", _UNSEEN, near=False, release="restricted", acquire="whole")
-@row("LV10-far-acquire", _UNSEEN, near=False, release="whole", acquire="restricted")
-@row("LV10-far-whole", completes(out=1), near=False, release="whole", acquire="whole")
-def flag_between_fences(k: Builder, *, near: bool, release: str, acquire: str) -> None:
+@row("LV10", completes(out=1), in_shared=True, release="restricted", acquire="restricted")
+@row("LV10-far", _UNSEEN, in_shared=False, release="restricted", acquire="restricted")
+@row("LV10-far-release", _UNSEEN, in_shared=False, release="restricted", acquire="whole")
+@row("LV10-far-acquire", _UNSEEN, in_shared=False, release="whole", acquire="restricted")
+@row("LV10-far-whole", completes(out=1), in_shared=False, release="whole", acquire="whole")
+def flag_between_fences(k: Builder, *, in_shared: bool, release: str, acquire: str) -> None:
     """A fence for shared memory is about operations on objects there, not on a flag elsewhere."""
     pair(k)
     x, f, g = words(k, "x"), words(k, "f"), global_words(k, "g")
@@ -77,11 +77,11 @@ def flag_between_fences(k: Builder, *, near: bool, release: str, acquire: str) -
             k.fence.sync_restrict("release")
         else:
             k.fence.memory("release", scope="cluster")
-        flag = f.view().at(1)[0] if near else g[0]
+        flag = f.view().at(1)[0] if in_shared else g[0]
         k.mem.store(flag, 1, sem="relaxed", scope="cluster")
     with cta(k, 1), k.elected():
         with k.while_(seen.eq(0)):
-            k.mem.load(seen, f[0] if near else g[0], sem="relaxed", scope="cluster")
+            k.mem.load(seen, f[0] if in_shared else g[0], sem="relaxed", scope="cluster")
         if acquire == "restricted":
             k.fence.sync_restrict("acquire")
         else:

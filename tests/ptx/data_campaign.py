@@ -39,11 +39,11 @@ _WORDS = ("%r4", "%r4^1", "%r4^32", "0", "%r5")
 class _Kernel:
     """One random kernel, as it is written."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, oracle: random.Random) -> None:
+        self._chance = oracle
         self._labels = 0
         self.lines: list[str] = []
-        for _ in range(chance.randint(3, 6)):
+        for _ in range(oracle.randint(3, 6)):
             self._statement(0)
 
     def _statement(self, depth: int) -> None:
@@ -67,8 +67,8 @@ class _Kernel:
 
     def _jump(self, how: str) -> None:
         """Where data says so, or for some lanes."""
-        chance = self._chance
-        data, bit = chance.choice((("%r5", 1), ("%r5", 2), ("%r12", 1), ("%r4", 16), ("%r10", 1)))
+        oracle = self._chance
+        data, bit = oracle.choice((("%r5", 1), ("%r5", 2), ("%r12", 1), ("%r4", 16), ("%r10", 1)))
         self.lines.append(f"and.b32 %r21, {data}, {bit}; setp.eq.u32 %p2, %r21, 0; @%p2 {how};")
 
     def _ret(self, depth: int) -> None:
@@ -82,9 +82,9 @@ class _Kernel:
 
     def _agree(self, depth: int) -> None:
         """All threads end, or none, as a word says, or what they vote; not in an arm."""
-        chance = self._chance
-        if chance.random() < 0.5:
-            self.lines.append(f"ld.global.u32 %r23, [%rd31+{chance.choice((0, 4, 128))}];")
+        oracle = self._chance
+        if oracle.random() < 0.5:
+            self.lines.append(f"ld.global.u32 %r23, [%rd31+{oracle.choice((0, 4, 128))}];")
         else:
             self.lines.append("and.b32 %r21, %r5, 1; setp.eq.u32 %p2, %r21, 0;")
             self.lines.append("bar.red.popc.u32 %r23, 0, %p2;")
@@ -92,17 +92,17 @@ class _Kernel:
 
     def _local(self, depth: int) -> None:
         """A word of the thread's own memory, which says where it accesses memory next."""
-        chance = self._chance
-        word = chance.choice(("0", "%r10", "%r5"))
+        oracle = self._chance
+        word = oracle.choice(("0", "%r10", "%r5"))
         self.lines.append(f"mov.u32 %r20, {word}; and.b32 %r20, %r20, 3;")
         self.lines.append("mul.wide.u32 %rd20, %r20, 4; add.s64 %rd20, %rd30, %rd20;")
-        how = chance.choice(("ld.local.u32 %r10, [%rd20];", "st.local.u32 [%rd20], %r10;"))
+        how = oracle.choice(("ld.local.u32 %r10, [%rd20];", "st.local.u32 [%rd20], %r10;"))
         self.lines.append(f"{how} and.b32 %r10, %r10, 3;")
 
     def _compute(self, depth: int) -> None:
-        chance = self._chance
+        oracle = self._chance
         self.lines.append(
-            chance.choice(
+            oracle.choice(
                 ("mov.u32 %r10, 1;", "xor.b32 %r10, %r10, 1;", "mov.u32 %r10, %r12;",
                  "and.b32 %r10, %r5, 3;", "and.b32 %r10, %r12, 3;")
             )
@@ -110,24 +110,24 @@ class _Kernel:
 
     def _access(self, depth: int) -> None:
         """The address goes to %r20 or %rd20."""
-        chance = self._chance
-        word = chance.choice(_WORDS)
+        oracle = self._chance
+        word = oracle.choice(_WORDS)
         base, _, flip = word.partition("^")
         self.lines.append(f"xor.b32 %r20, {base}, {flip or 0}; and.b32 %r20, %r20, 63;")
-        area = chance.choice(("0", "64", "%r10*64"))
+        area = oracle.choice(("0", "64", "%r10*64"))
         if area == "%r10*64":
             self.lines.append("mad.lo.u32 %r20, %r10, 64, %r20;")
         else:
             self.lines.append(f"add.u32 %r20, %r20, {area};")
-        if chance.random() < 0.7:
+        if oracle.random() < 0.7:
             self.lines.append("mad.lo.u32 %r20, %r20, 4, %r1;")
             space, at = "shared", "[%r20]"
         else:
             self.lines.append("mul.wide.u32 %rd20, %r20, 4; add.s64 %rd20, %rd5, %rd20;")
             space, at = "global", "[%rd20]"
-        value = chance.choice(("%r4", "7", "%r5", "%r10"))
+        value = oracle.choice(("%r4", "7", "%r5", "%r10"))
         self.lines.append(
-            chance.choice(
+            oracle.choice(
                 (f"ld.{space}.u32 %r12, {at};", f"ld.{space}.u32 %r12, {at};",
                  f"st.{space}.u32 {at}, {value};", f"st.{space}.u32 {at}, {value};",
                  f"red.{space}.add.u32 {at}, 1;", f"atom.{space}.add.u32 %r12, {at}, 1;")
@@ -135,29 +135,29 @@ class _Kernel:
         )  # fmt: skip
 
     def _branch(self, depth: int) -> None:
-        chance, other, end = self._chance, self._label(), self._label()
-        data = chance.choice(("%r5", "%r5", "%r5", "%r12", "%r4", "%r10"))
-        bit = chance.choice((1, 2)) if data != "%r4" else chance.choice((1, 16, 32))
+        oracle, other, end = self._chance, self._label(), self._label()
+        data = oracle.choice(("%r5", "%r5", "%r5", "%r12", "%r4", "%r10"))
+        bit = oracle.choice((1, 2)) if data != "%r4" else oracle.choice((1, 16, 32))
         self.lines.append(
             f"and.b32 %r21, {data}, {bit}; setp.eq.u32 %p2, %r21, 0; @%p2 bra {other};"
         )
         self._block(depth + 1)
         self.lines.append(f"bra.uni {end};")
         self.lines.append(f"{other}: mov.u32 %r22, 0;")
-        if chance.random() < 0.5:
+        if oracle.random() < 0.5:
             self._block(depth + 1)
         self.lines.append(f"{end}: mov.u32 %r22, 1;")
 
     def _loop(self, depth: int) -> None:
         if depth > 1:
             return
-        head, latch, end, chance = self._label(), self._label(), self._label(), self._chance
-        turns, counter = chance.choice(("%r5", "2", "3")), f"%r{30 + depth}"
+        head, latch, end, oracle = self._label(), self._label(), self._label(), self._chance
+        turns, counter = oracle.choice(("%r5", "2", "3")), f"%r{30 + depth}"
         self.lines.append(f"mov.u32 {counter}, 0;")
         self.lines.append(f"{head}: and.b32 %r10, {counter}, 3;")
         self._block(depth + 1)
-        if chance.random() < 0.5:
-            self._jump(f"bra {chance.choice((latch, end))}")
+        if oracle.random() < 0.5:
+            self._jump(f"bra {oracle.choice((latch, end))}")
             self._statement(depth + 1)
         self.lines.append(f"{latch}: add.u32 {counter}, {counter}, 1;")
         self.lines.append(f"setp.lt.u32 %p3, {counter}, {turns}; @%p3 bra {head};")
@@ -181,12 +181,12 @@ def verdict(body: str, words: tuple[int, ...] = (), *, ctas: int = 1) -> Report:
 
 def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
     """Words of data: all the same, all but one, each of its own."""
-    chance = random.Random(seed)
+    oracle = random.Random(seed)
     for word in range(4):
         yield (word,) * _THREADS
     for _ in range(times):
-        few = chance.sample(range(4), chance.randint(2, 4))
-        yield tuple(chance.choice(few) for _ in range(_THREADS))
+        few = oracle.sample(range(4), oracle.randint(2, 4))
+        yield tuple(oracle.choice(few) for _ in range(_THREADS))
 
 
 def contradicts(seed: int, times: int, ctas: int = 1) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from tilesim.sim.machine.execute import words
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.simulate import Run
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.observers import certificate, monotone_accesses, phase_conditions, races
@@ -123,8 +123,8 @@ def _silent(*starts: str) -> Patch:
 def _slicing(clause: str) -> Patch:
     """Arrivals are taken as unobserved without this clause."""
 
-    def unobservable(doubt: Doubt, barrier: object) -> bool:
-        if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
+    def unobservable(violation: Violation, barrier: object) -> bool:
+        if violation.condition != "A" or not isinstance(barrier, Mbarrier):
             return False
         tail = barrier.tail
         clauses = {

@@ -19,7 +19,7 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 
 #: turns that conditions are about
-_TURNS = 300
+_ITERATIONS = 300
 
 
 class EmittedProgram:
@@ -35,7 +35,7 @@ class EmittedProgram:
         stages, faults, seed = draw.randrange(1, 5), draw.randrange(3), draw.randrange(1 << 30)
 
         def faulty(i: Expr) -> Expr:
-            return condition(random.Random(seed), i, _TURNS)
+            return condition(random.Random(seed), i, _ITERATIONS)
 
         source = emit(ring(None, stages=stages, faulty=faulty if faults else None))
         self._module = read(compile_ptx(source), "emitted.ptx")

@@ -171,8 +171,8 @@ def same(program: Program | Mir, tally: Tally) -> bool:
 
 def summary(run: Run) -> tuple[object, ...]:
     """What a report is made of."""
-    doubts = certificate.standing_doubts(run.outcomes)
-    reasons = certificate.reasons(run.outcomes, doubts)
+    violations = certificate.standing_violations(run.outcomes)
+    reasons = certificate.reasons(run.outcomes, violations)
     why = tuple(outcome.cut_off for outcome in run.outcomes)
     return run.findings, reasons, why, replace(run.stats, skipped=0)
 

@@ -12,7 +12,7 @@ from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Expr, Operand
 
 Body = Callable[[Builder, GlobalTensor], object]
-_TURNS = 3000
+_ITERATIONS = 3000
 
 
 def program(body: Body, grid: int = 1) -> Program:
@@ -104,8 +104,8 @@ def shuffled(k: Builder, out: GlobalTensor) -> None:
 
 def in_the_last_turn(k: Builder, out: GlobalTensor) -> None:
     q = k.var("q", quotient(k))
-    with k.loop(_TURNS) as turn:
-        own(k, out, select(turn.eq(_TURNS - 1), q, 0))
+    with k.loop(_ITERATIONS) as turn:
+        own(k, out, select(turn.eq(_ITERATIONS - 1), q, 0))
 
 
 def after_many_turns(k: Builder, out: GlobalTensor) -> None:
@@ -123,7 +123,7 @@ def handed_on(k: Builder, out: GlobalTensor) -> None:
     """All registers hold the same number from the start, and one after the other an open one."""
     q, chain = k.var("q", select(k.cta_x.eq(0), 0, 7)), [k.var(f"r{n}", 0) for n in range(9)]
     k.assign(q, 0 // q)
-    with k.loop(_TURNS) as turn:
+    with k.loop(_ITERATIONS) as turn:
         own(k, out, turn)
         for register, before in zip(chain[:0:-1], chain[-2::-1], strict=True):
             k.assign(register, before)
@@ -197,8 +197,8 @@ def what_is_made_of_data(k: Builder, out: GlobalTensor) -> None:
 
 def turns_without_it(k: Builder, out: GlobalTensor) -> None:
     q = k.var("q", quotient(k))
-    with k.loop(_TURNS) as turn:
-        own(k, out, select(turn.eq(_TURNS), q, 0))
+    with k.loop(_ITERATIONS) as turn:
+        own(k, out, select(turn.eq(_ITERATIONS), q, 0))
 
 
 USED = (

@@ -26,8 +26,8 @@ from tilesim.sim.affine.loop_skipping import Skipper
 TURNS, STOP, END = 200, 60, 190
 #: what a turn does, if it is to leave something behind where a register is not 0; what is done
 #: behind the loop
-Turn = tuple[Callable[[Var], None], Callable[[], None]]
-Kind = Callable[[Builder], Turn]
+Iteration = tuple[Callable[[Var], None], Callable[[], None]]
+Kind = Callable[[Builder], Iteration]
 
 
 def _meet(k: Builder) -> None:
@@ -48,7 +48,7 @@ def _barrier(k: Builder, name: str, count: int) -> Any:
     return bar
 
 
-def _word(k: Builder) -> Turn:
+def _word(k: Builder) -> Iteration:
     """A word in shared memory."""
     words, got, never = k.shared("words", s32, (64,)), k.var("got", 0), _barrier(k, "never", 1)
     k.mem.store(words[k.thread_id], 0)
@@ -67,7 +67,7 @@ def _word(k: Builder) -> Turn:
 def _register(dtype: Any, *, lane: int | None = None) -> Kind:
     """A register, of one lane."""
 
-    def kind(k: Builder) -> Turn:
+    def kind(k: Builder) -> Iteration:
         v, never = k.var("v", 0, dtype), _barrier(k, "never", 1)
 
         def turn(told: Var) -> None:
@@ -89,7 +89,7 @@ def _acquired(*, shared: bool, ticks: int = 0) -> Kind:
     """A warp comes to a barrier, and does not wait there for what the other one has stored, which
     comes to one of its own as often as ``ticks`` says."""
 
-    def kind(k: Builder) -> Turn:
+    def kind(k: Builder) -> Iteration:
         data: Any = (k.shared if shared else k.tensor)("data", s32, (32,))
         got = k.var("got", 0)
         with k.role("first", 0):
@@ -118,7 +118,7 @@ def _acquired(*, shared: bool, ticks: int = 0) -> Kind:
     return kind
 
 
-def _copied(k: Builder) -> Turn:
+def _copied(k: Builder) -> Iteration:
     """Copies that nothing waits for."""
     source, stage = k.tensor("source", s32, (64, 4)), k.shared("stage", s32, (64, 4))
     got = k.var("got", 0)
@@ -135,7 +135,7 @@ def _copied(k: Builder) -> Turn:
     return turn, lambda: k.cp_async.wait_all()
 
 
-def _met(k: Builder) -> Turn:
+def _met(k: Builder) -> Iteration:
     """Lanes that do not meet behind their stores."""
     words, got = k.shared("words", s32, (64,)), k.var("got", 0)
     k.mem.store(words[k.thread_id], 0)
@@ -152,7 +152,7 @@ def _met(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _fenced(k: Builder) -> Turn:
+def _fenced(k: Builder) -> Iteration:
     """A store that no fence of the proxies follows."""
     out, stage = k.tensor("out", s32, (64,)), k.shared("stage", s32, (64,), align=128)
     k.mem.store(stage[k.thread_id], 0)
@@ -172,7 +172,7 @@ def _fenced(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _under_way(k: Builder) -> Turn:
+def _under_way(k: Builder) -> Iteration:
     """A copy that is under way to another place."""
     source, stage = k.tensor("source", s32, (64,)), k.shared("stage", s32, (2, 64), align=128)
     got, full = k.var("got", 0), _barrier(k, "full", 1)
@@ -204,7 +204,7 @@ def _under_way(k: Builder) -> Turn:
     return turn, lambda: k.mbarrier.wait(full, 0)
 
 
-def _left(k: Builder) -> Turn:
+def _left(k: Builder) -> Iteration:
     """A lane that has left, whose arrivals are missing."""
     own = _barrier(k, "own", 64)
 
@@ -219,7 +219,7 @@ def _left(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _invalidated(k: Builder) -> Turn:
+def _invalidated(k: Builder) -> Iteration:
     """A barrier that is none any more."""
     own = _barrier(k, "own", 1)
 
@@ -235,7 +235,7 @@ def _invalidated(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _known(k: Builder) -> Turn:
+def _known(k: Builder) -> Iteration:
     """A copy of numbers that the check is given: of others than those of the turns before."""
     source, stage = k.tensor("X", s32, (2, 64)), k.shared("stage", s32, (1, 64), align=128)
     boxes = k.tensor_map(source, (1, 64))
@@ -261,7 +261,7 @@ def _known(k: Builder) -> Turn:
     return turn, lambda: k.mbarrier.wait(full, 0)
 
 
-def _uncommitted(k: Builder) -> Turn:
+def _uncommitted(k: Builder) -> Iteration:
     """A store that is in no group when the next turn waits for all of them."""
     out, stage = k.tensor("out", s32, (64,)), k.shared("stage", s32, (64,), align=128)
 
@@ -286,7 +286,7 @@ def _uncommitted(k: Builder) -> Turn:
     return turn, ends
 
 
-def _uncommitted_copy(k: Builder) -> Turn:
+def _uncommitted_copy(k: Builder) -> Iteration:
     """The same of copies of each thread."""
     source, stage = k.tensor("source", s32, (64, 4)), k.shared("stage", s32, (64, 4))
     got = k.var("got", 0)
@@ -303,7 +303,7 @@ def _uncommitted_copy(k: Builder) -> Turn:
     return turn, lambda: k.cp_async.wait_all()
 
 
-def _expected(k: Builder) -> Turn:
+def _expected(k: Builder) -> Iteration:
     """Bytes that a barrier waits for, and that do not come."""
     own = _barrier(k, "own", 1)
 
@@ -318,7 +318,7 @@ def _expected(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _arrived(k: Builder) -> Turn:
+def _arrived(k: Builder) -> Iteration:
     """An arrival too many, which the next turn counts."""
     own = _barrier(k, "own", 4)
     data, got = k.shared("data", s32, (32,)), k.var("got", 0)
@@ -346,7 +346,7 @@ def _arrived(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _joined(k: Builder) -> Turn:
+def _joined(k: Builder) -> Iteration:
     """Threads that have come to a named barrier before the turn in which all do."""
 
     def turn(told: Var) -> None:
@@ -362,7 +362,7 @@ def _joined(k: Builder) -> Turn:
     return turn, _nothing
 
 
-def _released(k: Builder) -> Turn:
+def _released(k: Builder) -> Iteration:
     """What a warp has stored, before an arrival that is relaxed, without a fence between them."""
     bar, data, got = _barrier(k, "bar", 32), k.shared("data", s32, (32,)), k.var("got", 0)
     with k.role("first", 0):
@@ -391,7 +391,7 @@ def _touched(*, waits: bool) -> Kind:
     """A fragment that an instruction has touched without a fence before the products of the next
     turn; or products that are not over in it."""
 
-    def kind(k: Builder) -> Turn:
+    def kind(k: Builder) -> Iteration:
         a, b = k.shared("a", bf16, (64, 16), swizzle=32), k.shared("b", bf16, (8, 16), swizzle=32)
         acc = k.fragment("acc", f32, (64, 8), "warpgroup")
         ones(k, a, b)
@@ -421,7 +421,7 @@ def _touched(*, waits: bool) -> Kind:
     return kind
 
 
-def _unfenced(k: Builder) -> Turn:
+def _unfenced(k: Builder) -> Iteration:
     """A fragment that one product reads and the next one, of another shape, adds to: without a
     fence between them."""
     b, a = k.shared("b", f16, (16, 16), swizzle=32), k.shared("a", f16, (64, 16), swizzle=32)

@@ -17,28 +17,28 @@ from .sites import sites
 from .tensor_cores import allocate, barrier, build, copied, fill, free
 from .test_any_lane_elected import ELECTED, staged
 
-Who = Literal["lane 0", "elected"]
+AgentLike = Literal["lane 0", "elected"]
 _READ = "k.mem.load(seen, data[0])  # read"
 
 
-def _only(k: Builder, who: Who) -> AbstractContextManager[object]:
+def _only(k: Builder, who: AgentLike) -> AbstractContextManager[object]:
     return k.elected() if who == "elected" else k.if_(k.lane_id.eq(0))
 
 
-def stored(issues: Who, waits: Who) -> ts.Program:
+def stored(issues: AgentLike, waits: AgentLike) -> ts.Program:
     """One thread stores a tile and another one waits for it, before it is filled again."""
     lanes = {"lane 0": 0, "elected": ELECTED}
     return staged.build(issues=lanes[issues], waits=lanes[waits])
 
 
 @pytest.mark.parametrize("who", ["lane 0", "elected"])
-def test_one_thread(who: Who) -> None:
+def test_one_thread(who: AgentLike) -> None:
     assert ts.check(stored(who, who), strict="ptx").verdict == "proved"
 
 
 @pytest.mark.parametrize("issues", ["lane 0", "elected"])
-def test_two_threads(issues: Who) -> None:
-    waits: Who = "elected" if issues == "lane 0" else "lane 0"
+def test_two_threads(issues: AgentLike) -> None:
+    waits: AgentLike = "elected" if issues == "lane 0" else "lane 0"
     program = stored(issues, waits)
     assert ts.check(program).verdict == "proved"
     report = ts.check(program, strict="ptx")
@@ -49,7 +49,7 @@ def test_two_threads(issues: Who) -> None:
     assert "bulk.store" in race.participants[1].action
 
 
-def product(commits: Who) -> ts.Program:
+def product(commits: AgentLike) -> ts.Program:
     """The elected thread issues a product; a commit tracks what its own thread has issued."""
 
     def body(k: Builder) -> None:

@@ -28,7 +28,11 @@ def places(family: Family, k: int) -> tuple[Corners, Corners, Corners]:
     """The repetitions, lows and highs of all boxes, for a parameter that is ``k`` steps larger."""
     course = family.course
     turns = np.arange(course.times + k * course.often + 1)
-    by = turns[:, None] * np.array(course.turn) if course.steps is None else np.array(course.steps)
+    by = (
+        turns[:, None] * np.array(course.iteration)
+        if course.steps is None
+        else np.array(course.steps)
+    )
     by = by + np.array(course.slope) * k
     lows, highs = (np.concatenate(ends + by[:, None]) for ends in (family.lows, family.highs))
     return np.repeat(turns, len(family.lows)), lows, highs

@@ -70,7 +70,7 @@ def held(rng: random.Random, dtype: DType) -> int:
 
 def warp(registers: list[Any], mask: int = FULL) -> Any:
     plan = SimpleNamespace(bases={"x": 4096})
-    machine = SimpleNamespace(plan=plan, forks=[])
+    machine = SimpleNamespace(plan=plan, split_groups=[])
     cta = SimpleNamespace(rank=3)
     return SimpleNamespace(
         registers=list(registers), mask=mask, pc=1, executed=0, machine=machine, cta=cta

@@ -51,7 +51,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     watch = Skipper._watch_whole
 
     def noted(self: Skipper, level: Level) -> None:
-        found.append(level.turn)
+        found.append(level.iteration)
         watch(self, level)
 
     monkeypatch.setattr(Skipper, "_watch_whole", noted)

@@ -10,7 +10,7 @@ from tilesim import Builder
 from tilesim.arith.types import s32
 from tilesim.ir.program import Strict
 
-Who = str
+AgentLike = str
 
 
 @ts.kernel(warps=1)

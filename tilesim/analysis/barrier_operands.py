@@ -22,7 +22,7 @@ from tilesim.ir.addresses import RANK_SHIFT, WINDOW
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var, walk
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
 #: alternatives that are told apart, at most; and of a register that is set anew from itself
@@ -81,7 +81,7 @@ def may_name(mir: Mir, mbar: Mbar, address: int, *, far: bool = False) -> bool:
     return first <= address < first + array.nbytes and (mbar.remote or not far)
 
 
-@kept
+@cached
 def _operands(mir: Mir) -> _Operands:
     """What is known of the registers of a program."""
     return _Operands(mir)

@@ -15,7 +15,7 @@ from tilesim.analysis.solver import closure
 from tilesim.analysis.uses_defs import computed
 from tilesim.arith.operators import BINARY, COMPARE, UNARY
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch
 from tilesim.ir.op import Op
 
@@ -163,7 +163,7 @@ class FlowGraph:
         )
 
     @cached_property
-    def ways_back(self) -> frozenset[tuple[int, int]]:
+    def back_edges(self) -> frozenset[tuple[int, int]]:
         """The edges that lead to no later block of `order`: whatever may be executed again comes
         along one, also round what is no natural loop, as it has several entries."""
         place = {block: at for at, block in enumerate(self.order)}
@@ -254,7 +254,7 @@ class FlowGraph:
         return (number for block in self.order for number in self.blocks[block])
 
 
-@kept
+@cached
 def graph_of(mir: Mir) -> FlowGraph:
     """The control flow of a program."""
     return FlowGraph(mir)
@@ -268,7 +268,7 @@ def arms_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
         return None
     inside = graph.inside(number)
     blocks = {graph.block_of[n] for n in (number, *inside)}
-    if any(block in blocks and after in blocks for block, after in graph.ways_back):
+    if any(block in blocks and after in blocks for block, after in graph.back_edges):
         return None
     return tuple(sorted(inside)) if all(_computes(graph.mir, n) for n in inside) else None
 

@@ -37,7 +37,7 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Binary, Const, Expr, Special, Unary, Var, constant
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
@@ -52,20 +52,20 @@ _FULL = (1 << _ALL) - 1
 _ELECTED = -1
 
 
-@kept
+@cached
 def parts_of(graph: FlowGraph) -> dict[int, int]:
     """By warp that does not always act as one: into how many parts its lanes may fall."""
     return _splitting(graph).parts
 
 
-@kept
+@cached
 def issuers_of(graph: FlowGraph) -> dict[tuple[int, str], int]:
     """By warp and kind of group: how many sets of its lanes may issue operations of groups that
     these lanes have of their own."""
     return _splitting(graph).issuers
 
 
-@kept
+@cached
 def _splitting(graph: FlowGraph) -> _Splitting:
     return _Splitting(graph)
 

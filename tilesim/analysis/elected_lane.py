@@ -45,7 +45,7 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import constant
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
 
@@ -60,7 +60,7 @@ _ALIKE = (
 _TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
 
 
-@kept
+@cached
 def depends_on_elected(graph: FlowGraph) -> tuple[int, ...]:
     """The elections of which another outcome might show, by number; none if it cannot."""
     found = (n for n, e in graph.mir.all_of(Defines) if isinstance(e.value, Elects))

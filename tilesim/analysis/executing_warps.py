@@ -15,39 +15,39 @@ from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.thread_values import Threads
 from tilesim.ir.effects import Exits
 from tilesim.ir.expr import Expr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.op import Op
 
 
-@kept
+@cached
 def executing(mir: Mir) -> tuple[tuple[int, ...], ...]:
     """By number of an instruction, the warps that may come to it, in ascending order.
 
     Where none comes it is those that would if the branch before it went the other way, or no warp
     ended before it: reports say which warps an instruction was meant for.
     """
-    ways = _ways(mir)
+    flow = _warp_flow(mir)
     every = (1 << mir.kernel.warps) - 1
-    found = [mask or other or every for mask, other in zip(ways.coming, ways.meant, strict=True)]
+    found = [mask or other or every for mask, other in zip(flow.coming, flow.meant, strict=True)]
     names = {mask: tuple(w for w in range(mir.kernel.warps) if mask >> w & 1) for mask in {*found}}
     return tuple([names[mask] for mask in found])
 
 
-@kept
+@cached
 def never(mir: Mir) -> frozenset[int]:
     """The numbers of instructions that no lane executes, whatever data and scalars are: behind a
     comparison of a pointer to nothing with null, say."""
-    ways = _ways(mir)
-    return frozenset(n for n, i in enumerate(mir.code) if not ways.executes(n, i))
+    flow = _warp_flow(mir)
+    return frozenset(n for n, i in enumerate(mir.code) if not flow.executes(n, i))
 
 
-@kept
-def _ways(mir: Mir) -> _Ways:
-    return _Ways(mir)
+@cached
+def _warp_flow(mir: Mir) -> _WarpFlow:
+    return _WarpFlow(mir)
 
 
-class _Ways:
+class _WarpFlow:
     """Where branches send the warps of a CTA; sets of warps are masks."""
 
     def __init__(self, mir: Mir) -> None:
@@ -103,8 +103,8 @@ class _Ways:
             return [(following, coming) for following in graph.successors[block]]
         true, false = self._decided(what.cond, number)
         taking, others = (true, false) if what.sense else (false, true)
-        ways = ((what.target, taking), (number + 1, others))
-        return [(graph.block_of[n], coming & some) for n, some in ways if coming & some]
+        flow = ((what.target, taking), (number + 1, others))
+        return [(graph.block_of[n], coming & some) for n, some in flow if coming & some]
 
     def _leaving(self, number: int) -> int:
         """The warps of which all lanes end at an instruction, if it does not end all of them."""

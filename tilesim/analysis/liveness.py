@@ -7,7 +7,7 @@ from collections.abc import Collection
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.solver import bits
 from tilesim.analysis.uses_defs import reads, sets
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 
 
 def live_at(graph: FlowGraph, number: int) -> frozenset[str]:
@@ -26,7 +26,7 @@ def carried(graph: FlowGraph, head: int, blocks: Collection[int]) -> frozenset[s
     return live_at(graph, graph.blocks[head].start) & set_there
 
 
-@kept
+@cached
 def _live(graph: FlowGraph) -> list[frozenset[str]]:
     """By block, what is used from its beginning on; special registers are among it."""
     mir = graph.mir

@@ -205,8 +205,8 @@ class Preimage:
         low, high = LIMITS[kind]
         size = high + 1 - low
         inside = both(asked or NONE, ((low, high + 1),))
-        turns = (tuple((a + k * size, b + k * size) for a, b in inside) for k in range(-2, 3))
-        return None if asked is None else either(*turns)
+        iterations = (tuple((a + k * size, b + k * size) for a, b in inside) for k in range(-2, 3))
+        return None if asked is None else either(*iterations)
 
 
 def _plain(cond: Expr) -> Expr:

@@ -15,7 +15,7 @@ from tilesim.analysis.solver import Worklist, bits
 from tilesim.analysis.uses_defs import Mentions, mentioned, mentions, sets
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
 V = TypeVar("V")
@@ -93,7 +93,7 @@ class Reaching:
         return kept, added
 
 
-@kept
+@cached
 def reaching(graph: FlowGraph) -> Reaching:
     """Which instructions may have set the registers that another one uses."""
     return Reaching(graph)
@@ -175,7 +175,7 @@ def value_of(effects: tuple[Effect, ...]) -> Expr | None:
             return None
 
 
-@kept
+@cached
 def once(mir: Mir) -> dict[str, int]:
     """By register that one instruction sets, in all lanes that execute it: its number."""
     return {
@@ -185,7 +185,7 @@ def once(mir: Mir) -> dict[str, int]:
     }
 
 
-@kept
+@cached
 def given(mir: Mir) -> dict[str, Expr]:
     """By register that one instruction sets so: what to, where an expression says it."""
     found = {name: value_of(mir.effects[number]) for name, number in once(mir).items()}

@@ -24,7 +24,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, is_part
 from tilesim.ir.declarations import GlobalTensor, Mbar, View
 from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Special, Unary, Var, walk
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
@@ -34,7 +34,7 @@ from tilesim.ir.ops.vector import LoadVector, StoreVector
 from tilesim.ir.program import Program
 
 
-@kept
+@cached
 def loaded_tensors(mir: Mir) -> frozenset[str]:
     """Tensors that a scalar load or atomic may observe, directly or through copies, and those that
     tensor maps are taken from."""
@@ -215,7 +215,7 @@ class Dataflow:
         return not self._is_changed(value.tensor.name)
 
 
-@kept
+@cached
 def flow_of(graph: FlowGraph) -> Dataflow:
     """What may flow where in a program."""
     return Dataflow(graph)
@@ -274,21 +274,21 @@ def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
     return frozenset(closure(seeds, lambda name: origins.get(name, ())))
 
 
-@kept
+@cached
 def at_addresses(mir: Mir) -> tuple[AddressedTensor, ...]:
     """What instructions access at addresses."""
     values = (value for op in mir.ops() for value in vars(op).values() if isinstance(value, View))
     return tuple(v.tensor for v in values if isinstance(v.tensor, AddressedTensor))
 
 
-@kept
+@cached
 def is_addressed(mir: Mir) -> bool:
     """Whether an operand is named by its address."""
     named = (v for op in mir.ops() for v in vars(op).values() if isinstance(v, Mbar))
     return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
 
 
-@kept
+@cached
 def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse.
 

@@ -99,7 +99,7 @@ class Threads:
         match self._mir.code[number].what, self._mir.effects[number]:
             case Computation() as op, _:
                 return self._computed(op, var, number)
-            case _, (Defines(value=Expr() as value, chance="", unknown=""),):
+            case _, (Defines(value=Expr() as value, oracle="", unknown=""),):
                 return self.value(value, number)
             case _, (*_, Shuffles(value=value, lane=lane, mode="idx"), Defines()):
                 return _shuffled(self.value(value, number), constant(lane))

@@ -21,7 +21,7 @@ from tilesim.analysis.uses_defs import mentions, reads, sets
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Elects, JoinsBarrier, Reads, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Computation
 
@@ -181,7 +181,7 @@ def _of_low_bits(op: str, number: int) -> int:
             return ANYTHING
 
 
-@kept
+@cached
 def diverging(graph: FlowGraph) -> Diverging:
     """What differs between lanes, elections included."""
     return Diverging(graph)
@@ -217,7 +217,7 @@ class _OfCta(Diverging):
         """Whether an effect gives a register the value of an expression, or what a load finds in
         memory that no instruction writes."""
         match effect:
-            case Defines(value=Expr() | View(), chance="", unknown=""):
+            case Defines(value=Expr() | View(), oracle="", unknown=""):
                 return not (effect.divergent or effect.elsewhere)
             case Reads(proxy="generic", asynchronous=False, sem="weak", elsewhere=False, view=view):
                 return view.cta is None and view.tensor.name in read_only(self._mir)
@@ -225,7 +225,7 @@ class _OfCta(Diverging):
                 return False
 
 
-@kept
+@cached
 def agreed(graph: FlowGraph) -> frozenset[int]:
     """The branches, and what a guard decides, at which all threads of a CTA that come there go the
     same way, whatever that is: each comes there equally often, and decides by the same number."""
@@ -236,7 +236,7 @@ def agreed(graph: FlowGraph) -> frozenset[int]:
     return frozenset(n for n, cond in asks if not found.differs(cond, n)) - found.inside
 
 
-@kept
+@cached
 def read_only(mir: Mir) -> frozenset[str]:
     """The tensors in global memory that the kernel does not write, and of which a thread has no
     part of its own."""
@@ -249,7 +249,7 @@ def read_only(mir: Mir) -> frozenset[str]:
 # ---------------------------------------------------------------------- registers of some lanes
 
 
-@kept
+@cached
 def private_registers(graph: FlowGraph) -> frozenset[str]:
     """Registers that only expressions set, without a guard, and these so that no lane that is
     elsewhere by then uses what it had in it.
@@ -268,8 +268,8 @@ def private_registers(graph: FlowGraph) -> frozenset[str]:
     names = [reads(mir, n) | sets(mir, n) for n in range(len(mir.code))]
     shared: set[str] = set()
     for number in diverging(graph).splits:
-        ways = [frozenset[str]().union(*(names[n] for n in way)) for way in graph.sides(number)]
-        several = Counter(name for way in ways for name in way)
+        sides = [frozenset[str]().union(*(names[n] for n in way)) for way in graph.sides(number)]
+        several = Counter(name for way in sides for name in way)
         shared.update(name for name, count in several.items() if count > 1)
         shared.update(several.keys() & live_at(graph, graph.meetings[number]))
     return mir.local | (assigned - shared)

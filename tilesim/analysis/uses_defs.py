@@ -9,13 +9,13 @@ from typing import NamedTuple
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Base, Binary, Expr, Select, Special, Unary, Var, binary, select, unary
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.tensor_memory import TmemView
 
 
-@kept
+@cached
 def sets_only(op: Op) -> bool:
     """Whether an instruction does nothing but set registers."""
     effects = op.effects()
@@ -25,13 +25,13 @@ def sets_only(op: Op) -> bool:
 def only_computes(op: Op) -> bool:
     """Whether all that an instruction does is to set registers to what its operands say."""
     return sets_only(op) and not any(
-        isinstance(e, fx.Defines) and (e.chance or e.elsewhere or e.unknown) for e in op.effects()
+        isinstance(e, fx.Defines) and (e.oracle or e.elsewhere or e.unknown) for e in op.effects()
     )
 
 
 def computed(effects: tuple[fx.Effect, ...]) -> frozenset[str] | None:
     """The registers that an instruction sets which does nothing else; None if it does."""
-    names = {e.var.name for e in effects if isinstance(e, fx.Defines) and not e.chance}
+    names = {e.var.name for e in effects if isinstance(e, fx.Defines) and not e.oracle}
     return frozenset(names) if len(names) == len(effects) else None
 
 
@@ -40,7 +40,7 @@ def sets(mir: Mir, number: int) -> frozenset[str]:
     return _sets(mir)[number]
 
 
-@kept
+@cached
 def _sets(mir: Mir) -> tuple[frozenset[str], ...]:
     return tuple(
         frozenset([e.var.name for e in effects if isinstance(e, fx.Defines)])
@@ -48,13 +48,13 @@ def _sets(mir: Mir) -> tuple[frozenset[str], ...]:
     )
 
 
-@kept
+@cached
 def registers_set(op: Op) -> tuple[Var, ...]:
     """The registers that an instruction sets."""
     return tuple([e.var for e in op.effects() if isinstance(e, fx.Defines)])
 
 
-@kept
+@cached
 def operand_expressions(op: Op) -> tuple[Expr, ...]:
     """All expressions in the operands of an instruction; a register that it sets only is none."""
     values = [getattr(op, name) for name in OPERANDS[type(op)]]
@@ -82,7 +82,7 @@ class Mentions(NamedTuple):
 _NOTHING: frozenset[str] = frozenset()
 
 
-@kept
+@cached
 def mentions(mir: Mir) -> tuple[Mentions, ...]:
     """What each instruction mentions, by number."""
     return tuple(map(mentions_of, mir.code))
@@ -93,7 +93,7 @@ def reads(mir: Mir, number: int) -> frozenset[str]:
     return mentions(mir)[number].names
 
 
-@kept
+@cached
 def registers_of(mir: Mir) -> dict[str, set[str]]:
     """By what operands mention, the registers that are set by instructions with these operands."""
     found: dict[str, set[str]] = {}
@@ -113,7 +113,7 @@ def mentions_of(instruction: Instruction) -> Mentions:
     return Mentions(_NOTHING if cond is None else mentioned(cond), _NOTHING, ())
 
 
-@kept
+@cached
 def _mentioning(op: Op) -> Mentions:
     """What the operands of an instruction mention."""
     found: list[tuple[str, object, frozenset[str]]] = []
@@ -133,7 +133,7 @@ def _mentioning(op: Op) -> Mentions:
     return Mentions(_NOTHING, used, tuple(found))
 
 
-@kept
+@cached
 def mentioned(expr: Expr) -> frozenset[str]:
     """What an expression is made of, as `Mentions` has it."""
     match expr:

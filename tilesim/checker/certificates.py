@@ -35,7 +35,7 @@ from tilesim.proof.memory import MayBeEqual
 from tilesim.proof.operands import Differs, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import Answer, NotCovered, Refuted
-from tilesim.proof.spins import turns
+from tilesim.proof.spins import iterations
 from tilesim.transforms.lower import lower
 
 #: executions by which classes of clusters are looked for
@@ -130,7 +130,7 @@ def certified(
         # of what repetitions do in global memory nothing is taken to be ordered: without them
         made = replace(made, repetitions=None)
         answer = kernel_recheck(made, mir, until=until)
-    waiting = answer.verdict == "not covered" and turns(Operands(mir, strict))
+    waiting = answer.verdict == "not covered" and iterations(Operands(mir, strict))
     if waiting and mir.kernel.ctas > mir.kernel.cluster_size:
         other = replace(made, classes=None, repetitions=None, together=True)
         again = kernel_recheck(other, mir, until=until)

@@ -387,7 +387,7 @@ def _performed(graph: FlowGraph, write: int, launch: int) -> bool:
 
 
 def _is_wide(fence: fx.Orders) -> bool:
-    return fence.releases and fence.scope in _WIDE and not (fence.near or fence.inits)
+    return fence.releases and fence.scope in _WIDE and not (fence.in_shared or fence.inits)
 
 
 def _completes_later(effect: fx.Effect) -> bool:

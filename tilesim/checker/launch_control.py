@@ -40,7 +40,7 @@ _LISTED = 8
 #: tiles that are computed at most to cover the counts
 _TILES = 800
 #: ways to share out the tiles of a grid that are all looked at
-_WAYS = 64
+_MOST_PARTITIONS = 64
 #: kinds of clusters of which any two are looked at that take over tiles
 _KINDS = 3
 
@@ -145,11 +145,13 @@ class LaunchPlans:
         if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
             return ("which clusters are cancelled decides what is executed",)
         both = drawn_in(self._simulation, ctas=True).placed
-        several = self._simulation.written & both.keys() if self._ways > _WAYS else ()
+        several = (
+            self._simulation.written & both.keys() if self._partitions > _MOST_PARTITIONS else ()
+        )
         for name in sorted(several):
             if any(sources >= {BOTH, CLUSTERS} for sources in both[name]):
                 return (f"where {name} is accessed depends on which cluster cancels which other",)
-        if len(self._kinds) > _KINDS and self._ways > _WAYS:
+        if len(self._kinds) > _KINDS and self._partitions > _MOST_PARTITIONS:
             return ("clusters that execute different instructions take over each other's work",)
         return ()
 
@@ -217,7 +219,7 @@ class LaunchPlans:
         yield Plan(self._clusters, {})
         if not self._together and len(self._clusters) < self._total:
             return
-        if self._ways <= _WAYS:
+        if self._partitions <= _MOST_PARTITIONS:
             yield from self._shared_out()
             return
         every = range(self._total)
@@ -239,7 +241,7 @@ class LaunchPlans:
         return tuple(permutations(kinds, 2))
 
     @property
-    def _ways(self) -> int:
+    def _partitions(self) -> int:
         """In how many ways tiles can be shared out: to those that ask in clusters launched."""
         total, askers = self._total, max(1, len(self.askers))
         return sum(comb(total, n) * (n * askers) ** (total - n) for n in range(1, total))

@@ -100,7 +100,7 @@ class OrderPlans:
         return Plan((self._cluster,), order=order)
 
     def _say(self, how: str) -> None:
-        if self._anywhere is None and self._near() != self._bounds:
+        if self._anywhere is None and self._in_shared() != self._bounds:
             return  # instructions have accessed bytes that they had not in the timed run
         self.covers = self._whatever(how)
 
@@ -133,14 +133,14 @@ class OrderPlans:
             return None
         if any(not _consecutive(draws) for draws in self._words.values()):
             return None
-        return self._near() if self._anywhere is None else self._anywhere
+        return self._in_shared() if self._anywhere is None else self._anywhere
 
     @cached_property
     def _anywhere(self) -> frozenset[int] | None:
         """The same, whatever bytes of shared memory instructions access."""
         return self._told_by(self._simulation.code.graph, self._simulation.code.flow)
 
-    def _near(self) -> frozenset[int] | None:
+    def _in_shared(self) -> frozenset[int] | None:
         """The same if they access none but those that they have accessed in runs so far."""
         accessed = self._simulation.accessed
         return None if accessed is None else self._told_by(accessed.graph, accessed.flow)
@@ -204,7 +204,7 @@ class OrderPlans:
         words = filter(None, map(word_access, mir.effects))
         fences = (e for _, e in mir.all_of(fx.Orders))
         return not any(w.releases and w.view.space != "shared" for w in words) and not any(
-            e.releases and e.scope != "cta" and not (e.near or e.inits) for e in fences
+            e.releases and e.scope != "cta" and not (e.in_shared or e.inits) for e in fences
         )
 
     @cached_property
@@ -350,10 +350,10 @@ class OrderPlans:
 
 def _shared_out(warps: list[int], tiles: int) -> Iterator[tuple[int, ...]]:
     """Two warps draw all numbers, which of them as one bit of the number says."""
-    near = [(a, b) for a in warps for b in warps if a != b]
+    in_shared = [(a, b) for a in warps for b in warps if a != b]
     if len(warps) > _FEW:
-        near = [(warps[0], warps[1]), (warps[1], warps[0]), (warps[-1], warps[-2])]
-    for one, other in near:
+        in_shared = [(warps[0], warps[1]), (warps[1], warps[0]), (warps[-1], warps[-2])]
+    for one, other in in_shared:
         for bit in range(max(1, (tiles - 1).bit_length())):
             yield tuple(other if i >> bit & 1 else one for i in range(tiles))
 

@@ -48,7 +48,7 @@ from tilesim.ir.text.mir import fingerprint
 from tilesim.limits import Timer
 from tilesim.parallel import NotData
 from tilesim.sim.machine.machine import TakesLong, needs
-from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.schedule import Chooser, ResidentEnvironment
 from tilesim.sim.machine.simulate import Interrupted, Run, Simulation
 from tilesim.sim.machine.unknown import UnknownSteers
@@ -124,8 +124,8 @@ def _all(
 def _tells_all(surveyed: Surveyed) -> bool:
     """Whether nothing is wrong with those that were run, and all are proved by them."""
     outcomes = surveyed.run.outcomes
-    doubts = certificate.standing_doubts(outcomes)
-    open_ = surveyed.left_open or certificate.reasons(outcomes, doubts)
+    violations = certificate.standing_violations(outcomes)
+    open_ = surveyed.left_open or certificate.reasons(outcomes, violations)
     return not surveyed.run.findings and not open_
 
 
@@ -169,10 +169,10 @@ def leaving_reasons(
     for turn, (number, value) in leaves.items():
         loc = simulation.code.mir.code[number].loc
         other = run(simulation.leaving(turn))
-        doubts = certificate.standing_doubts(other.outcomes)
+        violations = certificate.standing_violations(other.outcomes)
         for finding in other.findings[:1]:
             yield needs(UnknownSteers(value, finding), "control flow", loc)
-        yield from certificate.reasons(other.outcomes, doubts)
+        yield from certificate.reasons(other.outcomes, violations)
         if any(outcome.draws or outcome.asked for outcome in other.outcomes):
             yield needs(UnknownSteers(value), "control flow", loc)
 
@@ -368,13 +368,13 @@ class Checking:
         if failed is not None:
             return failed
         self._unanswered += tuple(leaving_reasons(self.simulation, first, self._timed))
-        doubts = certificate.standing_doubts(first.outcomes)
-        why = certificate.reasons(first.outcomes, doubts)
+        violations = certificate.standing_violations(first.outcomes)
+        why = certificate.reasons(first.outcomes, violations)
         if not why:
             self._narrow(first)
         why += self._untold() + self._unanswered
         if why:
-            return self._try_others(first, doubts, why + self.left_open)
+            return self._try_others(first, violations, why + self.left_open)
         covers = f"every schedule of {self.extent}"
         decided: Verdict = "bounded" if self.left_open else "proved"
         return self._report(decided, first, covers, reasons=self.left_open)
@@ -430,17 +430,17 @@ class Checking:
         self.left_open += survey.again()
         return None
 
-    def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
+    def _try_others(self, first: Run, violations: list[Violation], why: tuple[str, ...]) -> Report:
         """Directed schedules, then all that can differ, then random ones."""
         left, bound = self.search.start, ""
         try:
             with self.simulation.shortly(longest(first)):
-                run = self._directed(doubts)
+                run = self._directed(violations)
             if run is not None:
-                return self._failed(run, first, doubts)
+                return self._failed(run, first, violations)
             found, complete = self._explore(first)
             if found.failure is not None:
-                return self._failed(found.failure, first, doubts)
+                return self._failed(found.failure, first, violations)
             news = () if self.survey is None else self.survey.again()
             if matters(self.simulation) and not found.explored.exact:
                 news += (ANY_ORDER,)
@@ -456,14 +456,19 @@ class Checking:
             apart = None
             if found.unspanned or not all(one.explorable for one in first.outcomes):
                 apart = lagging(
-                    self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
+                    self.simulation,
+                    first,
+                    violations,
+                    self.clusters,
+                    self.inputs,
+                    self.search.limits,
                 )
             if apart is not None:
-                return self._failed(apart.run, first, doubts, other=apart)
+                return self._failed(apart.run, first, violations, other=apart)
             with self.simulation.shortly(longest(first)):
-                failing = self._sample(first, doubts)
+                failing = self._sample(first, violations)
             if failing is not None:
-                return self._failed(failing, first, doubts)
+                return self._failed(failing, first, violations)
         except KeyboardInterrupt:
             why = (self.timer.reason() or INTERRUPTED, *why)
         tried = count(self.tried, "schedule")
@@ -486,8 +491,8 @@ class Checking:
             self.tried += 1
             if run.findings:
                 return self._failed(certificate.annotate(run), first, [], plan=plan)
-            doubts = certificate.standing_doubts(run.outcomes)
-            self._unanswered += certificate.reasons(run.outcomes, doubts)
+            violations = certificate.standing_violations(run.outcomes)
+            self._unanswered += certificate.reasons(run.outcomes, violations)
         self._unanswered += plans.reasons()
         self._whatever[plans.covers] = plans.leaning
         return None
@@ -509,8 +514,8 @@ class Checking:
                 self.tried += 1
                 if run.findings:
                     return self._failed(certificate.annotate(run), first, [], plan=plan)
-                doubts = certificate.standing_doubts(run.outcomes)
-                open_ends += certificate.reasons(run.outcomes, doubts)
+                violations = certificate.standing_violations(run.outcomes)
+                open_ends += certificate.reasons(run.outcomes, violations)
             self._whatever[plans.covers] = None
             if open_ends or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
@@ -521,7 +526,9 @@ class Checking:
         unsure = [
             (cluster, outcome)
             for cluster, outcome in zip(self.clusters, first.outcomes, strict=True)
-            if certificate.standing_doubts([outcome]) or outcome.nondeterminism or outcome.cut_off
+            if certificate.standing_violations([outcome])
+            or outcome.nondeterminism
+            or outcome.cut_off
         ]
         clusters = [c for c, outcome in unsure if outcome.explorable and not outcome.cut_off]
         result = explore(
@@ -533,18 +540,18 @@ class Checking:
         others = self._untold() + self._unanswered + self.left_open
         return result, result.complete and len(clusters) == len(unsure) and not others
 
-    def _directed(self, doubts: list[Doubt]) -> Run | None:
+    def _directed(self, violations: list[Violation]) -> Run | None:
         """The first failing one of the schedules that are to make failed conditions show."""
-        for chooser in directed(doubts, self.search.schedules, self.search.seed):
+        for chooser in directed(violations, self.search.schedules, self.search.seed):
             run = self._run(chooser, self.clusters)
             if run.findings:
                 return run
         return None
 
-    def _sample(self, first: Run, doubts: list[Doubt]) -> Run | None:
+    def _sample(self, first: Run, violations: list[Violation]) -> Run | None:
         """The first failing one of some random schedules."""
         seed, jobs = self.search.seed, self.search.jobs
-        schedules = worthwhile(self.search.schedules, first, doubts)
+        schedules = worthwhile(self.search.schedules, first, violations)
         before, result = self.tried, None
         if jobs > 1 and schedules:
             with suppress(NotData):
@@ -617,8 +624,9 @@ class Checking:
         return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
 
     def _failed(
-        self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None,
-        plan: Plan | None = None, first_in: int = 0, other: Lagging | FirstLane | None = None,
+        self, run: Run, first: Run, violations: list[Violation],
+        policy: WitnessPolicy | None = None, plan: Plan | None = None, first_in: int = 0,
+        other: Lagging | FirstLane | None = None,
     ) -> Report:  # fmt: skip
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
@@ -633,7 +641,7 @@ class Checking:
         if self.explains:
             shorter = partial(shorten, simulation, witness, run, self.inputs)
             witness, run = self.timer.given(shorter, (witness, run))
-        causes = certificate.causes(doubts, first.outcomes, run.findings)
+        causes = certificate.causes(violations, first.outcomes, run.findings)
         which = coverage.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
         findings = run.findings

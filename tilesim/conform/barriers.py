@@ -20,7 +20,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.sim.machine.events import Kind
-from tilesim.sim.machine.labels import Who
+from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.observers.event_log import Actor, watch
 from tilesim.sim.observers.timeline import Flow, Instance, Sample, Timeline, Track
@@ -98,7 +98,7 @@ class _Changes(Ordered):
         self._states: dict[Mbarrier, tuple[_State, _Life]] = {}
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
         *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a barrier."""

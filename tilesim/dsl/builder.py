@@ -36,7 +36,7 @@ from tilesim.dsl.arguments import (
     plain,
 )
 from tilesim.dsl.generated import BuilderMethods
-from tilesim.dsl.loop_state import Turns
+from tilesim.dsl.loop_state import Iterations
 from tilesim.dsl.region import Region, region
 from tilesim.dsl.warps import NamedBarrier, NamedBarriers, Warps
 from tilesim.errors import Diagnostic, InvalidProgram, reject
@@ -150,7 +150,7 @@ class Builder(BuilderMethods):
         #: users' functions that have regions
         self.codes: set[CodeType] = set()
         #: what the loops change in Python
-        self.turns = Turns()
+        self.iterations = Iterations()
         owners.add(self)
         self.mbarrier = dsl.MbarrierOps(self)
         self.tma = dsl.TmaOps(self)

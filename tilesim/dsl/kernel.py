@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from tilesim.dsl.builder import Builder
-from tilesim.dsl.loop_state import Turns, check_turns
+from tilesim.dsl.loop_state import Iterations, check_iterations
 from tilesim.errors import UsageError
 from tilesim.ir.display import Shown
 from tilesim.ir.expr import ScalarParam, building
@@ -72,9 +72,9 @@ class Kernel(Shown):
             UsageError: a parameter does not exist.
             InvalidProgram: an operand cannot be expressed.
         """
-        builder = self._record(Turns(repeatable=True), params)
+        builder = self._record(Iterations(repeatable=True), params)
         program = builder.finish()
-        check_turns(builder, lambda turns: self._record(turns, params))
+        check_iterations(builder, lambda iterations: self._record(iterations, params))
         scalars = [*_scalars(program)]
         unknown = sorted(builder.passed.keys() - set(scalars))
         if unknown:
@@ -92,10 +92,10 @@ class Kernel(Shown):
         """
         return _scalars(self.build(**params))
 
-    def _record(self, turns: Turns, params: Params) -> Builder:
+    def _record(self, iterations: Iterations, params: Params) -> Builder:
         """Runs the kernel's function with a builder that has these ``turns``."""
         builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
-        builder.turns = turns
+        builder.iterations = iterations
         code = getattr(inspect.unwrap(self.function), "__code__", None)
         builder.codes |= {code} if code is not None else set()
         builder.passed = {n: v for n, v in params.items() if n not in self.params}

@@ -94,7 +94,7 @@ class Declares(Protocol):
         """The statement that was recorded last."""
         ...
 
-    turns: Turns
+    iterations: Iterations
 
 
 class Place(NamedTuple):
@@ -144,7 +144,7 @@ class Change(NamedTuple):
 
 
 @dataclass
-class Turn:
+class Iteration:
     """One turn of a loop as it is recorded: what was there before it, and what has changed.
 
     ``names``: see `_form`. ``partly``: some of the changes cannot be put in place.
@@ -165,62 +165,62 @@ class _Enough(BaseException):
 
 
 @dataclass
-class Turns:
+class Iterations:
     """The loops of one recording; ``again``: what is put in place when one of them begins."""
 
-    again: Turn | None = None
+    again: Iteration | None = None
     repeatable: bool = False
-    changed: list[Turn] = field(default_factory=list)
+    changed: list[Iteration] = field(default_factory=list)
     _count: int = 0
 
-    def begins(self, builder: Declares) -> Turn | None:
+    def begins(self, builder: Declares) -> Iteration | None:
         """The loop that begins, and what can be reached; None if another one is recorded again."""
         self._count += 1
-        turn = Turn(self._count, builder, _numbers(builder.declared))
+        iteration = Iteration(self._count, builder, _numbers(builder.declared))
         if self.again is None:
-            frames = user_frames() if self._looks(turn) else user_frames()[:1]
-            turn.places = [Place(frame, frame.f_lineno, frame.f_lasti) for frame in frames]
-            turn.before = self._reached(turn)
-        elif self.again.number == turn.number:
+            frames = user_frames() if self._looks(iteration) else user_frames()[:1]
+            iteration.places = [Place(frame, frame.f_lineno, frame.f_lasti) for frame in frames]
+            iteration.before = self._reached(iteration)
+        elif self.again.number == iteration.number:
             _put_all(self.again, builder)
         else:
             return None
-        return turn
+        return iteration
 
-    def ends(self, turn: Turn) -> None:
+    def ends(self, iteration: Iteration) -> None:
         """Notes what the body has changed, when the loop has been recorded.
 
         Raises:
             InvalidProgram: it sets a number that it has read.
         """
-        names, turn.names = turn.names, _numbers(turn.builder.declared)
-        turn.loop = turn.builder.last
+        names, iteration.names = iteration.names, _numbers(iteration.builder.declared)
+        iteration.loop = iteration.builder.last
         if self.again is not None:
-            self.changed.append(turn)
+            self.changed.append(iteration)
             raise _Enough
-        for change in _differences(turn.before, self._reached(turn)):
+        for change in _differences(iteration.before, self._reached(iteration)):
             path, old, new = change
-            if change.is_new_variable and not turn.changes and not turn.partly:
+            if change.is_new_variable and not iteration.changes and not iteration.partly:
                 break  # a second turn that is like the first sets it before it reads it
-            uses = _uses_of(path, turn.places)
+            uses = _uses_of(path, iteration.places)
             if (uses and uses[0].sets and uses[0].sure) or _form(old, names) == _form(new, names):
                 continue
-            _check_number(change, turn.places[0], uses, self._looks(turn))
-            if _form(new, names) == _form(new, turn.names):
-                turn.changes.append(change)
+            _check_number(change, iteration.places[0], uses, self._looks(iteration))
+            if _form(new, names) == _form(new, iteration.names):
+                iteration.changes.append(change)
             else:  # the turn itself has declared it: it is not there when it begins
-                turn.partly = True
-        if self._looks(turn) and turn.changes:
-            turn.changes.sort(key=lambda change: len(change.path))
-            self.changed.append(turn)
+                iteration.partly = True
+        if self._looks(iteration) and iteration.changes:
+            iteration.changes.sort(key=lambda change: len(change.path))
+            self.changed.append(iteration)
 
-    def _looks(self, turn: Turn) -> bool:
+    def _looks(self, iteration: Iteration) -> bool:
         """Whether the loop is to be recorded again if it changes something."""
-        return self.repeatable and turn.number <= _LOOPS
+        return self.repeatable and iteration.number <= _LOOPS
 
-    def _reached(self, turn: Turn) -> Reached:
-        frames = [place.frame for place in turn.places]
-        return _reach(frames, _THINGS if self._looks(turn) else 1)
+    def _reached(self, iteration: Iteration) -> Reached:
+        frames = [place.frame for place in iteration.places]
+        return _reach(frames, _THINGS if self._looks(iteration) else 1)
 
 
 def _differences(old: Reached, new: Reached) -> list[Change]:
@@ -236,7 +236,7 @@ def _differences(old: Reached, new: Reached) -> list[Change]:
     return sorted(found, key=lambda change: change.is_new_variable)
 
 
-def check_turns(first: Declares, record: Callable[[Turns], Declares]) -> None:
+def check_iterations(first: Declares, record: Callable[[Iterations], Declares]) -> None:
     """Rejects a kernel that would record something else in another turn of one of its loops.
 
     ``record``: runs the kernel's function with a new builder that has these turns.
@@ -244,11 +244,13 @@ def check_turns(first: Declares, record: Callable[[Turns], Declares]) -> None:
     Raises:
         InvalidProgram: it says what changes, and what instruction depends on that.
     """
-    for turn in first.turns.changed:
-        whole = _differs(turn, record)
+    for iteration in first.iterations.changed:
+        whole = _differs(iteration, record)
         if whole is not None:
-            each = ((c, _differs(replace(turn, changes=[c]), record)) for c in turn.changes)
-            change, loc = next((one for one in each if one[1]), (turn.changes[0], whole))
+            each = (
+                (c, _differs(replace(iteration, changes=[c]), record)) for c in iteration.changes
+            )
+            change, loc = next((one for one in each if one[1]), (iteration.changes[0], whole))
             is_number = isinstance(change.before, int)
             raise _rejected(
                 f"{change}, and this line depends on it", loc or whole, change.place,
@@ -257,9 +259,9 @@ def check_turns(first: Declares, record: Callable[[Turns], Declares]) -> None:
             )  # fmt: skip
 
 
-def _differs(turn: Turn, record: Callable[[Turns], Declares]) -> Loc | None:
+def _differs(iteration: Iteration, record: Callable[[Iterations], Declares]) -> Loc | None:
     """Where the loop is recorded differently if it begins with the changes; None if nowhere."""
-    again = Turns(turn, repeatable=True)
+    again = Iterations(iteration, repeatable=True)
     traced = sys.gettrace()
     with redirect_stdout(io.StringIO()), suppress(Exception):
         try:
@@ -268,23 +270,23 @@ def _differs(turn: Turn, record: Callable[[Turns], Declares]) -> Loc | None:
             pass
         except (StopIteration, LookupError, InvalidProgram):
             # the second turn would end the kernel
-            return None if turn.partly else turn.loop.loc
+            return None if iteration.partly else iteration.loop.loc
         finally:
             sys.settrace(traced)
     for then in again.changed:
-        pairs = zip(_lines(turn.loop, turn), _lines(then.loop, then), strict=False)
+        pairs = zip(_lines(iteration.loop, iteration), _lines(then.loop, then), strict=False)
         return next((loc or there for (a, loc), (b, there) in pairs if a != b), None)
     return None
 
 
-def _lines(statement: Any, turn: Turn) -> Iterator[tuple[str, Loc | None]]:
+def _lines(statement: Any, iteration: Iteration) -> Iterator[tuple[str, Loc | None]]:
     """The form of each statement in a loop, with its line; those in it follow."""
     inside = {part: getattr(statement, part) for part in _PARTS if hasattr(statement, part)}
     head = replace(statement, **dict.fromkeys(inside, ())) if inside else statement
-    yield _form(head, turn.names), statement.loc
+    yield _form(head, iteration.names), statement.loc
     for part in inside.values():
         for inner in part:
-            yield from _lines(inner, turn)
+            yield from _lines(inner, iteration)
         yield "", None
 
 
@@ -599,19 +601,19 @@ def _is_users(module: str | None) -> bool:
 # ------------------------------------------------------------------ what is put in place
 
 
-def _put_all(turn: Turn, builder: Declares) -> None:
+def _put_all(iteration: Iteration, builder: Declares) -> None:
     """Makes what functions reach now as a turn in another recording has left it."""
-    here, there = turn.builder.declared, builder.declared
+    here, there = iteration.builder.declared, builder.declared
     copies: dict[int, Any] = {id(thing): thing for thing in DTYPES.values()}
     copies |= {id(here[name]): there[name] for name in here.keys() & there.keys()}
-    copies |= {id(turn.builder): builder, id(_ABSENT): _ABSENT}
+    copies |= {id(iteration.builder): builder, id(_ABSENT): _ABSENT}
     reached = _reach(user_frames(), _THINGS)
-    gone = [change for change in turn.changes if change.after is _ABSENT]
-    for path, _, value in (*gone[::-1], *(c for c in turn.changes if c.after is not _ABSENT)):
+    gone = [change for change in iteration.changes if change.after is _ABSENT]
+    for path, _, value in (*gone[::-1], *(c for c in iteration.changes if c.after is not _ABSENT)):
         try:
             _put(reached[path[:-1]][0], *path[-1], deepcopy(value, dict(copies)))
         except (LookupError, AttributeError, TypeError, ValueError):
-            turn.partly = True
+            iteration.partly = True
 
 
 def _put(thing: Any, kind: str, key: Any, value: Any) -> None:

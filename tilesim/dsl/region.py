@@ -8,7 +8,7 @@ from functools import update_wrapper
 from types import CodeType, TracebackType
 from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
-from tilesim.dsl.loop_state import LOOPS, Declares, Turn
+from tilesim.dsl.loop_state import LOOPS, Declares, Iteration
 from tilesim.errors import Diagnostic, reject
 from tilesim.ir.loc import Loc, caller, user_frame
 
@@ -49,7 +49,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         self._loc = loc
         self._body = body
         self._opener = opener
-        self._turn: Turn | None = None
+        self._iteration: Iteration | None = None
         opener.recorder.unopened.append(self)
         frame = user_frame()
         if frame is not None:
@@ -64,7 +64,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
             )  # fmt: skip
         recorder.unopened[:] = [r for r in recorder.unopened if r is not self]
         if self._what in LOOPS:
-            self._turn = recorder.turns.begins(recorder)
+            self._iteration = recorder.iterations.begins(recorder)
         return self._body.__enter__()
 
     def __exit__(
@@ -74,8 +74,8 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         traceback: TracebackType | None,
     ) -> bool | None:
         passed = self._body.__exit__(kind, value, traceback)
-        if kind is None and self._turn is not None:
-            self._opener.recorder.turns.ends(self._turn)
+        if kind is None and self._iteration is not None:
+            self._opener.recorder.iterations.ends(self._iteration)
         return passed
 
     def __iter__(self) -> NoReturn:

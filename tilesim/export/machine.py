@@ -115,7 +115,7 @@ class MachineProcess(Process):
         if not results or len(results) < len(effects) or any(e.value is not None for e in results):
             return False
         told = type(op).evaluate is not Op.evaluate
-        if not told or any(e.unknown or e.chance for e in results):
+        if not told or any(e.unknown or e.oracle for e in results):
             for effect in results:
                 self.forget(effect.var, f"{effect.var}, which {op.mnemonic} sets at {op.loc}")
             return True
@@ -301,17 +301,17 @@ class MachineCode:
                 return
         values = self._decided(cond, "the branch", loc)
         truth = targets.keys() <= {0, 1} and len(targets) == 1
-        ways: dict[int, int] = {}
+        by_target: dict[int, int] = {}
         for lane in active(self._process.state.mask):
             value = int(values[lane] != 0) if truth else values[lane]
             target = targets.get(value, after)
-            ways[target] = ways.get(target, 0) | 1 << lane
-        if len(ways) == 1:
-            (group.pc,) = ways
+            by_target[target] = by_target.get(target, 0) | 1 << lane
+        if len(by_target) == 1:
+            (group.pc,) = by_target
             return
         group.pc = len(self._mir.code) if meet is None else meet
         group.arms, group.split = 0, loc
-        self._groups += [_Group(target, mask, group.pc) for target, mask in ways.items()]
+        self._groups += [_Group(target, mask, group.pc) for target, mask in by_target.items()]
 
     def _meeting(self, number: int) -> int | None:
         """Where the lanes that a branch splits go on together; None: at no place."""
@@ -340,4 +340,4 @@ class MachineCode:
                 if isinstance(item.what, Op):
                     found.append(item.what)
         inside = seen - {last} | {graph.block_of[number]}
-        return None if any(block in inside for block, _ in graph.ways_back) else found
+        return None if any(block in inside for block, _ in graph.back_edges) else found

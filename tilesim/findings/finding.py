@@ -68,7 +68,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Turn:
+class Iteration:
     """The turn of a loop in which something was done: the ``number``-th, counted from 1, with this
     ``value`` of the loop's ``variable``; None: not known. ``loc`` is the loop's line."""
 
@@ -178,7 +178,7 @@ class Participant:
     instruction: int | None = field(default=None, compare=False)
     #: the component of a clock and the value of it that are those of an access (`Access`)
     moment: tuple[int, int] | None = field(default=None, compare=False, repr=False)
-    turns: tuple[Turn, ...] = field(default=(), compare=False)
+    iterations: tuple[Iteration, ...] = field(default=(), compare=False)
     #: what ``action`` says, where code asks
     deed: Deed | None = field(default=None, compare=False, repr=False)
 

@@ -251,11 +251,11 @@ def space(
             f"it has {', '.join([*kernel.params, *scalars]) or 'none'}"
         )
     trips = counting(kernel.params, "trips")
-    turns = rounds(kernel.params)
+    iterations = rounds(kernel.params)
     return {
         name: _parse(name, given[name], default)
         if name in given
-        else _around(default, turns if name in trips else ())
+        else _around(default, iterations if name in trips else ())
         for name, default in known.items()
         if name in wanted or (name in kernel.params and plain(default))
     }
@@ -279,16 +279,16 @@ def scalars_of(kernel: Kernel) -> dict[str, int]:
         return {}
 
 
-def _around(default: Any, turns: tuple[int, ...]) -> tuple[Value, ...]:
+def _around(default: Any, iterations: tuple[int, ...]) -> tuple[Value, ...]:
     """Values near a default, and the ``turns`` at which the loop of a ring may go wrong."""
     match default:
         case bool():
             return (False, True)
         case int() if default <= _COUNTS:
-            return tuple(sorted({*range(1, max(4, default + 2)), *turns}))
+            return tuple(sorted({*range(1, max(4, default + 2)), *iterations}))
         case int():
             sizes = {default // 2, default, default * 3 // 2, 2 * default}
-            return tuple(sorted({*sizes, *turns}))
+            return tuple(sorted({*sizes, *iterations}))
         case _:
             return (default,)
 

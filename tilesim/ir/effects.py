@@ -138,7 +138,7 @@ class Defines:
     var: Var
     value: Expr | View | Effect | None = None
     divergent: bool = False
-    chance: str = ""
+    oracle: str = ""
     elsewhere: bool = False
     unknown: str = ""
     group: Group | None = None
@@ -334,7 +334,7 @@ class Orders:
     acquires: bool = False
     releases: bool = False
     scope: Scope = "cta"
-    near: bool = False
+    in_shared: bool = False
     inits: bool = False
     sc: bool = False
 

@@ -23,7 +23,7 @@ from weakref import WeakSet
 from tilesim.arith.operators import COMPARE, FOLDED, UNARY, Scalar, integer
 from tilesim.arith.types import DType, s32
 from tilesim.errors import reject
-from tilesim.ir.frozen import Keeper, kept, quick
+from tilesim.ir.frozen import Keeper, cached, quick
 from tilesim.ir.loc import caller
 
 UnaryOp = Literal["-", "~", "not"]
@@ -464,7 +464,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
     return iter((expr,) if type(expr) in _LEAVES else (expr, *_below(expr)))
 
 
-@kept
+@cached
 def _below(expr: Expr) -> tuple[Expr, ...]:
     found, left = [], _operands(expr)
     while left:

@@ -74,7 +74,7 @@ R = TypeVar("R")
 _MARK = "."
 
 
-def kept(function: Callable[[K], R]) -> Callable[[K], R]:
+def cached(function: Callable[[K], R]) -> Callable[[K], R]:
     """``function`` of one object, which is asked once: the object has the answer from then on.
 
     The object has a ``__dict__``. What `dataclasses.replace` makes of it begins without answers.

@@ -10,7 +10,7 @@ from tilesim.ir.arithmetic import INT_MAX, Typing
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Stmt, While, children, instructions
@@ -97,7 +97,7 @@ def outliving_counters(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-@kept
+@cached
 def assigned(program: Program) -> frozenset[str]:
     """Variables that an instruction writes, not only a loop."""
     return frozenset(

@@ -27,7 +27,7 @@ from tilesim.ir.checks.structure import (
     check_regions,
     check_waits,
 )
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt
@@ -47,7 +47,7 @@ _LIST = tuple(check for check in _BODY if check not in (check_regions, check_wai
 _ENCODINGS: tuple[Check, ...] = (check_encodings,)
 
 
-@kept
+@cached
 def diagnose(program: Program) -> tuple[Diagnostic, ...]:
     """Every problem of ``program`` that is visible without running it, in source order per check.
 
@@ -78,13 +78,13 @@ def verify(program: Program | Mir, *, to_run: bool = False) -> None:
         raise InvalidProgram(problems)
 
 
-@kept
+@cached
 def _diagnose_list(mir: Mir) -> tuple[Diagnostic, ...]:
     found = tuple(check_guards(mir)) or _diagnose(_flat(mir), (_LIST, _ENCODINGS))
     return found or (*check_meetings(mir), *check_one_way(mir))
 
 
-@kept
+@cached
 def _flat(mir: Mir) -> Program:
     """The instructions of ``mir`` and what they test, one after another."""
     body: list[Stmt] = []

@@ -158,9 +158,9 @@ def _committed_elsewhere(case: Case, done: Done, link: Link) -> Cause | None:
     odd = next((t for t in made if array_of(t.on) == array_of(on)), None)
     if odd is None or odd.on is on or odd.on.cta is not on.cta:
         return None
-    turns = history.turns_at(odd)
+    iterations = history.turns_at(odd)
     follows = _follows_its_wait(case, odd)
-    if not turns or turns != done.turns or follows is None:
+    if not iterations or iterations != done.iterations or follows is None:
         return None
     if follows:
         return Cause(
@@ -238,10 +238,10 @@ def early_arrival(case: Case) -> Cause | None:
 def _around(case: Case, times: list[Done], done: Done) -> bool:
     """Whether the last of these executions was in the turn of a loop in which another one is, in a
     loop of its own."""
-    if not times or not times[-1].turns or case.loop_range(times[-1].op) is None:
+    if not times or not times[-1].iterations or case.loop_range(times[-1].op) is None:
         return False
-    depth = len(times[-1].turns)
-    return depth < len(done.turns) and times[-1].turns == done.turns[:depth]
+    depth = len(times[-1].iterations)
+    return depth < len(done.iterations) and times[-1].iterations == done.iterations[:depth]
 
 
 def _arrival_and_condition(case: Case, side: Side, op: Op, on: Mbarrier) -> tuple[Participant, ...]:

@@ -158,14 +158,14 @@ def count_of_arrivals(case: Case) -> Cause | None:
         if case.finding.rule == "over-arrival" and case.sides and _is_about(case, on):
             each.setdefault((case.sides[0].warp, case.sides[0].op.number), _too_many(case))
         total = sum(each.values())
-        init, per_turn = case.inits(on), _per_turn(case, credits) + more
-        right = (total, _of_one_loop(case, each), per_turn)
+        init, per_iteration = case.inits(on), _per_turn(case, credits) + more
+        right = (total, _of_one_loop(case, each), per_iteration)
         if not total or not init or on.expected in right:
             continue
         lanes = _by_all_lanes(case, on, each, credits)
         if lanes is not None:
             return lanes
-        total = per_turn if per_turn != on.expected else total
+        total = per_iteration if per_iteration != on.expected else total
         if total < on.expected and (case.finding.rule != "deadlock" or _to_come(case, on, each)):
             continue
         few = total < on.expected
@@ -285,11 +285,11 @@ def _per_turn(case: Case, credits: list[Touch]) -> int:
     total = 0
     for warp in dict.fromkeys(c.warp for c in credits):
         passed = [p.at for p in case.history.passes(warp)]
-        turns: Counter[int] = Counter()
+        iterations: Counter[int] = Counter()
         for credit in credits:
             if credit.warp is warp:
-                turns[bisect_left(passed, credit.issued)] += credit.arrivals
-        usual = Counter(turns.values())
+                iterations[bisect_left(passed, credit.issued)] += credit.arrivals
+        usual = Counter(iterations.values())
         total += max(usual, key=lambda value: (usual[value], value))
     return total
 
@@ -479,8 +479,8 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         ][-1:]  # fmt: skip
         for last in passes:
             done = history.between(stuck.warp, last.at)
-            turn = [d for d in done if d.turns == history.turns_at(last)]
-            done = [d for d in turn if has(d, fx.Arrives)] or turn or done
+            iteration = [d for d in done if d.iterations == history.turns_at(last)]
+            done = [d for d in iteration if has(d, fx.Arrives)] or iteration or done
             if done:
                 what = f"does not arrive on {on.label} afterwards"
                 return case.warp(stuck.warp, done[-1], what, on)

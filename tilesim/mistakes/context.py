@@ -140,14 +140,14 @@ def numbers(loops: Sequence[For]) -> Iterator[Expr]:
     for loop in reversed(loops):
         yield loop.var
     for first in range(len(loops) - 2, -1, -1):
-        total = _turns(loops[first], loops[first].var)
+        total = _iterations(loops[first], loops[first].var)
         for loop in loops[first + 1 :]:
-            trips = binary("*", total, _turns(loop, loop.stop))
-            total = binary("+", trips, _turns(loop, loop.var))
+            trips = binary("*", total, _iterations(loop, loop.stop))
+            total = binary("+", trips, _iterations(loop, loop.var))
         yield total
 
 
-def _turns(loop: For, value: Expr) -> Expr:
+def _iterations(loop: For, value: Expr) -> Expr:
     """How many turns a loop has made when its counter has a value."""
     span = value if constant(loop.start) == 0 else binary("-", value, loop.start)
     return span if constant(loop.step) == 1 else binary("//", span, loop.step)

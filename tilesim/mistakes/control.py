@@ -189,11 +189,11 @@ def _move(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """An instruction that synchronises, to another place of its block, or the block's of the region
     around it: wherever its line makes it, as in roles of one Python loop, then by itself."""
     for alike in _lines(facts, focus):
-        ways = [[*_targets(facts, unit)] for unit in alike]
+        targets = [[*_targets(facts, unit)] for unit in alike]
         if len(alike) > 1:
-            for there in zip(*ways, strict=False):
+            for there in zip(*targets, strict=False):
                 yield from _moved(alike, there)
-        for unit, way in zip(alike, ways, strict=True):
+        for unit, way in zip(alike, targets, strict=True):
             for target in way:
                 yield from _moved([unit], [target])
 

@@ -129,9 +129,9 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     history, op, warp = case.history, side.op, side.warp
     after = history.between(warp, side.at, end)
     own = case.warp(warp, op, f"is still under way ({group} group)")
-    turn = next((d.at for d in after if waits(d.op) is not None), END)
+    iteration = next((d.at for d in after if waits(d.op) is not None), END)
     commits = [d for d in after if has(d, fx.Commits, group=group)]
-    if not commits or commits[0].at > turn:
+    if not commits or commits[0].at > iteration:
         early = history.latest(warp, side.at, fx.Commits, group=group)
         unasked = not any(_pending(d, group) is not None for d in after)
         if group == "cp.async" and early is None and release is not None and unasked:
@@ -192,7 +192,7 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     waited = case.history.first(warp, side.at, fx.WaitsGroup, group=group)
     sides = [] if early is None else [case.warp(warp, early, "commits before it")]
     alike = case.history.of_statement(op)
-    again = next((d for d in later if d.op in alike and d.turns != side.done.turns), None)
+    again = next((d for d in later if d.op in alike and d.iterations != side.done.iterations), None)
     if commit is not None and again is not None and again.at < commit.at:
         return Cause(f"no commit_group follows this {op.mnemonic} before the next one",
                      (own, *sides))  # fmt: skip
@@ -235,7 +235,7 @@ def _waits_for_itself(case: Case, side: Side, group: str) -> Cause | None:
     if other.warp is side.warp or other.warp.cta is not side.warp.cta or other.done is None:
         return None
     mine = (d for d in history.executions(side.warp, other.op.number) if d.at > side.at)
-    own = next((d for d in mine if d.turns == other.done.turns), None)
+    own = next((d for d in mine if d.iterations == other.done.iterations), None)
     committed = 0
     for done in () if own is None else history.between(side.warp, side.at, own.at):
         committed += has(done, fx.Commits, group=group)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.analysis.barrier_operands import can_name, may_name
 from tilesim.analysis.executing_warps import executing
-from tilesim.findings.finding import Finding, Participant, Turn
+from tilesim.findings.finding import Finding, Iteration, Participant
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.effects import Effect
@@ -19,12 +19,12 @@ from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branches_past, effects_of, has
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.events import InFlight, Key, Kind
-from tilesim.sim.machine.labels import Who
+from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent, Blocked
-from tilesim.sim.observers.iteration import Turns
+from tilesim.sim.observers.iteration import Iterations
 from tilesim.sim.observers.wait_for import WaitFor
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Done:
     op: Op
     nth: int
     tick: int
-    turns: tuple[Turn, ...] = ()
+    iterations: tuple[Iteration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,7 @@ class History(Watcher):
         #: what was found again at the same lines, of other warps or bytes
         self.repeated: list[Finding] = []
         self._now: Done | None = None
-        self._turns: Turns
+        self._iterations: Iterations
         self.now = 0
         #: how often warps have come to instructions
         self._reached: dict[tuple[Agent, int], int] = defaultdict(int)
@@ -156,7 +156,7 @@ class History(Watcher):
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's steps, each followed by its recording."""
         self.machine = machine
-        self._turns = Turns(machine.loaded.mir)
+        self._iterations = Iterations(machine.loaded.mir)
         code = machine.loaded
         ops = [i.what for i in code.mir.code]
         for op in code.mir.ops():
@@ -169,7 +169,7 @@ class History(Watcher):
         ]
 
     def _around(self, step: Step, number: int, op: object) -> Step:
-        count = self._turns.counting(number)
+        count = self._iterations.counting(number)
         if isinstance(op, Op):
             return self._recording(step, op, count)
         reached = self._reached
@@ -191,9 +191,9 @@ class History(Watcher):
             tick = w.clock.item(w.component)
             if count is not None:
                 count(w)
-            turns = self._turns.of(w, op.number) if kept else ()
+            iterations = self._iterations.of(w, op.number) if kept else ()
             known = self._done[w.origin, op.number]
-            self._now = done = Done(now, w.origin, op, len(known), tick, turns)
+            self._now = done = Done(now, w.origin, op, len(known), tick, iterations)
             stopped = step(w)
             if kept and not stopped and now <= LIMIT:
                 known.append(done)
@@ -224,7 +224,7 @@ class History(Watcher):
         return next((d for d in reversed(done) if d.at == issued), None)
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
         *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
@@ -491,20 +491,20 @@ class History(Watcher):
         place = bisect_left(done, when, key=lambda d: d.at)
         return done[place] if place < len(done) and done[place].at == when else None
 
-    def turns_at(self, touch: Touch) -> tuple[Turn, ...]:
+    def turns_at(self, touch: Touch) -> tuple[Iteration, ...]:
         """The turns of the loops in which a barrier was touched."""
         done = self.at(touch.warp, touch.op.number, touch.issued)
-        return () if done is None else done.turns
+        return () if done is None else done.iterations
 
-    def turns_of(self, finding: Finding, p: Participant) -> tuple[Turn, ...]:
+    def iterations_of(self, finding: Finding, p: Participant) -> tuple[Iteration, ...]:
         """The turns of loops in which a warp did, or waits for, what a finding says."""
         warp = self.warp(p.cta, p.warp)
         if warp is None or p.instruction is None:
-            return p.turns
+            return p.iterations
         for stuck in self.stuck:
             op = stuck.blocked.op
             if stuck.warp is warp and op is not None and op.number == p.instruction:
-                return self._turns.of(warp, p.instruction)
+                return self._iterations.of(warp, p.instruction)
         done = None
         if p.moment is not None:
             made = self.found.get(key_of(finding), self.now)
@@ -515,7 +515,7 @@ class History(Watcher):
         every = self.executions(warp, p.instruction)
         if done is None and len(every) == 1:
             done = every[0]
-        return p.turns if done is None else done.turns
+        return p.iterations if done is None else done.iterations
 
     # ------------------------------------------------------------------ the code
 

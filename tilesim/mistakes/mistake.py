@@ -141,10 +141,12 @@ class Case:
     ) -> Participant:  # fmt: skip
         """``warp`` as one side of a cause; of what it has executed, in which turns of its loops.
         ``on``: the barrier that ``action`` names."""
-        turns = op.turns if isinstance(op, Done) else ()
+        iterations = op.iterations if isinstance(op, Done) else ()
         deed = None if on is None else Deed("touches", on.named)
         where = op.op if isinstance(op, Done) else op
-        return replace(self.history.machine.participant(warp, action, where, deed), turns=turns)
+        return replace(
+            self.history.machine.participant(warp, action, where, deed), iterations=iterations
+        )
 
     def side(
         self, side: Side, action: str, on: Mbarrier | NamedBarrier | None = None
@@ -200,20 +202,24 @@ class Mistake:
 
 def with_cause(case: Case, cause: Cause | None) -> Finding:
     """The finding, which names its cause, with the turns of loops that each side was in."""
-    finding, turns_of = case.finding, case.history.turns_of
+    finding, iterations_of = case.finding, case.history.iterations_of
     sides = tuple(
-        replace(p, turns=() if _said_before(finding, n) else turns_of(finding, p))
+        replace(p, iterations=() if _said_before(finding, n) else iterations_of(finding, p))
         for n, p in enumerate(finding.participants)
     )
     finding = replace(finding, participants=sides)
     if cause is None:
         return finding
-    known = {(p.cta, p.warp, p.instruction): p.turns for p in sides}
+    known = {(p.cta, p.warp, p.instruction): p.iterations for p in sides}
     culprits = (
-        replace(p, turns=known.get((p.cta, p.warp, p.instruction)) or turns_of(case.finding, p))
-        if not p.turns else p
+        p
+        if p.iterations
+        else replace(
+            p,
+            iterations=known.get((p.cta, p.warp, p.instruction)) or iterations_of(case.finding, p),
+        )
         for p in cause.sides
-    )  # fmt: skip
+    )
     what = cause.what
     named: set[tuple[int, int]] = set()
     for p in cause.sides:

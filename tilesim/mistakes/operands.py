@@ -252,9 +252,9 @@ def parities_at(facts: Facts, place: Place, barriers: Iterable[Mbar]) -> tuple[E
                     theirs = replaced(site.value, matched(other.loops, place.loops))
                     near[apart].extend((theirs, flipped(theirs)))
     found += near[0]
-    for turn in numbers(place.loops):
+    for iteration in numbers(place.loops):
         for count in arrays.values() or (1,):
-            found += parities(turn, count)
+            found += parities(iteration, count)
     found += near[1] if place.loops else (Const(0), Const(1), *near[1])
     return tuple(e for e in dict.fromkeys(found) if in_scope(facts, e, place))
 
@@ -521,19 +521,19 @@ def _id(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if free is None:
             break
         users = [(p, s) for g in groups for p, s in g if s.value == value]
-        by_turn = _by_turn(free - (constant(value) or 0))
-        yield from changes(facts, "id", users, by_turn, alike=True)
+        by_iteration = _by_iteration(free - (constant(value) or 0))
+        yield from changes(facts, "id", users, by_iteration, alike=True)
     if free is not None:
         for group in groups:
             yield from changes(facts, "id", group, to(Const(free)))
 
 
-def _by_turn(apart: int) -> Value:
+def _by_iteration(apart: int) -> Value:
     def value(place: Place, site: Site) -> Expr | None:
         if not place.loops:
             return None
-        turn = binary("%", place.loops[-1].var, 2)
-        return binary("+", site.value, binary("*", turn, apart))
+        iteration = binary("%", place.loops[-1].var, 2)
+        return binary("+", site.value, binary("*", iteration, apart))
 
     return value
 

@@ -310,7 +310,7 @@ def unobserved(case: Case) -> Cause | None:
                 (case.waits(wrong), case.arrives(lost[0])),
                 f"let {second.warp} wait for {on.label} before its access",
             )
-        begin = _begin_of_turn(case, second, len(lost))
+        begin = _begin_of_iteration(case, second, len(lost))
         begin = _before_its_bytes(case, second, begin) or begin
         often = len(history.executions(second.warp, begin.number))
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
@@ -357,7 +357,7 @@ def _wrong_wait(case: Case, first: Side, second: Side) -> tuple[Touch | None, st
     return None, ""
 
 
-def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
+def _begin_of_iteration(case: Case, side: Side, uses: int) -> Op:
     """The first instruction of the turn of a loop around an access that is made as often as there
     are ``uses``."""
 
@@ -400,7 +400,7 @@ def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
     """The loop around an access that is begun as often as there are ``uses``, and goes round more
     often."""
     done = case.history.executions(side.warp, side.op.number)
-    begun = [d for d in done if d.turns and d.turns[-1].number == 1]
+    begun = [d for d in done if d.iterations and d.iterations[-1].number == 1]
     return case.loop_of(side.op) if len(begun) == uses < len(done) else None
 
 
@@ -479,7 +479,7 @@ def never_waited_for(case: Case) -> Cause | None:
     return None
 
 
-def not_in_this_turn(case: Case) -> Cause | None:
+def not_in_this_iteration(case: Case) -> Cause | None:
     """An access for which its warp has waited in earlier turns of its loop, and not in this one."""
     history, mir = case.history, case.mir
     for link in links(case):
@@ -489,11 +489,13 @@ def not_in_this_turn(case: Case) -> Cause | None:
             continue
         if group_of(first.op) is not None or case.loop_of(wait.op) != case.loop_of(second.op):
             continue
-        now, then = second.done.turns, done.turns
+        now, then = second.done.iterations, done.iterations
         if not second.sure or not now or not then or now[-1] == then[-1]:
             continue
         between = history.between(second.warp, wait.at, second.at)
-        if any(d.turns[-1:] == now[-1:] and history.acts_on(d, link.on, fx.Waits) for d in between):
+        if any(
+            d.iterations[-1:] == now[-1:] and history.acts_on(d, link.on, fx.Waits) for d in between
+        ):
             continue
         where, array = branch_past(mir, second.op), history.array_name(link.on)
         sides = [] if where is None else [case.warp(second.warp, where, "is the way past the wait")]
@@ -557,8 +559,8 @@ def _first_arrival(case: Case, user: Side, due: int) -> Touch | None:
         if not t.tx and user.at < t.issued and t.warp.cta is user.warp.cta
         and (t.warp is user.warp or meet(case, user.warp, user.at, t.warp, t.issued))
     ]  # fmt: skip
-    turns = () if user.done is None else user.done.turns
-    own = (t for t in made if case.history.turns_at(t)[: len(turns)] == turns)
+    iterations = () if user.done is None else user.done.iterations
+    own = (t for t in made if case.history.turns_at(t)[: len(iterations)] == iterations)
     return next(own, next((t for t in made if t.issued < due), None))
 
 
@@ -649,7 +651,7 @@ def has_gone_on(case: Case, one: Side, other: Side) -> bool:
     met = [case.history.latest(side.warp, side.at, *_MEETS) for side in (one, other)]
     if met[0] is None or met[1] is None or one.done is None or other.done is None:
         return False
-    if met[0].op is met[1].op and met[0].turns == met[1].turns:
+    if met[0].op is met[1].op and met[0].iterations == met[1].iterations:
         return _turned(one.done, other.done, _further_down(case, one, other))
     rounds = [case.history.joined(m) for m in met if m is not None]
     turned = _turned(one.done, met[0]), _turned(other.done, met[1])
@@ -670,7 +672,7 @@ def _further_down(case: Case, one: Side, other: Side) -> bool:
 def _turned(done: Done, before: Done, same: bool = False) -> bool:
     """Whether an instruction is of a later turn of a loop than another one; ``same`` if it is of
     the same turn."""
-    for now, then in zip(done.turns, before.turns, strict=False):
+    for now, then in zip(done.iterations, before.iterations, strict=False):
         if now.loc != then.loc or now.number is None or then.number is None:
             return False
         if now.number != then.number:

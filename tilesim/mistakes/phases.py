@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tilesim.analysis.uses_defs import mentions, replaced
-from tilesim.findings.finding import Stated, Turn
+from tilesim.findings.finding import Iteration, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
@@ -238,12 +238,14 @@ def left_out(case: Case) -> Cause | None:
     history = case.history
     for stuck in history.waiting:
         for warp, op in history.suppliers(stuck.warp):
-            turn = [] if case.alike(warp, stuck.warp) else _turn_without(case, warp, op, stuck.on)
-            where = _led_past(case, op, turn) if turn else None
+            iteration = (
+                [] if case.alike(warp, stuck.warp) else _iteration_without(case, warp, op, stuck.on)
+            )
+            where = _led_past(case, op, iteration) if iteration else None
             if where is None:
                 continue
             array = history.array_name(stuck.on)
-            bare = [d for d in turn if history.acts_on(d, stuck.on, fx.Expects)]
+            bare = [d for d in iteration if history.acts_on(d, stuck.on, fx.Expects)]
             return Cause(
                 f"{warp} has been through a turn of its loop without an arrival on {array}, and "
                 f"{stuck.warp} waits for it",
@@ -255,17 +257,17 @@ def left_out(case: Case) -> Cause | None:
     return None
 
 
-def _led_past(case: Case, op: Op, turn: list[Done]) -> Loc | None:
+def _led_past(case: Case, op: Op, iteration: list[Done]) -> Loc | None:
     """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
     turn."""
     loop = case.loop_range(op)
     for number, branch in () if loop is None else branches_past(case.mir, op, loop[0]):
-        if not any(number < done.op.number < branch.target for done in turn):
+        if not any(number < done.op.number < branch.target for done in iteration):
             return branch.loc
     return None
 
 
-def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
+def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
     """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
     the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
     history, loop = case.history, case.loop_range(op)
@@ -279,13 +281,13 @@ def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
     gap = any(b != (a + 1) % slots for a, b in pairwise(numbers))
     if not own or (not gap and slots > 1):
         return []
-    depth, arrived = len(own[0].turns), {d.turns for d in own}
-    turns: dict[tuple[Turn, ...], list[Done]] = {}
+    depth, arrived = len(own[0].iterations), {d.iterations for d in own}
+    iterations: dict[tuple[Iteration, ...], list[Done]] = {}
     for done in history.between(warp, own[0].at):
         if loop[0] <= done.op.number <= loop[1]:
-            turns.setdefault(done.turns[:depth], []).append(done)
-    over = [*turns.items()][:-1]
-    return next((done for turn, done in over if turn not in arrived), [])
+            iterations.setdefault(done.iterations[:depth], []).append(done)
+    over = [*iterations.items()][:-1]
+    return next((done for iteration, done in over if iteration not in arrived), [])
 
 
 def to_itself(case: Case) -> Cause | None:
@@ -452,7 +454,7 @@ def _parity(op: Any) -> Iterator[tuple[str, Block]]:
 def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
     for effect in op.effects():
         match effect:
-            case fx.Defines(var=var, value=Expr() as value) if _turns(var, value):
+            case fx.Defines(var=var, value=Expr() as value) if _iterations(var, value):
                 yield f"{var.name} is not advanced", ()
             case _:
                 pass
@@ -468,7 +470,7 @@ def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
             yield f"the parity starts again with every {name}", (changed(op, phase=again),)
 
 
-def _turns(var: Var, value: Expr) -> bool:
+def _iterations(var: Var, value: Expr) -> bool:
     """Whether this is the step of a phase bit (``x ^ ...``) or of a stage that starts over."""
     steps = (isinstance(e, Select) or (isinstance(e, Binary) and e.op == "^") for e in walk(value))
     return any(steps) and var in walk(value)

@@ -138,7 +138,7 @@ def heard_for(case: Case) -> Cause | None:
                 asked = case.history.executions(warp, op.number)
                 if not asked or not same_code(case, second, op):
                     continue
-                last = max((d for d in asked if d.turns[:1] == second.done.turns[:1]),
+                last = max((d for d in asked if d.iterations[:1] == second.done.iterations[:1]),
                            key=lambda d: d.at, default=asked[-1])  # fmt: skip
                 if meet(case, warp, last.at, second.warp, second.at):
                     continue
@@ -314,8 +314,8 @@ def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
     history = case.history
     assert side.done is not None
     following = (p.issued for p in history.passes(side.warp) if p.issued > side.at)
-    turn = history.between(side.warp, side.at, next(following))
-    place = next((d for d in reversed(turn) if has(d, fx.JoinsBarrier)), side.done)
+    iteration = history.between(side.warp, side.at, next(following))
+    place = next((d for d in reversed(iteration) if has(d, fx.JoinsBarrier)), side.done)
     return case.warp(side.warp, place, f"does not arrive on {on.label} afterwards", on)
 
 

@@ -295,7 +295,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     if not (first.sure and second.sure) or group_of(second.op) == "mbarrier":
         return None
-    if _in_an_earlier_turn(case, link):
+    if _in_an_earlier_iteration(case, link):
         return None
     filled, read = (slot_of(case, side) for side in (first, second))
     tracked, waited = case.history.number_of(landing), case.history.number_of(link.on)
@@ -321,14 +321,14 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
     return None
 
 
-def _in_an_earlier_turn(case: Case, link: Link) -> bool:
+def _in_an_earlier_iteration(case: Case, link: Link) -> bool:
     """Whether the wait was in an earlier turn of the loop that the access is in as well: the one of
     this turn has not been made, whatever it asks for."""
     waited, mine = case.history.turns_at(link.wait), link.second.done
-    if mine is None or not waited or not mine.turns:
+    if mine is None or not waited or not mine.iterations:
         return False
     same = case.loop_range(link.wait.op) == case.loop_range(link.second.op)
-    return same and waited[-1] != mine.turns[-1]
+    return same and waited[-1] != mine.iterations[-1]
 
 
 def slot_of(case: Case, side: Side) -> int | None:

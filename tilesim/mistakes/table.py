@@ -129,7 +129,7 @@ TABLE = (
     Mistake(publication.slot_of_another_wait, ("race",), ("data slot", "slot", "number")),
     Mistake(ordering.never_handed_on, RULES,
             ("peer arrival", "rank", "slot", "condition", "missing arrival", "arrival")),
-    Mistake(ordering.not_in_this_turn, RULES,
+    Mistake(ordering.not_in_this_iteration, RULES,
             ("missing wait", "wait, not arrival", "move", "trips", "condition")),
     Mistake(ordering.refilled, ("race",),
             ("missing wait", "phase", "move", "hand-over", "peer arrival")),

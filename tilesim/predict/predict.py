@@ -21,7 +21,7 @@ _OTHER_REGISTERS = 32
 _SHARED, _SYSTEM = 228 * 1024, 1024
 _WARPS, _CTAS = 64, 32
 #: CTAs that are run in each place of an SM, at most
-_TURNS = 4
+_ITERATIONS = 4
 #: how often the work is run: the latency of copies depends on how much is copied in what time
 _PASSES = 2
 
@@ -97,26 +97,26 @@ def predict(program: Program, *, registers: int | None = None) -> Prediction:
     best = (0.0, 0.0, 0.0)
     for cluster in found if count <= places else found[:1]:
         traffic = _traffic(program, cluster, constants, active)
-        turns = -(-count // places)
+        iterations = -(-count // places)
         rate = 0.0
         for _ in range(_PASSES):
-            end, duty, rate = _run(constants, traffic.share(rate), slots, cluster, turns)
+            end, duty, rate = _run(constants, traffic.share(rate), slots, cluster, iterations)
         best = max(best, (end, duty, rate))
     part = min(1.0, active / constants.multiprocessors)
     return Prediction(*best, part, resident, constants)
 
 
 def _run(
-    constants: Constants, share: Share, slots: int, cluster: Cluster, turns: int
+    constants: Constants, share: Share, slots: int, cluster: Cluster, iterations: int
 ) -> tuple[float, float, float]:
     """Cycles of so many clusters, one after the other on ``slots``; the part of them in which the
     tensor cores multiply, and bytes per cycle. Many are not run: each more takes as long."""
-    few = min(turns, _TURNS * slots)
+    few = min(iterations, _ITERATIONS * slots)
     end, sms = Replay(constants, share, slots).run([cluster] * few)
-    if turns > few:
+    if iterations > few:
         less, _ = Replay(constants, share, slots).run([cluster] * (few - slots))
-        end += (end - less) / slots * (turns - few)
-    scale = turns / few / len(sms) / end
+        end += (end - less) / slots * (iterations - few)
+    scale = iterations / few / len(sms) / end
     return end, scale * sum(sm.multiplied for sm in sms), scale * sum(sm.loaded for sm in sms)
 
 

@@ -70,7 +70,7 @@ from tilesim.proof.phases import (
     arrives_at_all,
 )
 from tilesim.proof.rules import NotCovered, Refuted, rule
-from tilesim.proof.spins import Turn
+from tilesim.proof.spins import Iteration
 
 Executor = Callable[[Execution, Any], None]
 X = TypeVar("X", bound=Executor)
@@ -114,8 +114,8 @@ def execute(x: Execution) -> Sequence[int]:
             if isinstance(e, fx.Defines):
                 _defines(x, e)
         return x.lanes
-    if x.number in x.machine.turns and not x.unless:
-        x.lanes = _waits_for_word(x, x.machine.turns[x.number])
+    if x.number in x.machine.iterations and not x.unless:
+        x.lanes = _waits_for_word(x, x.machine.iterations[x.number])
         return x.lanes
     if x.unless and not all(isinstance(e, fx.Defines) for e in x.effects):
         raise NotCovered(f"{x.where}: an mbarrier that is polled decides whether it is executed")
@@ -169,7 +169,7 @@ def _only_accesses(x: Execution) -> None:
     """Each lane for itself: nothing that synchronises, is asynchronous, or ends threads.
 
     Raises: NotCovered: it does more."""
-    waits = x.number in x.machine.turns
+    waits = x.number in x.machine.iterations
     for e in x.effects:
         match e:
             case fx.Defines() | fx.Prefetches() | fx.UsesFragment(asynchronous=False, partly=True):
@@ -367,7 +367,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
         v.assign(one, e.var, _in_both_cases(x, e, one, result), x.lanes)
     w.has_set(e.var.name, [i for i in x.lanes if i not in x.unless])
     w.set_behind |= {(e.var.name, i): look for i, look in x.unless.items()}
-    if e.value is None and not (e.chance or e.unknown or e.elsewhere):
+    if e.value is None and not (e.oracle or e.unknown or e.elsewhere):
         for row in x.computed.values():
             del row[:1]
     if x.sources is not None:
@@ -385,7 +385,7 @@ def _defines(x: Execution, e: fx.Defines) -> None:
 def _in_all(x: Execution, e: fx.Defines) -> Many | None:
     """What a register is in a warp and its shadows, if arrays can have it."""
     v, w, found = x.machine.operands, x.warp, None
-    data = e.chance or e.unknown or e.elsewhere or _is_data(x, e.value)
+    data = e.oracle or e.unknown or e.elsewhere or _is_data(x, e.value)
     if data and not (w.side or w.detours or v.family is not None or v.launches):
         found = UNKNOWN
     elif isinstance(e.value, Expr) and x.op.mnemonic not in _OF_PLACES:
@@ -450,7 +450,7 @@ def _made_of(x: Execution) -> list[Hashable]:
 def _is_told(e: fx.Effect) -> bool:
     """Whether operands and memory may say what an instruction sets."""
     match e:
-        case fx.Defines(chance="", elsewhere=False, group=None, value=value):
+        case fx.Defines(oracle="", elsewhere=False, group=None, value=value):
             return value is None or isinstance(value, Expr | View | fx.Shuffles)
         case fx.Reads(sem="weak", proxy="generic", asynchronous=False, elsewhere=False):
             return e.lanes > 0
@@ -547,7 +547,7 @@ def _in_both_cases(x: Execution, e: fx.Defines, w: Any, value: Value) -> Value:
 
 def _defined(x: Execution, e: fx.Defines, w: Any) -> Value:
     """What a register becomes in a warp, or in its shadow in another cluster."""
-    if e.chance or e.unknown or e.elsewhere:
+    if e.oracle or e.unknown or e.elsewhere:
         return None
     match e.value:
         case None:
@@ -741,7 +741,7 @@ def _queried(x: Execution, e: fx.Queries, w: Any) -> Value:
         if not answer.granted:
             raise Refuted("D19", f"{x.where}: the number of no cluster")
         at = coordinates(x.machine.program, w.cluster, 0)["xyz".index(e.part)]
-        found[i] = Handed(at, answer.turn)
+        found[i] = Handed(at, answer.iteration)
     return found
 
 
@@ -835,7 +835,7 @@ def _accesses(x: Execution, e: fx.Reads | fx.Writes) -> None:
             word = named.place, int(named.bytes[0, 0]), named.bytes.size
             x.words.setdefault(word, m.memory(named.place).integer(*word[1:]))
     write, decides = isinstance(e, fx.Writes), isinstance(e, fx.Reads) and _may_decide(x, e)
-    counts = write and m.turns and e.sem != "weak" and e.lanes
+    counts = write and m.iterations and e.sem != "weak" and e.lanes
     counted = [(one, m.word(one)) for one in places if counts and m.tracks(one.place)]
     for named, _ in counted:
         m.memory(named.place).words.pop(int(named.bytes[0, 0]), None)
@@ -1228,14 +1228,14 @@ def _combined(e: fx.Writes, old: Scalar, numbers: list[Scalar]) -> Scalar:
 def _bits(one: Scalar, bits: int) -> Scalar:
     """What a store of a value leaves in so many bits, if that is a number."""
     if isinstance(one, Handed):
-        return handed(_bits(one.value, bits), one.turn)
+        return handed(_bits(one.value, bits), one.iteration)
     return cut(one, one & ((1 << bits) - 1), bits) if isinstance(one, int) else None
 
 
 def _as_loaded(bits: Scalar, view: View) -> Scalar:
     """The number that a load of the view's type finds."""
     if isinstance(bits, Handed):
-        return handed(_as_loaded(bits.value, view), bits.turn)
+        return handed(_as_loaded(bits.value, view), bits.iteration)
     if not isinstance(bits, int):
         return None
     negative = view.dtype.kind == "int" and bits >> (view.dtype.bits - 1)
@@ -1246,18 +1246,20 @@ def _as_loaded(bits: Scalar, view: View) -> Scalar:
 # ---------------------------------------------------------------------- words that are waited for
 
 
-def _waits_for_word(x: Execution, turn: Turn) -> list[int]:
+def _waits_for_word(x: Execution, iteration: Iteration) -> list[int]:
     """The lanes whose wait passes have learned what it tells. What they have found is not known."""
     m, w, e = x.machine, x.warp, x.effect(fx.Reads)
     v, order, passing = m.operands, m.order, list[tuple[int, Named, Word, Wait]]()
-    differ = any(v.may_differ(m.mir.code[n].what, w) for n in (*turn.ops, turn.branch))
+    differ = any(v.may_differ(m.mir.code[n].what, w) for n in (*iteration.ops, iteration.branch))
     if differ or not m.reaches_all(e.scope):
         raise NotCovered(f"{x.where}: clusters or CTAs that may wait for something else")
     for named in v.view(e.view, w, x.lanes):
         _aligned(x, e, named)
         word = m.word(named)
         for lane in named.lanes:
-            wait = Wait(turn.passes(v, w, lane, partial(_as_loaded, view=e.view)), w.first + lane)
+            wait = Wait(
+                iteration.passes(v, w, lane, partial(_as_loaded, view=e.view)), w.first + lane
+            )
             if wait.passes(word.holds()):
                 passing.append((lane, named, word, wait))
     x.lanes = [lane for lane, *_ in passing]
@@ -1276,7 +1278,7 @@ def _waits_for_word(x: Execution, turn: Turn) -> list[int]:
         past = merged([order.past[wait.lane], *(c.past for c in made)])
         order.past[wait.lane, : len(past)] = past
         order.observe(w.lanes([lane]), learned, "acquire" if e.sem == "acquire" else "relaxed")
-        w.leaving[lane], m.counted = (turn.branch, not turn.back), m.counted + 1
+        w.leaving[lane], m.counted = (iteration.branch, not iteration.back), m.counted + 1
     return x.lanes
 
 
@@ -1615,7 +1617,7 @@ def _joins_cluster(x: Execution, e: fx.JoinsCluster) -> None:
 @executes(fx.Orders)
 def _fence(x: Execution, e: fx.Orders) -> None:
     order = x.machine.order
-    rows = order.shared if e.near else None
+    rows = order.shared if e.in_shared else None
     if not x.machine.reaches_all(e.scope) and not e.inits:
         return  # its edges end in the CTA, or cluster, and barriers need not
     if e.inits:

@@ -25,12 +25,12 @@ class Form(NamedTuple):
     """base + turn * j + more * k."""
 
     base: int
-    turn: int = 0
+    iteration: int = 0
     more: int = 0
 
     def at(self, j: int, k: int) -> int:
         """The number in a turn of a program."""
-        return self.base + self.turn * j + self.more * k
+        return self.base + self.iteration * j + self.more * k
 
 
 Number: TypeAlias = "int | Form"
@@ -43,7 +43,7 @@ def formed(x: Number) -> Form:
 
 def simple(x: Form) -> Number:
     """A form as a number, if it is one."""
-    return x if x.turn or x.more else x.base
+    return x if x.iteration or x.more else x.base
 
 
 def plus(x: Number, y: Number, times: int = 1) -> Number:
@@ -54,14 +54,14 @@ def plus(x: Number, y: Number, times: int = 1) -> Number:
 class Cone(NamedTuple):
     """The turns j <= turns * k of the programs k <= most."""
 
-    turns: int
+    iterations: int
     most: int
 
     def limits(self, x: Number) -> tuple[int, int]:
         """The least and the greatest value of a number."""
         ends = [
             formed(x).at(j, k)
-            for j, k in ((0, 0), (0, self.most), (self.turns * self.most, self.most))
+            for j, k in ((0, 0), (0, self.most), (self.iterations * self.most, self.most))
         ]
         return min(ends), max(ends)
 
@@ -134,7 +134,7 @@ def _by_a_number(op: str, x: Form, n: int) -> Number | None:
     """A product, or, if a divisor divides what changes, a quotient or remainder."""
     if op == "*":
         return simple(Form(*(part * n for part in x)))
-    if n <= 0 or x.turn % n or x.more % n:
+    if n <= 0 or x.iteration % n or x.more % n:
         return None
     return x.base % n if op == "%" else simple(Form(*(part // n for part in x)))
 

@@ -62,7 +62,7 @@ from tilesim.proof.order import Lanes, Order, Positions, Row
 from tilesim.proof.phases import ClusterBarrier, Look, Mbarrier, NamedBarrier, PhaseOver, Token
 from tilesim.proof.regions import Region
 from tilesim.proof.rules import NotCovered, Refuted, rule
-from tilesim.proof.spins import spins, turns
+from tilesim.proof.spins import iterations, spins
 from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool, TmemAccess
 
@@ -509,10 +509,10 @@ class Machine:
         self.kinds: dict[tuple[int, object], Any] = {}
         #: register tiles of which a lane holds whole rows
         self.rows_in_lanes = by_lane(self.mir.ops())
-        self.spins, self.turns = spins(operands), turns(operands)
+        self.spins, self.iterations = spins(operands), iterations(operands)
         # fences that are restricted hand on nothing by words in global memory (H18)
-        restricted = any(e.near for _, e in self.mir.all_of(fx.Orders))
-        self._all_global = bool(self.turns) and self.size == p.ctas and not restricted
+        restricted = any(e.in_shared for _, e in self.mir.all_of(fx.Orders))
+        self._all_global = bool(self.iterations) and self.size == p.ctas and not restricted
         #: accesses of words that are waited for
         self.counted = 0
         self.steps, self.looks, self.rounds, self.until = 0, 0, 0, until
@@ -774,14 +774,14 @@ class Machine:
                     w, cond, lanes, f"the branch at {at}", polls=polls, found=found
                 )
                 w.leaving = {i: x for i, x in w.leaving.items() if i not in found}
-                _one_way(what, [bool(taken) for taken in decided.values()], at)
+                _one_target(what, [bool(taken) for taken in decided.values()], at)
                 for i, taken in decided.items():
                     w.at[i] = target if bool(taken) == sense else at + 1
                 for i, x in polls.items():
                     w.detours[i] = x.look, target if bool(x.yes) == sense else at + 1
             case Switch(index=index, targets=targets):
                 chosen = self._decided(w, index, lanes, f"the switch at {at}")
-                _one_way(what, [*chosen.values()], at)
+                _one_target(what, [*chosen.values()], at)
                 for i, index_ in chosen.items():
                     w.at[i] = _target(targets, index_, at)
             case Trap(cond=cond, what=why):
@@ -1191,8 +1191,8 @@ def _target(targets: tuple[int, ...], index: int, at: int) -> int:
 
 
 @rule("uniform", "lanes that execute a jump with .uni go one way")
-def _one_way(jump: Branch | Switch, ways: Sequence[int], at: int) -> None:
-    if jump.uniform and len(set(ways)) > 1:
+def _one_target(jump: Branch | Switch, targets: Sequence[int], at: int) -> None:
+    if jump.uniform and len(set(targets)) > 1:
         raise Refuted("uniform", f"lanes go several ways at {at}")
 
 

@@ -398,16 +398,16 @@ class Memory:
     def state(self, s: State, under_way: Sequence[Record]) -> None:
         """Tells all that later accesses are compared with, and those ``under_way`` (B34)."""
         numbers, first, index = np.unique(self._last, return_index=True, return_inverse=True)
-        turn = np.argsort(first)  # of the writes, by their first bytes
-        rank = np.empty_like(turn)
-        rank[turn] = np.arange(len(turn))
+        iteration = np.argsort(first)  # of the writes, by their first bytes
+        rank = np.empty_like(iteration)
+        rank[iteration] = np.arange(len(iteration))
         plain = [n > 0 and not self._writes[n - 1].asynchronous for n in numbers]
         over = np.array(plain, bool)[index]
         s.same(rank[index].tobytes(), over.tobytes(), self.written.tobytes(),
                self.mbarriers.tobytes(), self._conflicting, sorted(self._integers.items()),
                [type(value) for _, (_, value) in sorted(self._integers.items())])  # fmt: skip
         s.numbers(self._lane[over], self._position[over])
-        for n in numbers[turn]:
+        for n in numbers[iteration]:
             if n > 0:
                 self._writes[n - 1].state(s)
         for x in sorted((*self._others, *under_way), key=_first_byte):

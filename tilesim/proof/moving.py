@@ -149,12 +149,14 @@ def apart(boxes: Iterable[Box], most: int) -> None:
     for x, y in combinations_with_replacement(list(boxes), 2):
         if x.tensor != y.tensor or not (x.write or y.write):
             continue
-        same_turn_known = x.within == y.within and x.growth == y.growth
-        if same_turn_known and x.within is None:
+        same_iteration_known = x.within == y.within and x.growth == y.growth
+        if same_iteration_known and x.within is None:
             continue
-        orders = [(x, y), (y, x)] if same_turn_known else [(x, y)]
+        orders = [(x, y), (y, x)] if same_iteration_known else [(x, y)]
         for a, b in orders:
-            if not any(_apart(a, b, d, most, later=same_turn_known) for d in range(len(a.lows))):
+            if not any(
+                _apart(a, b, d, most, later=same_iteration_known) for d in range(len(a.lows))
+            ):
                 raise NotCovered(f"accesses of {x.tensor} that may meet for some value")
 
 
@@ -163,11 +165,13 @@ def _apart(x: Box, y: Box, d: int, most: int, *, later: bool) -> bool:
     a, b = x.lows[d], y.lows[d]
     p, q = (0 if one.within is None else one.within[2] for one in (x, y))
     if later:
-        turns = [(i, j, k) for k in (1, most) for i, j in ((0, 1), (0, q * k), (q * k - 1, q * k))]
+        iterations = [
+            (i, j, k) for k in (1, most) for i, j in ((0, 1), (0, q * k), (q * k - 1, q * k))
+        ]
     else:
-        turns = [(i, j, k) for k in (0, most) for i in (0, p * k) for j in (0, q * k)]
-    between = [b.at(j, k) - a.at(i, k) for i, j, k in turns]
-    step = gcd(a.turn, b.turn, b.more - a.more)
+        iterations = [(i, j, k) for k in (0, most) for i in (0, p * k) for j in (0, q * k)]
+    between = [b.at(j, k) - a.at(i, k) for i, j, k in iterations]
+    step = gcd(a.iteration, b.iteration, b.more - a.more)
     beyond = (b.base - a.base) % step if step else 0
     return (
         min(between) >= x.extents[d] or max(between) <= -y.extents[d]

@@ -50,7 +50,7 @@ from tilesim.proof.written import may_write
 Scalar: TypeAlias = "int | Form | Token | Chosen | Asked | Handed | Answer | None"
 Value: TypeAlias = "Scalar | list[Scalar]"
 #: a memory: ("shared", rank), or ("global", name, which cluster or repetition accesses it, and,
-#: where launch control may hand out clusters, the `Handed.turn` that decides where)
+#: where launch control may hand out clusters, the `Handed.iteration` that decides where)
 Place: TypeAlias = "tuple[str, int] | tuple[str, str, object] | tuple[str, str, object, int | None]"
 #: (rank, byte) of an mbarrier
 MbarrierAt: TypeAlias = tuple[int, int]
@@ -189,20 +189,20 @@ class Handed(NamedTuple):
     of the cluster itself (``turn`` 0), or of the one that the answer to request ``turn`` names."""
 
     value: int
-    turn: int
+    iteration: int
 
 
 class Answer(NamedTuple):
     """What launch control has written for a request; ``half``: of its two words of 64 bits."""
 
-    turn: int
+    iteration: int
     granted: bool
     half: int = 0
 
 
-def handed(value: Scalar, turn: int) -> Scalar:
+def handed(value: Scalar, iteration: int) -> Scalar:
     """A number that depends on that of a cluster; nothing else is known so."""
-    return Handed(value, turn) if isinstance(value, int) else None
+    return Handed(value, iteration) if isinstance(value, int) else None
 
 
 def plain(x: Scalar) -> Scalar:
@@ -412,10 +412,10 @@ class Operands:
             if any(isinstance(x, Form) for x in xs):
                 return self._formed(e, xs, kind)
             xs = picked(*xs)
-            turns = {x.turn for x in xs if isinstance(x, Handed)}
-            if turns:
+            iterations = {x.iteration for x in xs if isinstance(x, Handed)}
+            if iterations:
                 known = one(*(x.value if isinstance(x, Handed) else x for x in xs))
-                return handed(known, *turns) if len(turns) == 1 else None
+                return handed(known, *iterations) if len(iterations) == 1 else None
             return located(*xs)
 
         def picked(*xs: Scalar) -> tuple[Scalar, ...]:
@@ -639,7 +639,7 @@ class Operands:
             if isinstance(x, Token):
                 return x if var.name in self.mir.typing.tokens else None
             if isinstance(x, Handed):
-                return handed(fit(x.value), x.turn)
+                return handed(fit(x.value), x.iteration)
             if isinstance(x, Answer):
                 return x if bits == 64 else None
             if x is None or kind == "float":
@@ -761,10 +761,10 @@ class Operands:
         if len(place) != 3 or not self.launches or self.program.ctas == self.program.cluster_size:
             return place
         values = [lane_of(self.value(e, w), lane) for e in operands for lane in lanes[:1]]
-        turns = {x.turn for x in values if isinstance(x, Handed)}
-        if len(turns) > 1:
+        iterations = {x.iteration for x in values if isinstance(x, Handed)}
+        if len(iterations) > 1:
             raise NotCovered("several answers of launch control decide an address")
-        return (*place, turns.pop() if turns else None)
+        return (*place, iterations.pop() if iterations else None)
 
     def box_of_map(self, e: ReadsMap | WritesMap, w: Warp, lanes: Sequence[int]) -> list[Named]:
         """The bytes in global memory of a copy through a tensor map."""

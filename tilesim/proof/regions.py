@@ -37,7 +37,7 @@ from tilesim.proof.rules import NotCovered, Refuted, rule
 #: a cluster of `tilesim.proof.machine`
 Machine: TypeAlias = Any
 #: turns of a loop that are executed before registers are merged
-_TURNS = 32
+_ITERATIONS = 32
 #: where lanes come that trap
 _TRAPS = -1
 
@@ -66,7 +66,7 @@ class Region:
         self._executed: dict[int, Way] = {}
         #: which lanes have gone from where to where; how often back; what has come again
         self._gone: dict[tuple[int, int], int] = {}
-        self._turns, self._again = Counter[int](), set[int]()
+        self._iterations, self._again = Counter[int](), set[int]()
         self._looks = False
 
     def execute(self, lanes: Sequence[int]) -> int:
@@ -148,8 +148,8 @@ class Region:
         self._gone[at, to] = self._gone.get((at, to), 0) | way.lanes
         if to == _TRAPS:
             return
-        self._turns[to] += to <= at
-        if self._turns[to] > _TURNS and to in self._executed:
+        self._iterations[to] += to <= at
+        if self._iterations[to] > _ITERATIONS and to in self._executed:
             self._again.add(to)
             way = self._merged(self._executed[to], way)
         self._left[to] = self._merged(self._left[to], way) if to in self._left else way
@@ -200,10 +200,10 @@ class Region:
         met = self._left.get(self._meet)
         if stay or met is None or met.lanes != lanes:
             raise NotCovered(f"{self._why}: not all lanes come to {self._meet}")
-        turns = any(self._coming({at: lanes}, proper=True).get(at) for at in self._again)
-        if turns and self._looks:
+        iterations = any(self._coming({at: lanes}, proper=True).get(at) for at in self._again)
+        if iterations and self._looks:
             raise NotCovered(f"{self._why}: a loop that looks at what others may write")
-        if turns:
+        if iterations:
             self._assumes("loops-end")
         if any(to == _TRAPS for _, to in self._gone):
             self._assumes("no-trap")

@@ -115,17 +115,17 @@ def _set(m: Machine, values: Iterable[dict[str, Value]]) -> None:
                       for s in w.shadows])  # fmt: skip
 
 
-def _at(value: Any, turn: Form) -> Any:
+def _at(value: Any, iteration: Form) -> Any:
     """A register of which a turn decides, in the turn of that number."""
     match value:
         case list(row):
-            return uniform([_at(x, turn) for x in row])
+            return uniform([_at(x, iteration) for x in row])
         case Chosen() as x:
-            return chosen(*(_at(y, turn) for y in x))
+            return chosen(*(_at(y, iteration) for y in x))
         case Asked(look, yes, no):
-            return Asked(look, *(_at(y, turn) for y in (yes, no)))
+            return Asked(look, *(_at(y, iteration) for y in (yes, no)))
         case Form(base, by, more):
-            return plus(Form(base, 0, more), turn, by)
+            return plus(Form(base, 0, more), iteration, by)
     return value
 
 
@@ -186,21 +186,27 @@ def _growth(p: Any, q: Any) -> Any:
     return q - p if isinstance(p, int) and isinstance(q, int) and type(p) is type(q) else 0
 
 
-def _later(now: dict[str, Value], steps: dict[str, list[Any]], turns: Number) -> dict[str, Value]:
+def _later(
+    now: dict[str, Value], steps: dict[str, list[Any]], iterations: Number
+) -> dict[str, Value]:
     """Registers so many turns later, each of which lets them grow by as much."""
     found = {**now}
     for name, step in steps.items():
         value = now[name]
         row = value if isinstance(value, list) else [value] * LANES
-        found[name] = uniform([_grown(x, n, turns) for x, n in zip(row, step, strict=True)])
+        found[name] = uniform([_grown(x, n, iterations) for x, n in zip(row, step, strict=True)])
     return found
 
 
-def _grown(x: Scalar, n: Any, turns: Number) -> Scalar:
+def _grown(x: Scalar, n: Any, iterations: Number) -> Scalar:
     if isinstance(x, Chosen) and isinstance(n, Chosen):
-        return chosen(_grown(x.leader, n.leader, turns), _grown(x.rest, n.rest, turns))
+        return chosen(_grown(x.leader, n.leader, iterations), _grown(x.rest, n.rest, iterations))
     if isinstance(x, Address) and n:
-        return Address(x + turns * n, x.base, x.power, x.modulo) if isinstance(turns, int) else None
+        return (
+            Address(x + iterations * n, x.base, x.power, x.modulo)
+            if isinstance(iterations, int)
+            else None
+        )
     if type(x) is int or isinstance(x, Form):
-        return None if n is None else plus(x, turns, n)
+        return None if n is None else plus(x, iterations, n)
     return x

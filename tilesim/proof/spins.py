@@ -61,7 +61,7 @@ class _Known:
                 self._v.assign(self, e.var, value, range(LANES))
 
 
-class Turn(NamedTuple):
+class Iteration(NamedTuple):
     """A loop around a load that only waits for a word: what it executes behind the load, and the
     branch from which it comes back, if the condition is so."""
 
@@ -92,9 +92,9 @@ class Turn(NamedTuple):
 
 
 @rule("counter-wait", "a load that comes back to itself until it finds some numbers is a wait")
-def turns(v: Operands) -> dict[int, Turn]:
+def iterations(v: Operands) -> dict[int, Iteration]:
     """The loads that are waits for words, by their numbers."""
-    entered, found = _entered(v), dict[int, Turn]()
+    entered, found = _entered(v), dict[int, Iteration]()
     for number, effects in enumerate(v.mir.effects):
         match effects:
             case (fx.Reads() as e, fx.Defines(var=loaded)) if _a_word(e):
@@ -104,7 +104,7 @@ def turns(v: Operands) -> dict[int, Turn]:
                     comes_back = len(asks) == 1 and way[-1] == number
                     if comes_back and _changes_nothing(v, number, way[:-1], entered):
                         ops = tuple(n for n in way[:-1] if isinstance(v.mir.code[n].what, Op))
-                        found[number] = Turn(loaded, ops, asks[0], back)
+                        found[number] = Iteration(loaded, ops, asks[0], back)
     return found
 
 
@@ -169,13 +169,13 @@ def _changes_nothing(v: Operands, poll: int, way: Sequence[int], entered: Sequen
     while head - 1 in way and not isinstance(code[head - 1].what, Branch):
         head -= 1
     first = next(n for n in way if isinstance(code[n].what, Branch))
-    turn = [*range(head, poll + 1), *range(poll + 1, first)]
-    elsewhere = [n for n in way if isinstance(code[n].what, Op) and n not in turn]
+    iteration = [*range(head, poll + 1), *range(poll + 1, first)]
+    elsewhere = [n for n in way if isinstance(code[n].what, Op) and n not in iteration]
     if elsewhere or any(head < target <= poll for target in entered):
         return False
-    changed = {name for n in turn for name in _sets(v, n)}
+    changed = {name for n in iteration for name in _sets(v, n)}
     fresh: set[str] = set()
-    for n in turn:
+    for n in iteration:
         if _reads(v, n) & changed - fresh:
             return False
         fresh |= _sets(v, n)
@@ -185,7 +185,7 @@ def _changes_nothing(v: Operands, poll: int, way: Sequence[int], entered: Sequen
 def _only_sets(v: Operands, number: int) -> bool:
     """Whether an instruction sets registers to what its operands say, and nothing else."""
     return all(
-        isinstance(e, fx.Defines) and not (e.chance or e.elsewhere or e.unknown)
+        isinstance(e, fx.Defines) and not (e.oracle or e.elsewhere or e.unknown)
         and (e.value is None or isinstance(e.value, Expr)) for e in v.mir.effects[number]
     )  # fmt: skip
 

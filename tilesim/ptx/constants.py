@@ -12,7 +12,7 @@ from typing import cast
 from tilesim.arith.opcodes import operation
 from tilesim.arith.types import WIDTH
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ptx.inline import At, Both, Flat, Items, Kernel, Not, Register, Special, Step, Symbol
 from tilesim.ptx.syntax import Integer
 
@@ -251,7 +251,7 @@ def read_by(step: Step) -> Iterator[str]:
         yield from (register.name for register in named(step.guard))
 
 
-@kept
+@cached
 def set_by(step: Step) -> tuple[Register, ...]:
     """The registers that an instruction may set; of those of a wgmma all its accumulators."""
     none = step.base in NO_RESULT and not ("red" in step.qualifiers and step.base in _VOTES)
@@ -260,7 +260,7 @@ def set_by(step: Step) -> tuple[Register, ...]:
     return registers(step.operands[0])
 
 
-@kept
+@cached
 def operands_named(step: Step) -> list[tuple[Register, ...]]:
     """The registers that an instruction names, for each operand."""
     return [(o,) if type(o) is Register else named(o) for o in step.operands]
@@ -286,7 +286,7 @@ class Naming:
                 self.setters.setdefault(register.name, []).append(step)
 
 
-@kept
+@cached
 def naming(kernel: Kernel) -> Naming:
     """Where a kernel names its registers."""
     return Naming(kernel)

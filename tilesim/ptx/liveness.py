@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ptx.constants import naming, operands_named, read_by, registers, set_by
 from tilesim.ptx.inline import Items, Kernel, Register, Step, Target
 from tilesim.ptx.syntax import Sink
@@ -15,7 +15,7 @@ _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
 _JUMPS = frozenset({"bra", "brx"})
 
 
-@kept
+@cached
 def entered(kernel: Kernel) -> frozenset[int]:
     """The instructions that some branch goes to."""
     return frozenset(n for step in kernel.code if step.base in _JUMPS for n in targets(step))

@@ -31,7 +31,7 @@ from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
 from tilesim.transforms.rewrite import Instead, Patch
 
 #: how much larger an edit counts for each loop around it: it is executed in every turn
-_PER_TURN = 4
+_PER_ITERATION = 4
 #: a whole number as C++ writes it
 _NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)(?:[uUlL]*)(?![\w.])")
 #: what moves no data out of registers, and orders nothing
@@ -175,14 +175,14 @@ class SourceEdits:
         held = {s for _, s, hard in there if hard and s is not None}
         copies: list[list[tuple[int, int]]] = []
         copy: list[tuple[int, int]] = []
-        turns: frozenset[int] = frozenset()
+        iterations: frozenset[int] = frozenset()
         for number, sibling, hard in there:
             if not hard and (sibling is None or sibling in held):
                 continue
-            before = turns
+            before = iterations
             if sibling is not None:
-                turns = self._around(number, block.statements[sibling], function)
-            if sibling is None or (copy and (sibling < copy[-1][1] or turns != before)):
+                iterations = self._around(number, block.statements[sibling], function)
+            if sibling is None or (copy and (sibling < copy[-1][1] or iterations != before)):
                 copies.append(copy)
                 copy = []
             if sibling is not None:
@@ -367,8 +367,8 @@ class SourceEdits:
             said.append(self._said(gap, text))
         what = f"{', '.join(said)}{f', not at line {patches[0].first}' if patches else ''}"
         longer = sum(len(p.new) - len(p.old) for p in found) - 1
-        turns = _PER_TURN * max(self._loops(gap) for gap, _ in wanted)
-        sized = replace(edit, size=edit.size + max(0, longer) + turns)
+        iterations = _PER_ITERATION * max(self._loops(gap) for gap, _ in wanted)
+        sized = replace(edit, size=edit.size + max(0, longer) + iterations)
         return self._made(sized, what, code, tuple(found))
 
     def _loops(self, gap: Gap) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tilesim.repair.preservation import Arrays
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.labels import Who
+    from tilesim.sim.machine.labels import AgentLike
     from tilesim.sim.machine.machine import Step, Warp
     from tilesim.sim.machine.memory import Memory
 
@@ -135,7 +135,7 @@ class _Access:
     number: int
     write: bool
     #: by the head of a loop, the turn
-    turns: dict[int | None, int]
+    iterations: dict[int | None, int]
     memory: object
     footprint: Footprint
 
@@ -152,7 +152,7 @@ class _Watch(Watcher):
         """The timed policy makes no moves."""
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
         *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """What is touched besides memory does not matter."""
@@ -172,7 +172,7 @@ class _Watch(Watcher):
         def run(warp: Warp) -> bool | None:
             machine.races.witness = self.notes
             if (number, warp) not in self._stopped:
-                self.notes.turns[number, warp] += 1
+                self.notes.iterations[number, warp] += 1
             stopped = step(warp)
             (self._stopped.add if stopped else self._stopped.discard)((number, warp))
             return stopped
@@ -187,16 +187,18 @@ class _Notes:
         self.numbers = {n for order in orders for n in (order.write, order.read)}
         self.heads = {order.loop for order in orders if order.loop is not None}
         #: how often a warp has come to an instruction
-        self.turns: Counter[tuple[int, object]] = Counter()
+        self.iterations: Counter[tuple[int, object]] = Counter()
         self._made: list[_Access] = []
 
     def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """An access is made."""
         number = access.op.number
         if number in self.numbers and len(self._made) < _MOST:
-            turns: dict[int | None, int] = {None: 0}
-            turns.update({head: self.turns[head, access.warp.origin] for head in self.heads})
-            self._made.append(_Access(number, access.write, turns, memory, footprint))
+            iterations: dict[int | None, int] = {None: 0}
+            iterations.update(
+                {head: self.iterations[head, access.warp.origin] for head in self.heads}
+            )
+            self._made.append(_Access(number, access.write, iterations, memory, footprint))
 
     def reverses(self, order: _Order) -> bool:
         """Whether a read does not see what it would in the order of the source."""
@@ -208,7 +210,7 @@ class _Notes:
                 write, read = (first, second) if first.write else (second, first)
                 if (write.number, read.number) != (order.write, order.read):
                     continue
-                one, other = write.turns[order.loop], read.turns[order.loop]
+                one, other = write.iterations[order.loop], read.iterations[order.loop]
                 ahead = order.write_first if one == other else one < other
                 if ahead is not (write is first) and read.footprint in write.footprint.overlaps:
                     return True

@@ -10,7 +10,7 @@ from typing import Any
 from tilesim.checker.assumptions import Leaning
 from tilesim.checker.report import Claim
 from tilesim.errors import Diagnostic
-from tilesim.findings.finding import Finding, Participant, Turn
+from tilesim.findings.finding import Finding, Iteration, Participant
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
@@ -156,17 +156,23 @@ def repairs_json(repairs: Repairs) -> dict[str, Any]:
 
 
 def _participant(p: Participant) -> dict[str, Any]:
+    iterations = zip(p.iterations, names_of(p.iterations), strict=True)
     return {
         "role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action,
         "instruction": p.instruction, **_loc(p.loc),
-        "iterations": [_turn(*one) for one in zip(p.turns, names_of(p.turns), strict=True)],
+        "iterations": [_iteration(*one) for one in iterations],
     }  # fmt: skip
 
 
-def _turn(turn: Turn, name: str) -> dict[str, Any]:
+def _iteration(iteration: Iteration, name: str) -> dict[str, Any]:
     """The turn of a loop: its number, counted from 1, and what the loop's variable was."""
-    variable = name if turn.variable else None
-    return {**_loc(turn.loc), "number": turn.number, "variable": variable, "value": turn.value}
+    variable = name if iteration.variable else None
+    return {
+        **_loc(iteration.loc),
+        "number": iteration.number,
+        "variable": variable,
+        "value": iteration.value,
+    }
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:

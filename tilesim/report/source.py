@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tilesim.files import source_lines
-from tilesim.findings.finding import Participant, Turn
+from tilesim.findings.finding import Iteration, Participant
 from tilesim.ir.loc import Loc
 from tilesim.wording import printable
 
@@ -45,33 +45,36 @@ def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
 
 def doing(p: Participant) -> str:
     """What a participant did, and in which turns of the loops around it."""
-    return ", ".join((p.action, *_turns(p)))
+    return ", ".join((p.action, *_iterations(p)))
 
 
-def _turns(p: Participant) -> Iterator[str]:
+def _iterations(p: Participant) -> Iterator[str]:
     """``in iteration 2 of the loop at :38 (tile=5)``, ``3 of that at :41 (i=2)``; where that
     is not counted, ``i=2 in the loop at :41``."""
     begin, loop = "in iteration ", "the loop"
-    for turn, name in zip(p.turns, names_of(p.turns), strict=True):
-        file = "" if turn.loc.file == p.loc.file else turn.loc.file.rpartition("/")[2]
-        where = f"{file}:{turn.loc.line}"
-        value = f"{name}={turn.value}" if turn.value is not None else ""
-        if turn.number is None:
+    for iteration, name in zip(p.iterations, names_of(p.iterations), strict=True):
+        file = "" if iteration.loc.file == p.loc.file else iteration.loc.file.rpartition("/")[2]
+        where = f"{file}:{iteration.loc.line}"
+        value = f"{name}={iteration.value}" if iteration.value is not None else ""
+        if iteration.number is None:
             yield f"{value} in {loop} at {where}"
         else:
-            yield f"{begin}{turn.number} of {loop} at {where}{f' ({value})' if value else ''}"
+            yield f"{begin}{iteration.number} of {loop} at {where}{f' ({value})' if value else ''}"
             begin = ""
         loop = "that"
 
 
-def names_of(turns: tuple[Turn, ...]) -> list[str]:
+def names_of(iterations: tuple[Iteration, ...]) -> list[str]:
     """What the source calls the variables of loops; several of them may be in one line."""
-    return [_name_of(turn, [t for t in turns if t.loc == turn.loc]) for turn in turns]
+    return [
+        _name_of(iteration, [t for t in iterations if t.loc == iteration.loc])
+        for iteration in iterations
+    ]
 
 
-def _name_of(turn: Turn, same_line: list[Turn]) -> str:
-    names = _AS.findall(line_of(turn.loc))
+def _name_of(iteration: Iteration, same_line: list[Iteration]) -> str:
+    names = _AS.findall(line_of(iteration.loc))
     if len(names) == len(same_line):
-        name: str = names[same_line.index(turn)]
+        name: str = names[same_line.index(iteration)]
         return name
-    return _COPY.sub("", turn.variable)
+    return _COPY.sub("", iteration.variable)

@@ -458,9 +458,9 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
 
 def _once(culprit: Participant, sides: Sequence[Participant]) -> Participant:
     """A culprit without the turns of its loops if one of the sides says the same."""
-    said = ((p.cta, p.warp, p.loc, p.turns) for p in sides)
-    mine = culprit.cta, culprit.warp, culprit.loc, culprit.turns
-    return replace(culprit, turns=()) if mine in said else culprit
+    said = ((p.cta, p.warp, p.loc, p.iterations) for p in sides)
+    mine = culprit.cta, culprit.warp, culprit.loc, culprit.iterations
+    return replace(culprit, iterations=()) if mine in said else culprit
 
 
 def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
@@ -668,7 +668,7 @@ def _left_out(mir: Mir, *, numbers: bool) -> Iterator[str]:
     if idle:
         named = ", ".join(f"{name} ({count(n, 'place')})" for name, n in sorted(idle.items()))
         yield f"without effect here: {named}"
-    for what in sorted({effect.chance for _, effect in mir.all_of(Defines) if effect.chance}):
+    for what in sorted({effect.oracle for _, effect in mir.all_of(Defines) if effect.oracle}):
         yield f"of what chance decides, {what}, more than one answer"
 
 

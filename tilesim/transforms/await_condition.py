@@ -43,7 +43,7 @@ from tilesim.analysis.uses_defs import mentions, reads, sets
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant, walk
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
@@ -131,12 +131,12 @@ class Await:
     look: int
     test: int
     past: int
-    turn: tuple[int, ...]
+    iteration: tuple[int, ...]
 
     @property
     def looks_first(self) -> bool:
         """Whether a turn looks before it tests."""
-        return self.turn.index(self.look) < self.turn.index(self.test)
+        return self.iteration.index(self.look) < self.iteration.index(self.test)
 
 
 def awaits(graph: FlowGraph) -> Iterator[Await]:
@@ -168,23 +168,27 @@ def _await(graph: FlowGraph, head: int, blocks: frozenset[int]) -> Await | None:
         return None
     past = [b for b in graph.successors[leaving[0]] if b not in blocks]
     look, test = looks[0], graph.blocks[leaving[0]][-1]
-    if len(past) != 1 or not _each_turn(graph, head, blocks, graph.block_of[look]):
+    if len(past) != 1 or not _each_iteration(graph, head, blocks, graph.block_of[look]):
         return None
     needed = _needed(graph, blocks, past[0], (look, test))
-    turn = tuple(sorted(needed, key=lambda n: (graph.ranks[n], n)))
-    branches = [n for n in turn if not isinstance(mir.code[n].what, Op)]
-    if branches != [test] or any(mir.code[n].guard is not None or _drawn(mir, n) for n in turn):
+    iteration = tuple(sorted(needed, key=lambda n: (graph.ranks[n], n)))
+    branches = [n for n in iteration if not isinstance(mir.code[n].what, Op)]
+    if branches != [test] or any(
+        mir.code[n].guard is not None or _drawn(mir, n) for n in iteration
+    ):
         return None
-    return Await(graph.blocks[head].start, blocks, look, test, graph.blocks[past[0]].start, turn)
+    return Await(
+        graph.blocks[head].start, blocks, look, test, graph.blocks[past[0]].start, iteration
+    )
 
 
 def _numbers(graph: FlowGraph, blocks: Iterable[int]) -> list[int]:
     return sorted(n for block in blocks for n in graph.blocks[block])
 
 
-def _each_turn(graph: FlowGraph, head: int, blocks: Collection[int], block: int) -> bool:
+def _each_iteration(graph: FlowGraph, head: int, blocks: Collection[int], block: int) -> bool:
     """Whether every way round in a loop goes through one of its blocks."""
-    back = [(b, after) for b, after in graph.ways_back if b in blocks and after in blocks]
+    back = [(b, after) for b, after in graph.back_edges if b in blocks and after in blocks]
     return all(after == head and graph.dominates(block, b) for b, after in back)
 
 
@@ -253,7 +257,7 @@ def is_idle(mir: Mir, number: int) -> bool:
 
 def _drawn(mir: Mir, number: int) -> bool:
     """Whether an instruction sets a register to what no operand says."""
-    return any(isinstance(e, Defines) and e.chance for e in mir.effects[number])
+    return any(isinstance(e, Defines) and e.oracle for e in mir.effects[number])
 
 
 # ---------------------------------------------------------------------- what stands for an await
@@ -262,21 +266,27 @@ def _drawn(mir: Mir, number: int) -> bool:
 def _plain(graph: FlowGraph, found: Await) -> dict[int, tuple[Instruction, ...]]:
     """An await without what is not needed of it: one of an mbarrier whose poll has to answer yes is
     a wait, one of a word a loop that loads and tests. Nothing if it has another form."""
-    mir, code, turn = graph.mir, graph.mir.code, found.turn
+    mir, code, iteration = graph.mir, graph.mir.code, found.iteration
     look, branch = code[found.look].what, code[found.test].what
-    if turn[-1] != found.test or not is_alike(mir, turn) or not isinstance(branch, Branch):
+    if (
+        iteration[-1] != found.test
+        or not is_alike(mir, iteration)
+        or not isinstance(branch, Branch)
+    ):
         return {}
-    inside, at = _numbers(graph, found.blocks), turn.index(found.look)
+    inside, at = _numbers(graph, found.blocks), iteration.index(found.look)
     leaves = branch.sense is (branch.target == found.past)
-    line = [code[n] for n in turn[:-1]]
+    line = [code[n] for n in iteration[:-1]]
     if isinstance(look, Poll):
-        no, yes = (_left(mir, turn[at + 1 : -1], {look.result.name: answer}) for answer in (0, 1))
+        no, yes = (
+            _left(mir, iteration[at + 1 : -1], {look.result.name: answer}) for answer in (0, 1)
+        )
         ends = _holds(branch.cond, no), _holds(branch.cond, yes)
-        if ends != (not leaves, leaves) or not all(sets(mir, n) for n in turn[:-1]):
+        if ends != (not leaves, leaves) or not all(sets(mir, n) for n in iteration[:-1]):
             return {}
-        line[at + 1 :] = [_told(code[n], yes) for n in turn[at + 1 : -1]]
+        line[at + 1 :] = [_told(code[n], yes) for n in iteration[at + 1 : -1]]
         line[at : at + 1] = [line[at].doing(what) for what in repeated(look, look.loc)]
-    elif all(n in turn or _only_goes_on(code[n]) for n in inside):
+    elif all(n in iteration or _only_goes_on(code[n]) for n in inside):
         return {}
     else:
         again = Branch(target=found.head, cond=branch.cond, sense=not leaves, loc=branch.loc)
@@ -301,10 +311,10 @@ def _only_goes_on(instruction: Instruction) -> bool:
     )
 
 
-def is_alike(mir: Mir, turn: Iterable[int]) -> bool:
+def is_alike(mir: Mir, iteration: Iterable[int]) -> bool:
     """Whether no instruction of a turn reads what an earlier turn has left."""
-    left = {name for n in turn for name in sets(mir, n)}
-    for n in turn:
+    left = {name for n in iteration for name in sets(mir, n)}
+    for n in iteration:
         if not left.isdisjoint(reads(mir, n)):
             return False
         left -= sets(mir, n)
@@ -445,7 +455,7 @@ def _jumped_over(graph: FlowGraph, number: int, target: int, uses: Counter[str])
     return found if right else []
 
 
-@kept
+@cached
 def peek_flags(mir: Mir) -> frozenset[str]:
     """Variables that only carry the answer of a poll to such a wait, or to a loop of polls."""
     polled: set[str] = set()
@@ -522,9 +532,9 @@ def _timeouts(
         return
     for block in sorted({graph.block_of[n] for n in numbers}):
         last = graph.blocks[block][-1]
-        branch, ways = mir.code[last].what, graph.successors[block]
-        traps = [doomed[way] for way in ways if way in doomed]
-        if isinstance(branch, Branch) and len(ways) == 2 and traps:
+        branch, successors = mir.code[last].what, graph.successors[block]
+        traps = [doomed[way] for way in successors if way in doomed]
+        if isinstance(branch, Branch) and len(successors) == 2 and traps:
             taken = graph.block_of[branch.target] in doomed
             if _counts(mir, numbers, made_of, mentions(mir)[last].tested):
                 yield last, last + 1 if taken else branch.target, traps[0]
@@ -542,9 +552,9 @@ def _doomed(graph: FlowGraph) -> dict[int, Loc]:
     while size != len(found):
         size = len(found)
         for block in reversed(graph.order):
-            ways = graph.successors[block]
-            if block not in found and ways and all(way in found for way in ways):
-                found[block] = found[ways[0]]
+            successors = graph.successors[block]
+            if block not in found and successors and all(way in found for way in successors):
+                found[block] = found[successors[0]]
     return found
 
 
@@ -649,10 +659,10 @@ def _sooner(cond: Expr, counter: Var, begins: int, by: int) -> tuple[Expr, ...]:
     assert isinstance(stop, int)
     near, first = (stop - begins) // by, holds(begins, stop)
     tried = range(max(near - 1, 1), near + 3)
-    turns = next((n for n in tried if holds(begins + n * by, stop) is not first), 0)
-    if turns <= _MANY:
+    iterations = next((n for n in tried if holds(begins + n * by, stop) is not first), 0)
+    if iterations <= _MANY:
         return ()
-    return _with(cond, tests[0], replace(tests[0], rhs=Const(stop - (turns - _FEW) * by)))
+    return _with(cond, tests[0], replace(tests[0], rhs=Const(stop - (iterations - _FEW) * by)))
 
 
 def _with(expr: Expr, old: Expr, new: Expr) -> tuple[Expr, ...]:

@@ -13,7 +13,7 @@ from tilesim.ir.arithmetic import wrap
 from tilesim.ir.elements import apart
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
@@ -49,7 +49,7 @@ class _Label:
         self.number = -1
 
 
-@kept
+@cached
 def lower(program: Program) -> Mir:
     """The program as a numbered list of instructions.
 

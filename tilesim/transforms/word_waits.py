@@ -88,20 +88,20 @@ def _wait(graph: FlowGraph, found: Await) -> _Wait | None:
     assert isinstance(branch, Branch)
     assert branch.cond is not None
     late = found.looks_first
-    numbers = [n for n in found.turn if late or n != test]
-    behind = found.turn[found.turn.index(test) :]
+    numbers = [n for n in found.iteration if late or n != test]
+    behind = found.iteration[found.iteration.index(test) :]
     left = {name for n in behind for name in sets(mir, n)} & {*live_at(graph, found.past)}
     if not is_alike(mir, numbers) or left - {access.result.name}:
         return None  # what is used behind the loop would tell how many turns there were
-    turn = _Turn(mir, numbers, look)
+    iteration = _Iteration(mir, numbers, look)
     leaves = branch.sense == (branch.target == found.past)
-    ends = turn.at_end(branch.cond if leaves else unary("not", branch.cond), late=late)
-    polled = turn.at_poll(access)
+    ends = iteration.at_end(branch.cond if leaves else unary("not", branch.cond), late=late)
+    polled = iteration.at_poll(access)
     if ends is None or polled is None:
         return None
     wait = _waiting(polled, ends, found.head, test, mir.typing)
     first = -1 if late else _repeated(graph, found, look)
-    return None if wait is None else _Wait(wait, found, look, test, first, late, turn.made)
+    return None if wait is None else _Wait(wait, found, look, test, first, late, iteration.made)
 
 
 def _peeled(graph: FlowGraph, wait: _Wait) -> Iterator[_Wait]:
@@ -120,15 +120,17 @@ def _peeled(graph: FlowGraph, wait: _Wait) -> Iterator[_Wait]:
         polls = [n for n in body if not is_idle(mir, n)]
         if len(leaves) != 1 or not polls or mir.code[polls[-1]].guard is not None:
             continue
-        turn = _Turn(mir, [n for n in body if n >= polls[-1]], polls[-1])
-        ends = turn.at_end(branch.cond if leaves[0] else unary("not", branch.cond), late=True)
-        access = turn.at_poll(word_access(mir.effects[polls[-1]]))
+        iteration = _Iteration(mir, [n for n in body if n >= polls[-1]], polls[-1])
+        ends = iteration.at_end(branch.cond if leaves[0] else unary("not", branch.cond), late=True)
+        access = iteration.at_poll(word_access(mir.effects[polls[-1]]))
         if ends is None or access is None or access.result is None:
             continue
         same = _waiting(access, ends, wait.loop.head, test, mir.typing)
         if same is not None and _is_same(same, wait.wait):
             first = replace(same, first=True)
-            yield replace(wait, wait=first, poll=polls[-1], test=test, made=turn.made, peeled=True)
+            yield replace(
+                wait, wait=first, poll=polls[-1], test=test, made=iteration.made, peeled=True
+            )
 
 
 def _entries(graph: FlowGraph, head: int) -> Iterator[int]:
@@ -170,7 +172,7 @@ def _is_same(one: WordWait, other: WordWait) -> bool:
     return same and one.ends.renamed(other.poll.result) == other.ends.cond
 
 
-class _Turn:
+class _Iteration:
     """A turn of a loop: what its registers hold where it polls and where it ends, made of what they
     hold before the loop and of the register that is polled."""
 
@@ -293,7 +295,7 @@ def _used(graph: FlowGraph, waits: list[_Wait], polls: Iterable[int]) -> tuple[s
     tests = {wait.test: wait for wait in waits}
     once = {n: after for wait in waits if not wait.peeled for n, after in _once(graph, wait.loop)}
     inside = {n for wait in waits for block in wait.loop.blocks for n in graph.blocks[block]}
-    idle = inside.difference(*(wait.loop.turn for wait in waits))
+    idle = inside.difference(*(wait.loop.iteration for wait in waits))
     #: where a poll's value may come from: from itself, or from what its turn makes of it
     of = {number: number for number in polls}
     of.update((number, wait.poll) for wait in waits for number in wait.made)

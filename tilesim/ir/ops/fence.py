@@ -123,4 +123,4 @@ class FenceSyncRestrict(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         acquires = self.sem == "acquire"
-        return (Orders(self.mnemonic, acquires, not acquires, "cluster", near=True),)
+        return (Orders(self.mnemonic, acquires, not acquires, "cluster", in_shared=True),)

@@ -59,7 +59,7 @@ class ReadClock(Op):
             yield f"%{self.register} needs a register of type {names}, not {self.result.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, divergent=True, chance=f"what %{self.register} shows"),)
+        return (Defines(self.result, divergent=True, oracle=f"what %{self.register} shows"),)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

@@ -164,8 +164,8 @@ class MultimemLdReduce(Op):
             yield f"{wrong[0]} of type {wrong[0].dtype} cannot hold {held} (H21)"
 
     def effects(self) -> tuple[Effect, ...]:
-        chance = f"what other devices hold in {self.src.tensor.name}"
-        results = (Defines(r, divergent=True, chance=chance, elsewhere=True) for r in self.results)
+        oracle = f"what other devices hold in {self.src.tensor.name}"
+        results = (Defines(r, divergent=True, oracle=oracle, elsewhere=True) for r in self.results)
         read = Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope, elsewhere=True)
         return (read, *results)
 

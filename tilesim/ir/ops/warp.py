@@ -236,7 +236,7 @@ class ActiveMask(Op):
         yield from _word(self.result)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, divergent=True, chance="which lanes activemask shows"),)
+        return (Defines(self.result, divergent=True, oracle="which lanes activemask shows"),)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         return (same(bits(inputs.active)),)

@@ -56,7 +56,7 @@ from tilesim.ir.expr import (
     unary,
     walk,
 )
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Branch, Control, Instruction, Switch, Trap
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.compute import Compute, Data, Exchange
@@ -488,7 +488,7 @@ def _varies(name: str) -> bool:
     return name[0] not in "%&" or name in ("%thread_id", "%lane_id")
 
 
-@kept
+@cached
 def _size(expr: Expr) -> int:
     """Operators and operands of an expression; too many if it may divide by zero."""
     parts = [*walk(expr)]

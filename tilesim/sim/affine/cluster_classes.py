@@ -192,7 +192,7 @@ class Follower:
             mirror = mirrors[w.index]
             if may_be_alike and mirror.alike.get(number) == w.mask:
                 return step(w)
-            if 2 * self._left >= len(self.clusters) > 1 and w.ways is None:
+            if 2 * self._left >= len(self.clusters) > 1 and w.havoc_region is None:
                 self._shrink()
             w.machine.look_at_clock()
             if may_be_alike and self.alike.holds(plan, w, mirror):
@@ -357,7 +357,7 @@ class Follower:
             if differs(result):
                 new = result if plan.lane is None else self._shuffled(plan, result, mirror)
             # lanes that are agents of their own may be in another turn of the loop
-            every = plan.every and not w.machine.forks
+            every = plan.every and not w.machine.split_groups
             merges = mask != FULL and before is not None and not every
             if merges and (differs(new) or differs(before)):
                 new = np.where(mask_array(mask), plain(new), plain(before))
@@ -516,7 +516,7 @@ class Follower:
             return
         op, mask = access.op, access.warp.mask
         kind = Kind(op, access.write, access.scope, access.asynchronous)
-        if access.perhaps is not None and access.among == EVERY:  # anywhere in the tensor
+        if access.may is not None and access.among == EVERY:  # anywhere in the tensor
             span = footprint.bytes.low, footprint.bytes.high
             still = np.zeros((len(self.clusters), 1), dtype=np.int64)
             self._in_bytes(memory).add(kind, ((span,),), still)

@@ -299,7 +299,7 @@ def _guesses(op: Op) -> bool:
     """Whether it is not known what an instruction sets, whatever its operands are."""
     if not sets_only(op):
         return False
-    return all(isinstance(e, fx.Defines) and (e.chance or e.unknown) for e in op.effects())
+    return all(isinstance(e, fx.Defines) and (e.oracle or e.unknown) for e in op.effects())
 
 
 def _divisors(context: _Context, value: object) -> Iterator[Expr]:

@@ -151,17 +151,17 @@ class Jump:
     def _course(self, number: int, access: Moved) -> Course:
         """How an access moves in the cluster that is run."""
         table = access.memory.table
-        turn = [0] * table.corners(access.footprint)[0].shape[1]
-        still = tuple(turn)
+        iteration = [0] * table.corners(access.footprint)[0].shape[1]
+        still = tuple(iteration)
         if any(way.later for way in access.ways):
             own = self.listed[number][: self.times + 1, 0].tolist()
             return Course(still, still, self.times, tuple(map(tuple, own)))
         for way in access.ways:
             if table.by_element:
-                turn[way.free.dim] += way.by
+                iteration[way.free.dim] += way.by
             else:
-                turn[0] += way.by * way.free.stride
-        return Course(tuple(turn), still, self.times)
+                iteration[0] += way.by * way.free.stride
+        return Course(tuple(iteration), still, self.times)
 
     def _require_apart(self) -> None:
         """No access conflicts with one of another repetition, or with one from before."""
@@ -226,7 +226,7 @@ class Jump:
     def _move(self) -> None:
         """Registers hold what they will hold."""
         machine, follower = self.machine, self.follower
-        warps = {id(w): w for w in (*machine.warps, *machine.forks)}
+        warps = {id(w): w for w in (*machine.warps, *machine.split_groups)}
         for (identity, slot), shift in flat(self.watched.moving).items():
             if not is_moving(shift):
                 continue

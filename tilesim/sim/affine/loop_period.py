@@ -227,11 +227,11 @@ class Rows:
 
     def __init__(
         self, machine: Machine, plain: list[Entry],
-        with_turns: Callable[[list[Entry]], list[Entry]],
+        with_iterations: Callable[[list[Entry]], list[Entry]],
     ) -> None:  # fmt: skip
         self._machine = machine
         self._plain = plain
-        self._with_turns = with_turns
+        self._with_iterations = with_iterations
         #: steps that are to be executed as soon as no warp is ahead
         self._wanted: list[Entry] | None = None
         self._is_apart = False
@@ -281,7 +281,7 @@ class Rows:
         for row in plan.rows.keys() - plan.assigned:
             if apart[row[0]] is plan.rows[row]:
                 apart[row[0]] = plan.alone[row[0]]
-        return self._with_turns(apart)
+        return self._with_iterations(apart)
 
     def _are_level(self) -> bool:
         """Whether the warps of each warpgroup have executed the same products."""
@@ -393,7 +393,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Iteration:
     """A turn of a loop that a description was made of: its number, how many instructions had been
     executed and skipped, and what the registers of all warps held; by warp, ``arrays`` of that in
     all clusters, where it differs."""
@@ -405,19 +405,21 @@ class Turn:
     arrays: dict[int, dict[int, Any]]
 
 
-def register_shifts(machine: Machine, before: Turn, now: Turn) -> dict[Register, Shift] | None:
+def register_shifts(
+    machine: Machine, before: Iteration, now: Iteration
+) -> dict[Register, Shift] | None:
     """As `Snapshot.register_shifts`, if nothing else is known of two turns."""
     return _held(machine, now).register_shifts(_held(machine, before))
 
 
-def _held(machine: Machine, turn: Turn) -> Snapshot:
+def _held(machine: Machine, iteration: Iteration) -> Snapshot:
     """The registers of warps at a turn, as a state has them."""
     found = Snapshot(machine.components.size)
-    for warp, registers in zip(machine.warps, turn.registers, strict=True):
+    for warp, registers in zip(machine.warps, iteration.registers, strict=True):
         for slot, register in enumerate(registers):
             if is_number(register):
                 found.registers[id(warp), slot] = [register]
-        for slot, array in turn.arrays.get(warp.index, {}).items():
+        for slot, array in iteration.arrays.get(warp.index, {}).items():
             found.arrays[id(warp), slot] = plain(array)
     return found
 
@@ -427,17 +429,17 @@ class Level:
     """The search for what repeats with the turns of one loop."""
 
     place: Place | None = None
-    turn: int = 0
+    iteration: int = 0
     #: the turn at which to look again
     next: int = FIRST
     #: by description, when it was met last
-    seen: dict[Any, Turn] = field(default_factory=dict)
+    seen: dict[Any, Iteration] = field(default_factory=dict)
     attempts: int = 0
     #: what the search has cost, in instructions
     cost: float = 0
     #: while a repetition is looked for: its length in turns, and the states at its multiples
     length: int = 0
-    states: list[tuple[Turn, Snapshot]] = field(default_factory=list)
+    states: list[tuple[Iteration, Snapshot]] = field(default_factory=list)
     #: how many more repetitions are executed before one is watched, and what registers move by
     whole: int = 0
     shifts: dict[Register, Shift] = field(default_factory=dict)
@@ -457,7 +459,7 @@ class Level:
     def choose(self, place: Place, *, next: int = 1) -> None:
         """Looks at this loop from now on."""
         self.place = place
-        self.turn = self.length = 0
+        self.iteration = self.length = 0
         self.rests = False
         self.next = next
         self.seen.clear()
@@ -468,7 +470,7 @@ class Level:
         self.seen.clear()
         if self.length or self.rests:
             self.length, self.rests = 0, False
-            self.next = self.turn + 1
+            self.next = self.iteration + 1
             self.states.clear()
 
     def rest(self) -> None:

@@ -32,11 +32,11 @@ from tilesim.sim.affine.loop_jump import Jump
 from tilesim.sim.affine.loop_period import (
     FIRST,
     Counts,
+    Iteration,
     Level,
     Place,
     Remaining,
     Rows,
-    Turn,
     Watched,
     register_shifts,
 )
@@ -97,7 +97,7 @@ class Thrift:
         return each * self._watching <= _GUESSED * self._size * self._item
 
     def is_worth_it(
-        self, level: Level, before: Turn, each: int, states: int, left_out: int = 0
+        self, level: Level, before: Iteration, each: int, states: int, left_out: int = 0
     ) -> bool:
         """As `Skipper` asks; if not, says when to ask again."""
         assert level.place is not None
@@ -119,7 +119,7 @@ class Thrift:
             return True
         if level.cost + cost > (_IN_VAIN if in_vain else _SHARE) * executed:
             level.seen.clear()
-            level.next = level.turn + level.turn // 2
+            level.next = level.iteration + level.iteration // 2
             return False
         return True
 
@@ -173,7 +173,7 @@ class Skipper:
         self.follower = observer if isinstance(observer, Follower) else None
         machine.races.observer = self
         self._plain = machine.code
-        self._turns: dict[Place, int] = {}
+        self._iterations: dict[Place, int] = {}
         #: by number of a branch that goes back: where to
         self._heads: dict[int, int] = {}
         self._inner, self._outer = Level(), Level()
@@ -182,16 +182,16 @@ class Skipper:
         self._watched: Watched | None = None
         self._watching: Level | None = None
         self._counts: Counts | None = None
-        self._hooked = self._with_turns(self._plain)
+        self._hooked = self._with_iterations(self._plain)
         self._thrift = Thrift(machine, self._heads, alone=self.follower is None)
-        self._rows = Rows(machine, self._plain, self._with_turns)
+        self._rows = Rows(machine, self._plain, self._with_iterations)
         assert isinstance(machine.env, TimedEnvironment)
         self._env = machine.env
         machine.code = self._hooked
 
     # ------------------------------------------------------------------ turns of loops
 
-    def _with_turns(self, plain: list[Entry]) -> list[Entry]:
+    def _with_iterations(self, plain: list[Entry]) -> list[Entry]:
         """The same steps; those that go back in a loop tell."""
         steps, code = list(plain), self.machine.plan.mir.code
         #: by number of a step that may go back, that of the branch that it makes
@@ -209,14 +209,14 @@ class Skipper:
         return steps
 
     def _around(self, number: int, back: int, step: Step) -> Step:
-        turns, what = self._turns, self.machine.plan.mir.code[back].what
+        iterations, what = self._iterations, self.machine.plan.mir.code[back].what
         polls = isinstance(what, Branch) and what.polls
 
         def turning(w: Warp) -> bool | None:
             stopped = step(w)
             if w.pc <= number and not (polls and _only_looked(w)):
                 place = w.index, back
-                turns[place] = count = turns.get(place, 0) + 1
+                iterations[place] = count = iterations.get(place, 0) + 1
                 if place == self._inner.place:
                     self._others = 0
                     self._turned(self._inner)
@@ -256,10 +256,10 @@ class Skipper:
         return warp == other and back > number and self._heads[back] <= self._heads[number]
 
     def _turned(self, level: Level) -> None:
-        level.turn += 1
+        level.iteration += 1
         if level is self._outer and not level.over and self._watching is None:
             self._inner.forget()
-        if level.turn >= level.next and not level.due:
+        if level.iteration >= level.next and not level.due:
             level.due = True
             Glance(self.machine.env, partial(self._look, level))
 
@@ -280,7 +280,7 @@ class Skipper:
     def _look(self, level: Level, _event: object) -> None:
         level.due = False  # turns that are made in one move are looked at once
         self._rows.look()
-        if level.turn < level.next:
+        if level.iteration < level.next:
             return
         try:
             if self._watching is level and self._watched is None:
@@ -327,9 +327,9 @@ class Skipper:
         )
 
     def _search(self, level: Level) -> None:
-        level.next = level.turn + 1
+        level.next = level.iteration + 1
         key = self._describe()
-        before, now = level.seen.get(key), self._turn(level)
+        before, now = level.seen.get(key), self._iteration(level)
         level.seen[key] = now
         if before is not None:
             each, left_out = now.executed - before.executed, now.skipped - before.skipped
@@ -346,17 +346,17 @@ class Skipper:
         elif len(level.seen) > _REMEMBERED:
             self._fail(level, None)
 
-    def _turn(self, level: Level) -> Turn:
+    def _iteration(self, level: Level) -> Iteration:
         machine, follower = self.machine, self.follower
         mirrors = {} if follower is None else follower.mirrors
-        return Turn(
-            level.turn, machine.executed, machine.skipped.instructions,
+        return Iteration(
+            level.iteration, machine.executed, machine.skipped.instructions,
             [list(w.registers) for w in machine.warps],
             {n: dict(m.registers.differing) for n, m in mirrors.items()},
         )  # fmt: skip
 
     def _is_worth_it(
-        self, level: Level, before: Turn, each: int, states: int, left_out: int = 0
+        self, level: Level, before: Iteration, each: int, states: int, left_out: int = 0
     ) -> bool:
         """Whether a search with so many states costs little beside what may be skipped: turns in
         which ``each`` instructions are executed, and ``left_out`` are not, like those since another
@@ -379,12 +379,12 @@ class Skipper:
         level.length = length
         level.places.clear()
         level.touched.clear()
-        level.next = level.turn + length
+        level.next = level.iteration + length
         level.guessed = False
         if parts and self._rows.part():
             level.states = []
             return
-        level.states = [(self._turn(level), self._state(level))]
+        level.states = [(self._iteration(level), self._state(level))]
 
     def _note_places(self, level: Level) -> None:
         """What has been accessed since the last state is accessed again and again, perhaps."""
@@ -400,20 +400,22 @@ class Skipper:
 
     def _compare_with(self, level: Level, now: Snapshot) -> None:
         """Watches what follows if one of the states before is that of now."""
-        for turn, before in reversed(level.states):
+        for iteration, before in reversed(level.states):
             shifts = now.register_shifts(before) if now.repeats(before, ahead=True) else None
             if shifts is not None:
-                if self._goes_on(level, turn, 1):
-                    level.length = level.turn - turn.number
-                    level.states = [(self._turn(level), now)]
-                    self._watch(level, shifts, self.machine.skipped.instructions - turn.skipped)
+                if self._goes_on(level, iteration, 1):
+                    level.length = level.iteration - iteration.number
+                    level.states = [(self._iteration(level), now)]
+                    self._watch(
+                        level, shifts, self.machine.skipped.instructions - iteration.skipped
+                    )
                 return
-        level.states.append((self._turn(level), now))
-        level.next = level.turn + level.length
+        level.states.append((self._iteration(level), now))
+        level.next = level.iteration + level.length
         if len(level.states) > _MULTIPLES:
             self._fail(level, None)
 
-    def _goes_on(self, level: Level, since: Turn, states: int) -> bool:
+    def _goes_on(self, level: Level, since: Iteration, states: int) -> bool:
         """Whether a search that has begun is still worth it, with so many more states; it ends if
         not."""
         left_out = self.machine.skipped.instructions - since.skipped
@@ -430,18 +432,18 @@ class Skipper:
         """Watches the next repetition; in the one before ``left_out`` instructions were not
         executed: then some more are executed first. Lanes that are agents of their own when it
         begins are not followed; if some come to be, the state at its end is another one."""
-        if self.machine.forks or not self._rows.may_part():
+        if self.machine.split_groups or not self._rows.may_part():
             self._fail(level, None)
             return
         self._rows.are_apart()
-        level.next = level.turn + level.length
+        level.next = level.iteration + level.length
         if left_out:
             self._watching, level.shifts, level.whole = level, shifts, WHOLE
             return
         self._counts = Counts.of(self.machine, self.barriers, self.named)
         self._watched = Watched(self.machine, self._plain, shifts, level.computed, self.follower)
         self._watching = level
-        self.machine.code = self._with_turns(self._watched.steps)
+        self.machine.code = self._with_iterations(self._watched.steps)
         self.began(shifts)
 
     def _watch_whole(self, level: Level) -> None:
@@ -449,12 +451,12 @@ class Skipper:
         although some were left out. What is recorded is as it will be at the end of another such
         repetition once nothing is left of those turns."""
         level.whole -= 1
-        level.next = level.turn + level.length
+        level.next = level.iteration + level.length
         if level.whole:
             return
         self._watching = None
         self._note_places(level)
-        level.states = [(self._turn(level), self._state(level))]
+        level.states = [(self._iteration(level), self._state(level))]
         self._watch(level, level.shifts)
 
     def _fail(self, level: Level, why: Obstacle | None) -> None:
@@ -468,7 +470,7 @@ class Skipper:
         level.seen.clear()
         level.states.clear()
         level.guessed = False
-        level.next = level.turn + (level.length << level.attempts) + 1
+        level.next = level.iteration + (level.length << level.attempts) + 1
         level.length = 0
 
     def _end_period(self, level: Level) -> None:
@@ -521,7 +523,7 @@ class Skipper:
         length, level.length = level.length, 0
         level.seen.clear()
         level.cost = level.attempts = 0
-        level.next = level.turn + length + 1
+        level.next = level.iteration + length + 1
 
     def _longest(self, watched: Watched, times: int) -> Jump:
         if self.parts and self.follower is not None:
@@ -542,7 +544,7 @@ class Skipper:
             level.guessed = False  # the guess may be wrong, across the end of another loop, say
         else:
             level.computed |= wrong
-        level.states = [(self._turn(level), now)]
+        level.states = [(self._iteration(level), now)]
         self._watch(level, shifts)
 
     # ------------------------------------------------------------------ for what looks on

@@ -65,7 +65,7 @@ def may_meet(reaches: Iterable[Reach]) -> str | None:
         boxes: dict[tuple[Course, bool], list[Box]] = defaultdict(list)
         for reach in found:
             boxes[reach.course, reach.write].append(reach.box)
-        if not any(any(course.turn) or any(course.slope) for course, _ in boxes):
+        if not any(any(course.iteration) or any(course.slope) for course, _ in boxes):
             continue
         families = [Family(*corners(b), *how) for how, b in boxes.items()]
         written = any(family.write for family in families)

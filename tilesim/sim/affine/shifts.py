@@ -189,7 +189,7 @@ def set_moving(
 ) -> None:  # fmt: skip
     """A register is set in the lanes of ``mask`` to what moves by ``moves``; in the others it moves
     as it did before. ``merged`` makes one of both."""
-    alone = slot in w.machine.plan.private and not w.machine.forks
+    alone = slot in w.machine.plan.private and not w.machine.split_groups
     if not (alone or mask == FULL or w.registers[slot] is None):
         moves = merged(mask, moves, moving.get(slot, 0))
     if is_moving(moves):

@@ -239,7 +239,7 @@ class Writer:
         self._shape = self.snapshot.shape
         self._fields = fields
         self._objects = objects
-        self._ways: dict[type, ObjectWriter] = {}
+        self._writers: dict[type, ObjectWriter] = {}
         self._layouts: dict[type, _Layout] = {}
         self._numbers: dict[int, int] = {}
         #: what is written once all else is
@@ -322,9 +322,9 @@ class Writer:
         if kind in _PLAIN:
             self._shape.append(value)
             return
-        how = self._ways.get(kind)
+        how = self._writers.get(kind)
         if how is None:
-            how = self._ways[kind] = self._objects.get(kind) or _way(kind)
+            how = self._writers[kind] = self._objects.get(kind) or _way(kind)
         how(self, value)
 
     def _tuple(self, value: tuple[Any, ...]) -> None:
@@ -441,13 +441,13 @@ def _way(kind: type) -> ObjectWriter:
         ("tilesim.arith.", "tilesim.ir.")
     ):
         return Writer.identity
-    for base, how in _WAYS.items():
+    for base, how in _WRITERS.items():
         if issubclass(kind, base):
             return how
     return Writer._object if kind.__module__.startswith("tilesim.sim.") else Writer._not_plain
 
 
-_WAYS: dict[type, ObjectWriter] = {
+_WRITERS: dict[type, ObjectWriter] = {
     dict: Writer._dict, list: Writer._list, set: Writer._set, frozenset: Writer._set,
     np.ndarray: Writer._array, np.generic: Writer._array, bytearray: Writer._bytes,
     Unknown: Writer._unknown, FunctionType: Writer._function, MethodType: Writer._method,

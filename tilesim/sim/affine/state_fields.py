@@ -14,7 +14,7 @@ import numpy as np
 
 from tilesim.findings.finding import Finding, Named
 from tilesim.ir import effects as fx
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.snapshot import (
@@ -267,7 +267,8 @@ _AGENT: dict[str, FieldWriter] = {
     "clock": clock, "registers": _registers, "laps": _laps, "marks": positions,
     "moments": positions, "settled": positions, "followed": positions, "gathered": positions,
     "effects": _count("effects"), "issued": _count("issued"),
-    "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
+    "iteration": _count("iterations"), "iterations": _count("iterations"),
+    "fenced": _count("fenced"),
     "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
     # how many instructions it has executed; what a follower has of it, and writes
     "executed": left_out, "elsewhere": left_out,
@@ -378,7 +379,7 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
     if memory.mbarriers is None:
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
-    out.token(tuple([footprint.number for footprint in value._perhaps]))
+    out.token(tuple([footprint.number for footprint in value._may]))
     for footprint in value._known.values():
         observed = out.machine.races.observations.of(footprint)
         if footprint.reads or footprint.writes or footprint.initialised or observed:
@@ -545,7 +546,8 @@ FIELDS: Fields = {
     Landing: {"issued": clock},
     Completed: {"counts": lambda out, x, v: positions(out, x, dict(v))},
     Access: {
-        "tick": at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
+        "tick": at_component,
+        "iteration": lambda out, a, v: out.number(("iterations", a.warp.index), v),
         "later": _later, "number": _strong_write,
     },
     Observations: {"count": _strong_write, "_words": left_out},
@@ -557,7 +559,7 @@ FIELDS: Fields = {
         "current": _generation, "previous": _generation, "skipped": left_out,
     },
     Fences: {
-        "_released": clocks, "_acquirable": clocks, "_near": clock, "_seen_near": clocks,
+        "_released": clocks, "_acquirable": clocks, "_in_shared": clock, "_seen_in_shared": clocks,
         "_gathered": clock, "_of_one": clocks,
     },
     TmemAccess: {"tick": _tick, "order": _order, "sequence": _sequence},
@@ -600,7 +602,7 @@ OBJECTS: Objects = {
 }
 
 
-@kept
+@cached
 def most_pending(mir: Mir) -> int:
     """How many groups any wait lets remain at most."""
     waits = (e for effects in mir.effects for e in effects if isinstance(e, fx.WaitsGroup))

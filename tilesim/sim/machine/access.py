@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilesim.ir.effects import Reads
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Access:
     #: hold of a fragment; each what is not known
     piece: int | Held | Unsaid = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
-    turn: int = 0
+    iteration: int = 0
     #: by component and bytes the first access that came after it and does not stand in for it: of a
     #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
     later: dict[tuple[int, Touched], Access] | None = None
@@ -90,7 +90,7 @@ class Access:
     #: that is not known
     stored: Hashable = None
     #: what says whether it is made, if that is not known
-    perhaps: Unknown | None = None
+    may: Unknown | None = None
     #: of a strong write: which one of its machine (`tilesim.sim.machine.word_order`)
     number: int | None = None
 
@@ -119,13 +119,13 @@ class Access:
 # barriers, fences, and acquires order nothing there.
 
 
-@kept
+@cached
 def reads_noncoherently(op: Op) -> bool:
     """Whether what an instruction reads goes through that cache."""
     return any(isinstance(effect, Reads) and effect.noncoherent for effect in op.effects())
 
 
-@kept
+@cached
 def has_noncoherent_loads(mir: Mir) -> bool:
     """Whether a program has such loads."""
     return any(effect.noncoherent for _, effect in mir.all_of(Reads))

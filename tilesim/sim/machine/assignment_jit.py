@@ -203,7 +203,7 @@ def assignment(op: Op, typing: Typing) -> Assignment | None:
     """The register that an instruction sets to an expression over integers, and the expression,
     if it does nothing else and all operations are written in Python."""
     match op.effects():
-        case (Defines(var, Expr() as value, chance="", unknown=""),):
+        case (Defines(var, Expr() as value, oracle="", unknown=""),):
             if var.dtype.kind == "float" or size_of(value)[0] > DEEPEST:
                 return None
             return (var, value) if all(_written(part, typing) for part in walk(value)) else None

@@ -38,10 +38,10 @@ class Components:
     generic proxy has a row for shared memory.
     """
 
-    def __init__(self, own: int = 0, *, near: bool = False) -> None:
+    def __init__(self, own: int = 0, *, in_shared: bool = False) -> None:
         self.size = 0
         self.own = own
-        self.near = near
+        self.in_shared = in_shared
 
     def new(self) -> int:
         """A new component."""
@@ -50,14 +50,14 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros((ROWS + 2 * self.own + self.near) * self.size, dtype=np.int64)
+        return np.zeros((ROWS + 2 * self.own + self.in_shared) * self.size, dtype=np.int64)
 
     def own_row(self, rank: int) -> int:
         """The row of what is visible to the async proxy in the shared memory of this CTA."""
         return ROWS + rank
 
     @property
-    def near_row(self) -> int:
+    def in_shared_row(self) -> int:
         """The row of what the generic proxy sees in shared memory alone."""
         return ROWS + 2 * self.own
 
@@ -65,15 +65,15 @@ class Components:
         """Where the row begins about fences for one memory alone (H9), which is ``own_row``, or for
         shared memory (H18), in which what is not known in the one that begins at ``row`` may be
         known; 0 if there is none."""
-        if self.near and row == self.size:
-            return self.near_row * self.size
+        if self.in_shared and row == self.size:
+            return self.in_shared_row * self.size
         return own_row * self.size if row == SHARED * self.size else 0
 
     def of_shared(self, clock: Clock) -> Clock:
         """What a clock knows of accesses to shared memory, and of the order of events."""
         known, size = clock.copy(), self.size
         rows = known.reshape(-1, size)
-        join(rows[self.near_row], rows[GENERIC])
+        join(rows[self.in_shared_row], rows[GENERIC])
         rows[GENERIC] = rows[GLOBAL] = 0
         return known
 
@@ -85,7 +85,7 @@ class Components:
     def begun(self) -> list[tuple[int, int]]:
         """Rows of what a second fence brings, each with that of what a first one began with."""
         own = [(self.own_row(rank), self.own_half(rank)) for rank in range(self.own)]
-        return [(SHARED, HALF), *own, *([(self.near_row, GENERIC)] if self.near else [])]
+        return [(SHARED, HALF), *own, *([(self.in_shared_row, GENERIC)] if self.in_shared else [])]
 
 
 def join(clock: Clock, other: Clock) -> None:

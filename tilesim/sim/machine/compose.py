@@ -584,15 +584,15 @@ def _in_turn(step: Step, *, stores: bool) -> Step:
     one (H23).
     """
 
-    def turns(w: Warp) -> bool | None:
+    def iterations(w: Warp) -> bool | None:
         if w.spread is None:
             return step(w)
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False
         active, parts, left = w.mask, w.spread, w.left or w.mask
         if stores and not w.diverged:
-            w.turns += 1
-            w.turn = w.turns
+            w.iterations += 1
+            w.iteration = w.iterations
         try:
             for part in parts:
                 if part.mask & left:
@@ -604,12 +604,12 @@ def _in_turn(step: Step, *, stores: bool) -> Step:
                         return True
                     left &= ~part.mask
         finally:
-            w.mask, w.spread, w.turn = active, parts, 0
+            w.mask, w.spread, w.iteration = active, parts, 0
         w.left = 0
         w.regroup()
         return None
 
-    return turns
+    return iterations
 
 
 def _together(step: Step) -> Step:
@@ -619,14 +619,14 @@ def _together(step: Step) -> Step:
         if w.spread is None or w.parts is None:
             return step(w)
         w.clock = learned = w.parts.common(w.mask)
-        w.turns += 1
-        w.turn = w.turns
+        w.iterations += 1
+        w.iteration = w.iterations
         try:
             return step(w)
         finally:
             for part in w.spread:
                 join(part.clock, learned)
-            w.turn = 0
+            w.iteration = 0
             w.act_as(w.spread[0])
 
     return at_once

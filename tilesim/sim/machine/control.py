@@ -32,7 +32,14 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
 from tilesim.sim.machine.errors import FAULTS, Fault
 from tilesim.sim.machine.expression import Evaluate, evaluator, plain
-from tilesim.sim.machine.havoc import Leaving, Region, Spared, both_ways, may_be_made_inside, may_go
+from tilesim.sim.machine.havoc import (
+    Leaving,
+    Region,
+    Spared,
+    both_sides,
+    may_be_made_inside,
+    may_go,
+)
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
@@ -79,7 +86,7 @@ def _next(w: Warp, number: int) -> int | None:
         case Join(syncs=False):
             return number + 1
         case Op() as op if sets_only(op):
-            if any(isinstance(e, Defines) and e.chance for e in plan.mir.effects[number]):
+            if any(isinstance(e, Defines) and e.oracle for e in plan.mir.effects[number]):
                 return None
             w.pc = number + 1
             plan.alone[number][0](w)
@@ -257,7 +264,7 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
+    skip: Skipped = None, may: Skipped = None, within: Within = nowhere,
     spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
     divides: bool = True,
 ) -> Step:  # fmt: skip
@@ -279,8 +286,8 @@ def branch(
             w.machine.outcome.data_traps[spared.trap] = None
             w.pc = spared.others
             return
-        if w.ways is not None:
-            w.ways.branch(w.pc, target, _taken(value, mask, sense=sense))
+        if w.havoc_region is not None:
+            w.havoc_region.branch(w.pc, target, _taken(value, mask, sense=sense))
             return
         if type(value) is int:
             taken = mask if bool(value) is sense else 0
@@ -288,9 +295,9 @@ def branch(
             forget(w, skip, value)
             w.pc = meet
             return
-        elif perhaps is not None and type(value) is Unknown:
-            both_ways(w, value, (w.pc, target), meet)
-            forget(w, perhaps, value)
+        elif may is not None and type(value) is Unknown:
+            both_sides(w, value, (w.pc, target), meet)
+            forget(w, may, value)
             return
         elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
             return
@@ -324,7 +331,7 @@ def branch(
             w.mask, w.pc = taken, target
         elif parts and w.parts is not None:
             frame.forked = True
-            divergence.fork(w, taken, target)
+            divergence.split_off(w, taken, target)
         else:
             frame.pending.append((target, taken))
             frame.loc = loc
@@ -351,8 +358,8 @@ def ending(
     execute from there on, if whether lanes end may be unknown; ``leaving``: as for `branch`."""
 
     def run(w: Warp) -> bool | None:
-        if w.ways is not None:
-            w.ways.branch(w.pc, w.ways.end, _taken(cond(w), w.mask, sense=True))
+        if w.havoc_region is not None:
+            w.havoc_region.branch(w.pc, w.havoc_region.end, _taken(cond(w), w.mask, sense=True))
             return None
         value = cond(w)
         if type(value) is Unknown and (way := leaving()) and way.decide(w, value):
@@ -472,7 +479,7 @@ def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
     return back
 
 
-def next_turn(
+def next_iteration(
     advance: Step, slot: int, by: int, stop_of: Evaluate, head: int, end: int, *, rising: bool
 ) -> Step:
     """Advances a counter and tests it: what the instruction, the way back and the test do.
@@ -484,7 +491,7 @@ def next_turn(
         value, stop = w.registers[slot], stop_of(w)
         if type(value) is not int or type(stop) is not int or not INT_MIN <= value + by <= INT_MAX:
             return advance(w)
-        if w.machine.forks:  # other lanes may be in another turn
+        if w.machine.split_groups:  # other lanes may be in another turn
             return advance(w)
         value += by
         w.registers[slot] = value
@@ -504,9 +511,9 @@ def trap(cond: Evaluate, op: Trap) -> Step:
             w.machine.outcome.data_traps[loc] = None
             return
         lanes = condition_lanes(value) & w.mask
-        if lanes and aborts and w.ways is not None:
+        if lanes and aborts and w.havoc_region is not None:
             w.machine.outcome.data_traps[loc] = None
-            w.ways.trap(lanes)
+            w.havoc_region.trap(lanes)
         elif lanes:
             if misplaced:
                 raise BarrierError("out-of-bounds", what, "align the tensor and the index")
@@ -515,7 +522,7 @@ def trap(cond: Evaluate, op: Trap) -> Step:
     return step
 
 
-def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped = None) -> Step:
+def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may: Skipped = None) -> Step:
     """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
     set these registers; ``perhaps``: and to access global memory."""
 
@@ -525,9 +532,9 @@ def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped =
         if skip is not None and type(value) is Unknown:
             forget(w, skip, value)
             return None
-        if perhaps is not None and type(value) is Unknown:
+        if may is not None and type(value) is Unknown:
             may_be_made_inside(w, value, step)
-            forget(w, perhaps, value)
+            forget(w, may, value)
             return None
         chosen = condition_lanes(value) & mask
         if not chosen:

@@ -8,7 +8,7 @@ that all of them come to later: these would be one meeting ahead for ever.
 
 Lanes whose ways parted execute together what comes behind a branch if all of them come there. But
 PTX makes none wait for the others there. So where nothing else can move, those that wait go on
-alone (`part_ways`), to where they have to meet others.
+alone (`diverge`), to where they have to meet others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from tilesim.analysis.divergence import meets_at
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, constant
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
 from tilesim.sim.machine.errors import FAULTS, Fault
@@ -139,7 +139,7 @@ def _merge(origin: Warp, agents: list[Warp], pc: int) -> None:
         if agent is not origin:
             origin.executed += agent.executed
             origin.cluster_round = origin.cluster_round or agent.cluster_round
-            machine.forks.remove(agent)
+            machine.split_groups.remove(agent)
     origin.blocked = None
     origin.frames, origin.pc, origin.mask, origin.alone = [], pc, origin.live_mask, 0
     origin.regroup()
@@ -155,7 +155,9 @@ def report_missing(machine: Machine) -> None:
     Raises:
         Stop: there were such lanes.
     """
-    agents = [w for w in (*machine.warps, *machine.forks) if not w.exited and w.blocked is not None]
+    agents = [
+        w for w in (*machine.warps, *machine.split_groups) if not w.exited and w.blocked is not None
+    ]
     kept = any(not isinstance(w.blocked and w.blocked.on, Frame | Arrival) for w in agents)
     for arrival in (a for w in machine.warps for a in w.arrivals):
         # lanes that could only end wait for something else first, and not for lanes elsewhere
@@ -181,7 +183,7 @@ def _meets(op: Op) -> bool:
     return len(effects) == 1 and isinstance(effects[0], fx.Gathers) and effects[0].orders
 
 
-@kept
+@cached
 def _kind(op: Op) -> tuple[object, ...] | None:
     """What instructions have in common of which lanes may execute different ones, to wait for each
     other: the same qualifiers (PTX 9.7.9.6, 9.7.13); None if all execute the same one."""
@@ -239,7 +241,7 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
         sites = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _alike(op, i.what))
         fitting |= {n for n in sites if _either(w, plan.twin(op.number), plan.twin(n))}
     places = set()
-    for agent in (w.origin, *(f for f in w.machine.forks if f.origin is w.origin)):
+    for agent in (w.origin, *(f for f in w.machine.split_groups if f.origin is w.origin)):
         if agent is not w and agent.mask & missing:
             places.add(agent.pc)
         for frame in agent.frames:
@@ -254,7 +256,7 @@ def _may_end(w: Warp, missing: int) -> bool:
     if w.parts is None:
         return False
     mir = w.machine.plan.mir
-    for agent in (w.origin, *(f for f in w.machine.forks if f.origin is w.origin)):
+    for agent in (w.origin, *(f for f in w.machine.split_groups if f.origin is w.origin)):
         for frame in agent.frames:
             lanes = agent.mask if agent is not w else 0
             lanes |= sum(mask for _, mask in frame.pending)
@@ -274,16 +276,16 @@ def _note(w: Warp, op: Op, mask: int, kind: str) -> None:
 # -------------------------------------------------------- lanes that go on as an agent of their own
 
 
-def fork(warp: Warp, lanes: int, pc: int) -> None:
+def split_off(warp: Warp, lanes: int, pc: int) -> None:
     """``lanes`` of ``warp``, which a branch has split off, go on at ``pc``."""
-    _fork(warp, lanes, pc, warp.frames[-1])
+    _split_off(warp, lanes, pc, warp.frames[-1])
 
 
-def _fork(warp: Warp, lanes: int, pc: int, frame: Frame) -> Warp:
+def _split_off(warp: Warp, lanes: int, pc: int, frame: Frame) -> Warp:
     """An agent that ends where the lanes of ``frame`` meet."""
     machine = warp.machine
-    other = warp.fork(lanes, pc, frame)
-    machine.forks.append(other)
+    other = warp.split_off(lanes, pc, frame)
+    machine.split_groups.append(other)
     if machine.trace is not None:
         if machine.trace.steps:
             machine.trace.steps[-1].spawned.append(other.key)
@@ -299,7 +301,7 @@ def end(warp: Warp) -> None:
     assert parent is not None
     parent.running -= 1
     warp.origin.executed += warp.executed
-    machine.forks.remove(warp)
+    machine.split_groups.remove(warp)
     if not parent.running and parent.waiter is not None:
         waiter, parent.waiter = parent.waiter, None
         machine.wake(waiter)
@@ -313,7 +315,7 @@ def lanes_exit(warp: Warp, lanes: int) -> bool:
         of these: it goes on with them in a move of its own, and this one is over.
     """
     origin, frames = warp.origin, warp.frames
-    for agent in (origin, *(f for f in warp.machine.forks if f.origin is origin)):
+    for agent in (origin, *(f for f in warp.machine.split_groups if f.origin is origin)):
         agent.exited_lanes |= lanes
     for barrier in (*warp.cta.named.values(), warp.cta.cluster.barrier):
         if barrier is not None:
@@ -325,10 +327,10 @@ def lanes_exit(warp: Warp, lanes: int) -> bool:
 # ---------------------------------------------------------------------- where nothing can move
 
 
-def part_ways(machine: Machine) -> bool:
+def diverge(machine: Machine) -> bool:
     """Lanes that wait for others of their warp behind a branch or in one wait, or for their turn,
     go on without them; True if there are any. Only where nothing else can move."""
-    for warp in (*machine.warps, *machine.forks):
+    for warp in (*machine.warps, *machine.split_groups):
         if warp.exited or warp.parts is None or warp.blocked is None:
             continue
         try:
@@ -352,7 +354,7 @@ def _leave_wait(warp: Warp) -> bool:
     if not warp.frames:
         warp.frames.append(Frame(warp.live_mask, len(warp.machine.plan.mir.code)))
     frame = warp.frames[-1]
-    _fork(warp, passed, warp.pc + 1, frame if frame.parent is None else frame.parent)
+    _split_off(warp, passed, warp.pc + 1, frame if frame.parent is None else frame.parent)
     if frame.parent is not None:
         frame.mask &= ~passed
     warp.mask &= ~passed
@@ -365,7 +367,7 @@ def _take_turns(warp: Warp, place: int) -> bool:
     groups, frame.pending = frame.pending, []
     for pc, mask in groups:
         if mask & ~warp.exited_lanes:
-            _fork(warp, mask & ~warp.exited_lanes, pc, frame)
+            _split_off(warp, mask & ~warp.exited_lanes, pc, frame)
     return bool(groups)
 
 
@@ -379,7 +381,7 @@ def _go_on(warp: Warp, place: int) -> bool:
     # a barrier that follows waits for all lanes, but for those that execute a copy of it
     if behind and not plan.places and meets_at(plan.graph, frame.meet):
         return False
-    others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
+    others = [f for f in warp.machine.split_groups if f.frames and f.frames[0].parent is frame]
     away = sum(f.frames[0].mask for f in others)
     here = warp.blocked is not None and warp.blocked.on is frame
     inside = warp.frames[place + 1].mask if place + 1 < len(warp.frames) else warp.mask
@@ -390,7 +392,7 @@ def _go_on(warp: Warp, place: int) -> bool:
         return False
     outer = _outer(warp, place)
     if not here:
-        _fork(warp, come, frame.meet, outer)
+        _split_off(warp, come, frame.meet, outer)
         _leave(warp, frame, come)
         return True
     for other in others:

@@ -30,7 +30,7 @@ def compared(warp: Agent, looks: int, before: object, version: int) -> object:
     """Blocks a warp, at its ``looks``-th look in a row, that would go on like this for ever: its
     state is the one ``before``. What to compare with at the next look. ``version`` counts all
     changes."""
-    if warp.ways is not None:
+    if warp.havoc_region is not None:
         return None
     state = version, _state(warp)
     where = _way_back(warp) if state == before else None
@@ -70,7 +70,7 @@ def _way_back(warp: Agent) -> Loc | None:
     block = graph.block_of[warp.pc]
     around = [loop for loop in graph.loops if block in loop.blocks]
     inside = {n for loop in around for b in loop.blocks for n in graph.blocks[b]}
-    if any(isinstance(e, Defines) and e.chance for n in inside for e in graph.mir.effects[n]):
+    if any(isinstance(e, Defines) and e.oracle for n in inside for e in graph.mir.effects[n]):
         return None
     inner = min(around, key=lambda loop: len(loop.blocks), default=None)
     return None if inner is None else graph.mir.code[graph.blocks[inner.tail][-1]].what.loc

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.labels import Who
+    from tilesim.sim.machine.labels import AgentLike
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
 #: ``poll`` a test that answered no, ``join`` and ``leave`` a named barrier, ``life`` init or inval,
@@ -35,7 +35,7 @@ class Event:
     kind: Kind
     object: Hashable
     phase: int
-    warp: Who
+    warp: AgentLike
     op: Op | None
     text: str
     loose: bool = False
@@ -79,7 +79,7 @@ class InFlight:
 
     index: int
     op: Op
-    warp: Who
+    warp: AgentLike
     key: Key
     component: None = None
 
@@ -143,7 +143,7 @@ class Trace:
         kind: Kind,
         obj: Hashable,
         phase: int,
-        warp: Who,
+        warp: AgentLike,
         op: Op | None,
         text: str,
         *,

@@ -222,7 +222,7 @@ class Facts:
     #: what an acquire learns may be up to which CTA has released it (H1)
     asks_for_senders: bool = True
     #: fences for shared memory alone (H18)
-    fences_near: bool = False
+    fences_in_shared: bool = False
     #: warps whose fences act for relaxed operations (H3)
     fencing: frozenset[int] = frozenset()
     #: strong stores that release nothing, but what their thread has released there before (H3)

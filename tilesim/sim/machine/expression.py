@@ -464,10 +464,10 @@ class Quotients:
         self.registers: frozenset[str] = frozenset()
         self._any = any(map(self._divides, _parts(mir)))
         if self._any:
-            divided = [v.name for v, value in self._values if self.doubts(value)]
+            divided = [v.name for v, value in self._values if self.violations(value)]
             self.registers = frozenset(closure(divided, self._made_of))
 
-    def doubts(self, expr: Expr) -> bool:
+    def violations(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
         return self._any and any(
             self._divides(part) or (isinstance(part, Var) and part.name in self.registers)
@@ -480,7 +480,11 @@ class Quotients:
         if not self._any:
             return frozenset()
         found = self.registers.union(
-            *(mentioned(part) & self._computed for part in _parts(self._mir) if self.doubts(part))
+            *(
+                mentioned(part) & self._computed
+                for part in _parts(self._mir)
+                if self.violations(part)
+            )
         )
         held = self._computed | self.registers
         sources: dict[str, frozenset[str]] = {}
@@ -534,7 +538,7 @@ class Quotients:
         taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
         sets = [e for e in op.effects() if isinstance(e, Defines)]
         kept = any(isinstance(e.value, Expr) for e in sets)
-        uses = [self._use(e) for e in taken if not kept and self.doubts(e)]
+        uses = [self._use(e) for e in taken if not kept and self.violations(e)]
         slots = [self._slots[e.var.name] for e in sets if e.var.name in self.registers]
         if kept or not (uses or slots):
             return step

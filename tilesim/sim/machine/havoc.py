@@ -72,7 +72,7 @@ def accessing(effects: tuple[fx.Effect, ...]) -> frozenset[str] | None:
     found: set[str] = set()
     for effect in effects:
         match effect:
-            case fx.Defines(chance=""):
+            case fx.Defines(oracle=""):
                 found.add(effect.var.name)
             case fx.Reads() | fx.Writes() if _plain(effect):
                 pass
@@ -153,7 +153,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
     Raises:
         UnknownSteers: that has to be known.
     """
-    before, w.perhaps = w.perhaps, value
+    before, w.may = w.may, value
     released, parts = len(w.machine.released), 0 if w.parts is None else len(w.parts.leaves)
     findings = w.machine.outcome.findings
     found = len(findings)
@@ -164,7 +164,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         del findings[found:]
         raise steers from fault
     finally:
-        w.perhaps = before
+        w.may = before
     if len(findings) != found:
         finding = findings[found]
         del findings[found:]
@@ -178,11 +178,11 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
 
 def forget_written(w: Warp, value: Unknown) -> None:
     """Whether what has been stored is there is not known."""
-    for footprint, forget in w.perhaps_written:
+    for footprint, forget in w.may_be_written:
         forget(value)
-        if w.ways is not None:
-            w.ways.stored.add(footprint)
-    w.perhaps_written.clear()
+        if w.havoc_region is not None:
+            w.havoc_region.stored.add(footprint)
+    w.may_be_written.clear()
 
 
 def may_be_made_inside(w: Warp, value: Unknown, step: Step) -> None:
@@ -207,7 +207,7 @@ def may_be_made_inside(w: Warp, value: Unknown, step: Step) -> None:
         w.mask = active
 
 
-def both_ways(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> None:
+def both_sides(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> None:
     """All lanes go both ways of a branch, one after the other, up to where they meet."""
 
     def go() -> None:
@@ -246,7 +246,7 @@ class Region:
     loops: dict[int, tuple[Loop, ...]]
     ends: frozenset[int]
 
-    def turns(self, head: int, number: int) -> bool:
+    def iterations(self, head: int, number: int) -> bool:
         """Whether an instruction is in a loop that has this head."""
         block = self.graph.block_of[number]
         return any(block in loop.blocks for loop in self.loops.get(head, ()))
@@ -292,7 +292,7 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
             head = graph.blocks[loop.head].start
             found[head] = (*found.get(head, ()), loop)
     back = {(loop.tail, loop.head) for loops in found.values() for loop in loops}
-    if any(a in blocks and b in blocks for a, b in graph.ways_back - back):
+    if any(a in blocks and b in blocks for a, b in graph.back_edges - back):
         return None  # a loop with several entries, or that is entered in the middle
     starts = {b: graph.blocks[b].start for b in blocks}
     points = frozenset(n for b, n in starts.items() if len(graph.predecessors[b]) > 1)
@@ -350,7 +350,7 @@ def may_go(w: Warp, value: Unknown, within: Region, starts: Collection[int]) -> 
     Raises:
         UnknownSteers: that has to be known.
     """
-    may_be_made(w, value, lambda: Ways(w, value, within).go(starts))
+    may_be_made(w, value, lambda: HavocRegion(w, value, within).go(starts))
 
 
 @dataclass
@@ -364,7 +364,7 @@ class _State:
     elsewhere: Held
 
 
-class Ways:
+class HavocRegion:
     """A warp that goes through a region, since ``value`` is not known."""
 
     def __init__(self, w: Warp, value: Unknown, within: Region) -> None:
@@ -375,7 +375,7 @@ class Ways:
         #: by instruction, lanes that have yet to go on there
         self._waiting: dict[int, _State] = {}
         #: by head of a loop: what it was entered with last, and how much had been stored
-        self._turns: dict[int, tuple[_State, int]] = {}
+        self._iterations: dict[int, tuple[_State, int]] = {}
         #: by head of a loop that data may end in any turn, the lanes for which it may
         self._open: dict[int, int] = {}
         self.end = len(within.graph.mir.code)
@@ -390,14 +390,14 @@ class Ways:
         """
         w = self._w
         w.machine.irregular += 1
-        outer, w.ways = w.ways, self
+        outer, w.havoc_region = w.havoc_region, self
         try:
             for start in starts:
                 self._wait(start)
             while (place := self._next()) is not None:
                 self._follow(place)
         finally:
-            w.ways = outer
+            w.havoc_region = outer
         last = self._waiting.pop(self._region.meet, None)
         # no lane is in a loop for ever (`_wait`), but some may trap on each way
         if last is None or last.mask != self._mask:
@@ -455,7 +455,7 @@ class Ways:
         loop turns when all in it have come to the end of their turn."""
         region, waiting = self._region, self._waiting
         places = [n for n in waiting if n != region.meet]
-        places = [n for n in places if not any(region.turns(n, p) for p in places if p != n)]
+        places = [n for n in places if not any(region.iterations(n, p) for p in places if p != n)]
         return min(places, key=region.graph.ranks.__getitem__, default=None)
 
     def _follow(self, place: int) -> None:
@@ -463,7 +463,7 @@ class Ways:
         w, region = self._w, self._region
         state = self._waiting.pop(place)
         if place in region.loops:
-            self._turns[place] = state, len(self.stored)
+            self._iterations[place] = state, len(self.stored)
         self._become(state)
         w.pc = place
         code, mir = w.machine.code, region.graph.mir.code
@@ -499,9 +499,9 @@ class Ways:
         mirror = w.elsewhere
         held = {} if mirror is None else mirror.saved()
         state = _State(w.mask, list(w.registers), dict(w.undefined), held)
-        turns = before is not None and region.turns(place, before)
-        if turns and place in self._open and place in self._turns:
-            earlier, stored = self._turns[place]
+        iterations = before is not None and region.iterations(place, before)
+        if iterations and place in self._open and place in self._iterations:
+            earlier, stored = self._iterations[place]
             state = self._either(earlier, state)
             if stored == len(self.stored) and _covers(earlier, state):
                 if w.mask & ~self._open[place]:
@@ -584,8 +584,8 @@ def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
     With the trap the launch ends: nothing comes behind it, and what comes before or beside it comes
     in an execution without it as well (docs/soundness.md, "Accesses that data decides").
     """
-    ways = ((number + 1, target), (target, number + 1))
-    found = [Spared(trap, others) for side, others in ways if (trap := _trap(graph, side))]
+    havoc_region = ((number + 1, target), (target, number + 1))
+    found = [Spared(trap, others) for side, others in havoc_region if (trap := _trap(graph, side))]
     return found[0] if len(found) == 1 else None
 
 
@@ -638,13 +638,13 @@ class Leaving:
         threads of the CTA do, as far as one knows."""
         if w.mask != w.live_mask or w.origin is not w or w.stayed >= _MOST_STAYS:
             return False
-        machine, turn = w.machine, w.stayed
-        number, _ = machine.outcome.leaves.setdefault(turn, (self.number, value))
+        machine, iteration = w.machine, w.stayed
+        number, _ = machine.outcome.leaves.setdefault(iteration, (self.number, value))
         if number != self.number:
             return False  # another warp has come to another branch
         machine.irregular += 1
         w.stayed += 1
-        w.pc = self.end if turn == machine.options.leaves else self.stay
+        w.pc = self.end if iteration == machine.options.leaves else self.stay
         return True
 
 
@@ -653,9 +653,11 @@ def leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
     mir = graph.mir
     if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
         return None
-    ways = ((number + 1, target), (target, number + 1))
+    havoc_region = ((number + 1, target), (target, number + 1))
     found = [
-        Leaving(number, end, stay) for end, stay in ways if _leads_to_end(graph, led_to(graph, end))
+        Leaving(number, end, stay)
+        for end, stay in havoc_region
+        if _leads_to_end(graph, led_to(graph, end))
     ]
     return found[0] if len(found) == 1 and number in agreed(graph) else None
 
@@ -716,7 +718,7 @@ class Anywhere:
         Raises:
             UnknownSteers: that has to be known.
         """
-        value = w.perhaps
+        value = w.may
         assert value is not None
         for place in self._places:
             self._touch(w, place, value)
@@ -736,7 +738,7 @@ class Anywhere:
             footprint = place.view.whole(w, memory)
             if memory.label in w.machine.plan.of_threads:
                 if place.write:
-                    w.perhaps_written.append((footprint, partial(memory.forget, footprint)))
+                    w.may_be_written.append((footprint, partial(memory.forget, footprint)))
                 return
             if place.write and place.scope is None and w.lanes > 1:
                 if w.machine.options.ptx:
@@ -760,7 +762,7 @@ def where_not_known(step: Step, anywhere: Anywhere) -> Step:
     where, or whether it is made and others could learn from it."""
 
     def run(w: Warp) -> bool | None:
-        if w.perhaps is not None and anywhere.reduces:
+        if w.may is not None and anywhere.reduces:
             anywhere.access(w)
             return None
         try:

@@ -28,9 +28,9 @@ from tilesim.ir.program import Program
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.events import ByLanes, Trace, Views
 from tilesim.sim.machine.executable import Facts
-from tilesim.sim.machine.labels import Place, Who
+from tilesim.sim.machine.labels import AgentLike, Place
 from tilesim.sim.machine.oracle import Answers, Order
-from tilesim.sim.machine.result import Doubt, Leant, Outcome
+from tilesim.sim.machine.result import Leant, Outcome, Violation
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -88,7 +88,7 @@ class Core:
         #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
         self.own_waits: dict[int, list[int]] = {}
         self.components = Components(
-            own=program.cluster_size if plan.fences_own else 0, near=plan.fences_near
+            own=program.cluster_size if plan.fences_own else 0, in_shared=plan.fences_in_shared
         )
         #: what strong accesses need not have seen, where schedules are chosen
         self.views: Views | None = None
@@ -103,12 +103,12 @@ class Core:
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0
 
-    def wake(self, warp: Who) -> None:
+    def wake(self, warp: AgentLike) -> None:
         """Makes a parked warp runnable."""
         warp.woken()
         Move(self.env, warp.run, 0, warp)
 
-    def wake_all(self, warps: Sequence[Who]) -> None:
+    def wake_all(self, warps: Sequence[AgentLike]) -> None:
         """Makes parked warps runnable, under the timed policy in the order of their numbers.
 
         Nothing says in which: if it were the one in which they have come, it would change from
@@ -128,7 +128,7 @@ class Core:
         """Whether the program has regions of roles; PTX has none."""
         return any(instruction.role for instruction in self.plan.mir.code)
 
-    def role_at(self, warp: Who, op: Op | None) -> str:
+    def role_at(self, warp: AgentLike, op: Op | None) -> str:
         """What ``warp`` is called where it executes ``op``: the role whose region that is in, and
         in no region its number."""
         if op is None or op.number < 0 or not self._regions:
@@ -136,7 +136,7 @@ class Core:
         return self.plan.role_of(op) or f"warp {warp.number}"
 
     def participant(
-        self, warp: Who, action: str, op: Op | Loc, deed: Deed | None = None
+        self, warp: AgentLike, action: str, op: Op | Loc, deed: Deed | None = None
     ) -> Participant:
         """``warp`` doing ``op`` as one side of a finding; ``deed``: what ``action`` says."""
         cta, number = warp.cta.number, warp.number
@@ -195,11 +195,11 @@ class Core:
                 message = relabelled(message, p.cta, p.warp, roles[p.warp], p.role)
         return message
 
-    def doubt(self, doubt: Doubt, barrier: object) -> None:
+    def violation(self, violation: Violation, barrier: object) -> None:
         """Records a determinacy condition that failed."""
         if self.lane_order is not None:
             self.lane_order.contend()
-        self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
+        self.outcome.violations.setdefault(violation.key, (violation, barrier))
 
     def lean(self, switch: str, *ops: Op, surely: bool = False) -> None:
         """Notes what may be what accepts something: an assumption; or a switch of SEMANTICS 0.3,

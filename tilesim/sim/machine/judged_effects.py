@@ -8,7 +8,7 @@ is not listed here leaves every schedule open: no program with such an effect is
 from __future__ import annotations
 
 from tilesim.ir import effects as fx
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
 #: by what judges them (docs/soundness.md, "The conditions"): kinds of effects
@@ -37,7 +37,7 @@ JUDGED: dict[str, tuple[type[fx.Effect], ...]] = {
 _KINDS = frozenset(kind for kinds in JUDGED.values() for kind in kinds)
 
 
-@kept
+@cached
 def not_judged(mir: Mir) -> dict[int, str]:
     """By number: instructions with effects of which nothing judges the outcome, and their kind."""
     return {

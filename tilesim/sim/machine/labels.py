@@ -33,7 +33,7 @@ class Place(Protocol):
         ...
 
 
-class Who(Protocol):
+class AgentLike(Protocol):
     """A warp, or lanes of one: ``number`` counts the warps of its CTA, ``index`` all of them."""
 
     number: int

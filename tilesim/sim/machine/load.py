@@ -97,7 +97,7 @@ def note_uses(code: Code, mir: Mir) -> None:
         e.unknown for _, e in mir.all_of(fx.Defines)
     )
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
-    code.fences_near = any(e.near for _, e in orders)
+    code.fences_in_shared = any(e.in_shared for _, e in orders)
     code.fencing = fencing(mir)
     code.stores_relaxed = stores_relaxed(mir)
     code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
@@ -144,8 +144,8 @@ def _spare_mbarriers(graph: FlowGraph) -> int:
     if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
         return 0
     inits = [number for number, _ in mir.all_of(fx.InitsMbarrier)]
-    ways_back = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
-    repeated = sum(any(head <= n <= end for head, end in ways_back) for n in inits)
+    back_edges = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
+    repeated = sum(any(head <= n <= end for head, end in back_edges) for n in inits)
     lanes, named = diverging(graph), mentions(mir)
     own = sum(lanes.any_differs(named[n].used, n) for n in inits)
     return _FEW + _EACH * len(inits) + _REPEATED * repeated + _LANES * own
@@ -313,8 +313,8 @@ class Compiler(Operands):
                 case (fx.Waits(poll=False) as effect,):
                     return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
         skip = self._slots(computed(op.effects()))
-        perhaps = self._slots(accessing(op.effects()))
-        step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
+        may = self._slots(accessing(op.effects()))
+        step = control.guarded(self._step(op), self.expr(guard), skip, may)
         if ends_lanes(op):
             end = len(self.mir.code)
             within = self._within(op.number, (op.number + 1,), end)
@@ -376,7 +376,7 @@ class Compiler(Operands):
                 end = ends_at(self.mir, meet)
                 return control.switch(what, self.expr(index), meet, end, arms=arms)
             case Branch(polls=True):
-                memory = any(map(polls_memory, self._turn(number, what.target)))
+                memory = any(map(polls_memory, self._iteration(number, what.target)))
                 self.code.polls_memory |= memory
                 step = self._branch(number, what)
                 return control.poll_again(step, what.target, what.loc, memory=memory)
@@ -394,7 +394,7 @@ class Compiler(Operands):
         return control.branch(
             what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number)),
-            perhaps=self._slots(arms(self.code.graph, number, what.target, meet)),
+            may=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),
@@ -414,7 +414,7 @@ class Compiler(Operands):
             return None
         return tuple(self.code.slots[name] for name in sorted(names))
 
-    def _turn(self, number: int, head: int) -> Iterable[Instruction]:
+    def _iteration(self, number: int, head: int) -> Iterable[Instruction]:
         """What may be executed between the head of a loop and a way back to it."""
         graph = self.code.graph
         tail = graph.block_of[number]
@@ -463,7 +463,7 @@ class Compiler(Operands):
         if self.mir.typing.type_of(stop) != "s32":
             return
         slow, sync, cycles = self.code.steps[number]
-        step = control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<")
+        step = control.next_iteration(slow, slot, by, stop_of, head, end, rising=op == "<")
         self._fuse((step, sync, cycles), number, head)
 
     def _fuse_idle(self, heads: set[int]) -> None:
@@ -508,7 +508,7 @@ class Compiler(Operands):
 
     def _put(self, w: Warp, slot: int, value: Any) -> None:
         """A register of the active lanes, where not all of them are."""
-        if slot in self.code.private and not w.machine.forks:
+        if slot in self.code.private and not w.machine.split_groups:
             w.registers[slot] = value
         else:
             assign(w, slot, value)

@@ -262,7 +262,7 @@ class Machine(Core):
         self.code = self.trace.watch(self) if isinstance(self.trace, Watcher) else code.steps
         self.version = 0
         self.pollers: list[Warp] = []
-        self.forks: list[Warp] = []  #: lanes that are agents of their own
+        self.split_groups: list[Warp] = []  #: lanes that are agents of their own
         self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0

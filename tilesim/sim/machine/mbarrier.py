@@ -2,8 +2,8 @@
 
 The determinacy conditions that are checked here in passing (DETERMINACY section 2) are A (no
 early credit), C1 (no early pass), C2 (no late miss), B (no early completion), P (a .noComplete
-arrival is not the last), I and T; what fails is recorded as a `Doubt`, and the certificate decides
-what it means. An operation that has no meaning in the state it finds is a finding.
+arrival is not the last), I and T; what fails is recorded as a `Violation`, and the certificate
+decides what it means. An operation that has no meaning in the state it finds is a finding.
 
 A token is what an arrive returns and a wait takes back (SEMANTICS A.4, A19, A20). It is opaque. It
 names one phase of one barrier, the object at an address of a CTA between an mbarrier.init and its
@@ -20,7 +20,7 @@ from tilesim.findings.finding import Named, Stated, together
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.result import Condition, Doubt
+from tilesim.sim.machine.result import Condition, Violation
 from tilesim.sim.observers.phase_conditions import (
     Credit,
     PhaseRecord,
@@ -452,7 +452,7 @@ class Mbarrier(MbarrierState):
         """Condition I: what was done with the object happens before its mbarrier.inval."""
         for use, in_time in late_uses(self, warp, clock):
             if not in_time:
-                self._doubt("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
+                self._violation("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
                 continue
             gathered = use.warp.gathered.get(use.component, -1) >= use.tick
             if not (gathered and self.machine.accepts("A6", op, use.op)):
@@ -556,7 +556,7 @@ class Mbarrier(MbarrierState):
                 facts=Stated((self.named,)),
             )
         if most > MAX_COUNT:
-            self._doubt("T", credit.op, credit.warp, None, clock)
+            self._violation("T", credit.op, credit.warp, None, clock)
             # within a phase credits commute but for this, and exploration relies on that
             self.machine.outcome.explorable = False
 
@@ -566,7 +566,7 @@ class Mbarrier(MbarrierState):
             raise overfull(self, credit)
         lent = self.expected - sum(c.arrivals for c in self.current.credits if c.arrivals < 0)
         if lent > MAX_COUNT and most_pending(self.expected, self.current.credits) > MAX_COUNT:
-            self._doubt("R", credit.op, credit.warp, None, credit.clock)
+            self._violation("R", credit.op, credit.warp, None, credit.clock)
             self.machine.outcome.explorable = False
 
     def publish(self, clock: Clock, cta: Place) -> None:
@@ -649,7 +649,7 @@ class Mbarrier(MbarrierState):
         before = self.previous.unknown_to(clock, credit.component, credit.common, now)
         if before is not None:
             harmless = change_places(self.previous, credit, clock)
-            self._doubt("A", credit.op, credit.warp, before, clock, harmless=harmless)
+            self._violation("A", credit.op, credit.warp, before, clock, harmless=harmless)
             self._begin_tail()
 
     def _begin_tail(self) -> None:
@@ -703,7 +703,7 @@ class Mbarrier(MbarrierState):
         known = clock.item
         for wait in self.previous.waits:
             if known(wait.component) < wait.tick and not wait.known_by_parts(clock):
-                self._doubt("C2", wait.op, wait.warp, last, None)
+                self._violation("C2", wait.op, wait.warp, last, None)
 
     def _check_whole(self, *, last_phase: bool = False) -> None:
         """Conditions B, no proper part of the phase's credits looks complete, and P."""
@@ -714,10 +714,10 @@ class Mbarrier(MbarrierState):
         if early is not None:
             # no move of the machine shows what is between the lanes
             self.machine.outcome.explorable &= all(credit.lanes == 1 for credit in credits)
-            self._doubt("B", early.op, early.warp, None, early.clock)
+            self._violation("B", early.op, early.warp, None, early.clock)
         partial = last_partial(credits)
         if partial is not None:
-            self._doubt("P", partial.op, partial.warp, None, None)
+            self._violation("P", partial.op, partial.warp, None, None)
 
     def check_last_phase(self) -> None:
         """Conditions B and P for the phase that never completed, at the end of the object's life.
@@ -730,7 +730,7 @@ class Mbarrier(MbarrierState):
         self._check_whole(last_phase=True)
         if not self.keeps_clocks and self.tx < 0:
             last = self.current.credits[-1]
-            self._doubt("B", last.op, last.warp, None, None)
+            self._violation("B", last.op, last.warp, None, None)
 
     @property
     def hides_order(self) -> bool:
@@ -811,9 +811,9 @@ class Mbarrier(MbarrierState):
         self.by_count = False
         before = self.older.unknown_to(clock, warp.component, common)
         if before is not None:
-            self._doubt("C1", op, warp, before, clock)
+            self._violation("C1", op, warp, before, clock)
 
-    def _doubt(
+    def _violation(
         self, condition: Condition, op: Op, warp: Agent, other: Credit | None, past: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
@@ -822,8 +822,8 @@ class Mbarrier(MbarrierState):
         if warp.parts is not None or lags or (other is not None and other.warp.parts is not None):
             # no move of the machine shows a lane that lags behind the others
             self.machine.outcome.explorable = False
-        self.machine.doubt(
-            Doubt(
+        self.machine.violation(
+            Violation(
                 condition, self.named, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
                 None if past is None else past[: self.machine.components.size].copy(), harmless,

@@ -93,7 +93,7 @@ class Course:
     is in the same repetition at the same time.
     """
 
-    turn: tuple[int, ...]
+    iteration: tuple[int, ...]
     slope: tuple[int, ...]
     times: int = 0
     steps: tuple[tuple[int, ...], ...] | None = None
@@ -109,7 +109,7 @@ class Course:
     def rests(self) -> bool:
         """Whether boxes are in one place, for a given value of the parameter."""
         repeated = self.times or self.often
-        return self.steps is None and not (repeated and any(self.turn))
+        return self.steps is None and not (repeated and any(self.iteration))
 
     @property
     def most(self) -> int:
@@ -120,8 +120,8 @@ class Course:
         """How far boxes are in each repetition: (1 + times, dimensions)."""
         if self.steps is not None:
             return np.array(self.steps, dtype=np.int64)
-        turn = np.array(self.turn, dtype=np.int64)
-        return np.arange(self.times + 1, dtype=np.int64)[:, None] * turn
+        iteration = np.array(self.iteration, dtype=np.int64)
+        return np.arange(self.times + 1, dtype=np.int64)[:, None] * iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class Family:
         """The box around all, of one value of the parameter."""
         course = self.course
         if course.steps is None:
-            way = np.array(course.turn, dtype=np.int64) * course.times
+            way = np.array(course.iteration, dtype=np.int64) * course.times
             first, last = np.minimum(way, 0), np.maximum(way, 0)
         else:
             steps = course.listed()
@@ -217,7 +217,7 @@ class Family:
         meets each of those."""
         for low, high in zip(self.lows, self.highs, strict=True):
             first, last = np.full(len(lows), -_FAR), np.full(len(lows), _FAR)
-            for d, by in enumerate(self.course.turn):
+            for d, by in enumerate(self.course.iteration):
                 # low + k by < highs and lows < high + k by
                 above, below = highs[:, d] - low[d] - 1, lows[:, d] - high[d] + 1
                 if not by:
@@ -232,7 +232,7 @@ class Family:
         """Whether each two boxes are apart in some dimension, whatever the value of the parameter
         and the repetitions."""
         one, two = self.course, other.course
-        own, others = np.array(one.turn), np.array(two.turn)
+        own, others = np.array(one.iteration), np.array(two.iteration)
         more = np.array(one.slope) - np.array(two.slope)
         # positions differ by multiples of what all steps are multiples of
         common = np.gcd(np.gcd(np.abs(more), np.abs(own)), np.abs(others))

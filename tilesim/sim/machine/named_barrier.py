@@ -10,7 +10,7 @@ from tilesim.findings.finding import Named, Stated
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.release import Fences
-from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -292,8 +292,8 @@ class NamedBarrier:
         for other in before.joins:
             if clock[other.component] < other.tick:
                 size = self.machine.components.size
-                self.machine.doubt(
-                    Doubt("N", self.named, self.number, join_.op, join_.warp,
+                self.machine.violation(
+                    Violation("N", self.named, self.number, join_.op, join_.warp,
                           other.op, other.warp, clock[:size].copy()),
                     self,
                 )  # fmt: skip

@@ -69,7 +69,7 @@ class Operands:
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
         evaluate = evaluator(self.code, expr)
-        return self.quotients.used(expr, evaluate) if self.quotients.doubts(expr) else evaluate
+        return self.quotients.used(expr, evaluate) if self.quotients.violations(expr) else evaluate
 
     @cached_property
     def quotients(self) -> Quotients:

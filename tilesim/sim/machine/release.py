@@ -43,7 +43,7 @@ def asks_for_senders(mir: Mir) -> bool:
     learned is up to which CTA has released it."""
     words = filter(None, map(word_access, mir.effects))
     strong = (word.scope for word in words if word.sem != "weak")
-    fences = (e.scope for _, e in mir.all_of(Orders) if e.acquires or e.near)
+    fences = (e.scope for _, e in mir.all_of(Orders) if e.acquires or e.in_shared)
     waits = (e.scope for _, e in mir.all_of(Waits) if e.sem == "relaxed")
     return any(_WIDTH[scope] < _WIDTH["gpu"] for scope in (*strong, *fences, *waits))
 
@@ -61,7 +61,8 @@ class Fences:
     """
 
     __slots__ = (
-        "_acquirable", "_apart", "_gathered", "_near", "_of_one", "_released", "_seen_near",
+        "_acquirable", "_apart", "_gathered", "_in_shared", "_of_one", "_released",
+        "_seen_in_shared",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,13 +73,13 @@ class Fences:
         self._of_one: dict[FenceScope, Clock] = {}
         self._acquirable: dict[Place, Clock] = {}
         #: of fences for shared memory alone: what they release, and what was observed there (H18)
-        self._near: Clock | None = None
-        self._seen_near: dict[Place, Clock] = {}
+        self._in_shared: Clock | None = None
+        self._seen_in_shared: dict[Place, Clock] = {}
         #: what elements of a vector have read, which the thread acquires after the last one (H15)
         self._gathered: Clock | None = None
 
     def __bool__(self) -> bool:
-        own = self._released or self._acquirable or self._near is not None
+        own = self._released or self._acquirable or self._in_shared is not None
         return bool(own or self._apart)
 
     def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
@@ -87,8 +88,8 @@ class Fences:
         result._released = {scope: change(clock) for scope, clock in self._released.items()}
         result._of_one = {scope: change(clock) for scope, clock in self._of_one.items()}
         result._acquirable = {cta: change(clock) for cta, clock in self._acquirable.items()}
-        result._seen_near = {cta: change(clock) for cta, clock in self._seen_near.items()}
-        result._near = None if self._near is None else change(self._near)
+        result._seen_in_shared = {cta: change(clock) for cta, clock in self._seen_in_shared.items()}
+        result._in_shared = None if self._in_shared is None else change(self._in_shared)
         result._apart = {mask: fences.mapped(change) for mask, fences in self._apart.items()}
         return result
 
@@ -147,7 +148,7 @@ class Fences:
     @property
     def observers(self) -> list[int]:
         """Lanes whose relaxed reads have observed what others of these lanes have not."""
-        return [m for m, f in self._apart.items() if f._acquirable or f._seen_near]
+        return [m for m, f in self._apart.items() if f._acquirable or f._seen_in_shared]
 
     def learn(self, other: Fences) -> None:
         """Takes over what the fences of ``other`` hand over, and what its reads observed."""
@@ -157,22 +158,22 @@ class Fences:
     def _learn_own(self, other: Fences) -> None:
         pairs: tuple[tuple[dict[Any, Clock], dict[Any, Clock]], ...] = (
             (self._of_one, other._of_one), (self._released, other._released),
-            (self._acquirable, other._acquirable), (self._seen_near, other._seen_near),
+            (self._acquirable, other._acquirable), (self._seen_in_shared, other._seen_in_shared),
         )  # fmt: skip
         for own, others in pairs:
             for key, clock in others.items():
                 own[key] = joined(own.get(key), clock)
-        if other._near is not None:
-            self.release_near(other._near)
+        if other._in_shared is not None:
+            self.release_in_shared(other._in_shared)
 
     def release(self, scope: FenceScope, clock: Clock) -> None:
         """A releasing fence: relaxed operations after it publish ``clock``."""
         self._released[scope] = clock.copy()
         self._of_one.pop(scope, None)
 
-    def release_near(self, clock: Clock) -> None:
+    def release_in_shared(self, clock: Clock) -> None:
         """A releasing fence for shared memory: relaxed operations there publish ``clock``."""
-        self._near = joined(self._near, clock)
+        self._in_shared = joined(self._in_shared, clock)
 
     def hand_over(self, scope: FenceScope, clock: Clock) -> None:
         """A fence that releases only part of what its thread knows: relaxed operations after it
@@ -191,13 +192,13 @@ class Fences:
         for fenced, clock in self._released.items():
             if _WIDTH[fenced] >= _WIDTH[scope]:
                 known = joined(known, clock)
-        if self._near is not None and _WIDTH[scope] <= _WIDTH["cluster"]:
-            known = joined(known, self._near)
+        if self._in_shared is not None and _WIDTH[scope] <= _WIDTH["cluster"]:
+            known = joined(known, self._in_shared)
         return known
 
-    def saw(self, cta: Place, clock: Clock, *, near: bool = False) -> None:
+    def saw(self, cta: Place, clock: Clock, *, in_shared: bool = False) -> None:
         """A relaxed read, or one of shared memory (``near``), observed what ``cta`` released."""
-        seen = self._seen_near if near else self._acquirable
+        seen = self._seen_in_shared if in_shared else self._acquirable
         seen[cta] = joined(seen.get(cta), clock)
 
     def seen(self, cta: Place, entry: int) -> int:
@@ -219,27 +220,27 @@ class Fences:
         for sender in [c for c in self._acquirable if includes(scope, cta, c)]:
             join(clock, self._acquirable.pop(sender))
 
-    def acquire_near(self, cta: Place, clock: Clock, components: Components) -> None:
+    def acquire_in_shared(self, cta: Place, clock: Clock, components: Components) -> None:
         """An acquiring fence for shared memory, of the cluster (H18)."""
-        for sender, known in self._seen_near.items():
+        for sender, known in self._seen_in_shared.items():
             if includes("cluster", cta, sender):
                 join(clock, components.of_shared(known))
 
     def publish(
         self, released: Released, scope: FenceScope, sender: Callable[[FenceScope], Place],
-        size: int, *, near: bool,
+        size: int, *, in_shared: bool,
     ) -> None:  # fmt: skip
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
         release through it; ``sender``: see `tilesim.sim.machine.warp.Agent`."""
         rows = slice(size, None)
         for fences in self._apart.values():  # whichever of them writes
-            fences.publish(released, scope, sender, size, near=near)
+            fences.publish(released, scope, sender, size, in_shared=in_shared)
         for fenced, clock in self._released.items():
             sent = narrower(fenced, scope)
             add(released, (sent, sender(sent)), clock, rows)
-        if near and self._near is not None:
+        if in_shared and self._in_shared is not None:
             sent = narrower("cluster", scope)
-            add(released, (sent, sender(sent)), self._near, rows)
+            add(released, (sent, sender(sent)), self._in_shared, rows)
 
 
 class ReleasePatterns:

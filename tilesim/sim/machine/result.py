@@ -14,7 +14,7 @@ from tilesim.sim.machine.unknown import Unknown
 if TYPE_CHECKING:
     from tilesim.findings.finding import Named
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.labels import Who
+    from tilesim.sim.machine.labels import AgentLike
 
 
 class Leant(NamedTuple):
@@ -30,7 +30,7 @@ Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Violation:
     """A determinacy condition that failed: where, between which warps, in which phase.
 
     ``past`` is the clock of what must have happened before ``op``: the divergent schedule of
@@ -42,9 +42,9 @@ class Doubt:
     barrier: Named
     phase: int
     op: Op
-    warp: Who
+    warp: AgentLike
     other: Op | None = None
-    other_warp: Who | None = None
+    other_warp: AgentLike | None = None
     past: Clock | None = None
     harmless: bool = False
 
@@ -67,7 +67,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     #: reads of what nothing has filled, in tiles of which other parts were filled
     unfilled: list[Finding] = field(default_factory=list)
-    doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
+    violations: dict[tuple[object, ...], tuple[Violation, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
     #: what of it others than this grid decide
     elsewhere: dict[str, Loc] = field(default_factory=dict)

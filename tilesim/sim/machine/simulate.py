@@ -24,7 +24,7 @@ from tilesim.dsl.kernel import Kernel, built
 from tilesim.errors import UsageError
 from tilesim.findings.finding import Finding
 from tilesim.ir import effects as fx
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
@@ -33,7 +33,7 @@ from tilesim.sim.affine import cluster_classes
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
 from tilesim.sim.affine.loop_skipping import Skipper, can_skip
-from tilesim.sim.machine.divergence import part_ways, report_missing
+from tilesim.sim.machine.divergence import diverge, report_missing
 from tilesim.sim.machine.errors import CutOff, NotKnown
 from tilesim.sim.machine.footprint import Unskippable
 from tilesim.sim.machine.interface import Options, Stop
@@ -68,7 +68,7 @@ def run_machine(machine: Machine) -> None:
         return
     try:
         machine.env.run()
-        while _admit_draw(machine) or _release_pollers(machine) or part_ways(machine):
+        while _admit_draw(machine) or _release_pollers(machine) or diverge(machine):
             machine.env.run()
         if any(not w.exited for w in machine.warps):
             report_missing(machine)
@@ -105,7 +105,7 @@ def _admit_draw(machine: Machine) -> bool:
 def _release_pollers(machine: Machine) -> bool:
     """At quiescence a suspended try_wait gives up once; True if a warp was woken."""
     woken = False
-    for warp in (*machine.warps, *machine.forks):
+    for warp in (*machine.warps, *machine.split_groups):
         polled = warp.polled
         if polled is not None and warp.blocked is not None and not polled.expired:
             polled.expired = True
@@ -233,10 +233,10 @@ class Simulation:
         """The same program; ``elect.sync`` chooses the first lane, as it does in practice."""
         return self._reading(first_lane=True)
 
-    def leaving(self, turn: int) -> Simulation:
+    def leaving(self, iteration: int) -> Simulation:
         """The same program; all threads of a CTA end at their ``turn``-th branch by which data may
         make them do so."""
-        other = self._reading(leaves=turn)
+        other = self._reading(leaves=iteration)
         other.followers = {}
         return other
 
@@ -510,7 +510,7 @@ def simulate(
     return known[numbers].anew(strict).run(checked, chooser_for(policy, seed))
 
 
-@kept
+@cached
 def _compiled(program: Program | Mir) -> dict[bool, Simulation]:
     """By ``numbers``, what `simulate` has compiled: many seeds of a program are run."""
     return {}

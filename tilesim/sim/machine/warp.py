@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.unknown import Unknown
 
 
-class Ways(Protocol):
+class HavocRegion(Protocol):
     """Lanes that may go several ways, which the warp goes one after the other."""
 
     #: the end of the program
@@ -186,9 +186,9 @@ class Agent(ABC):
         #: what says whether that is executed which is (`tilesim.sim.machine.havoc`); what it has
         #: written, with what forgets it; how it goes several ways, if it does
         #: (`tilesim.sim.machine.havoc`)
-        self.perhaps: Unknown | None = None
-        self.perhaps_written: list[tuple[object, Callable[[Unknown], None]]] = []
-        self.ways: Ways | None = None
+        self.may: Unknown | None = None
+        self.may_be_written: list[tuple[object, Callable[[Unknown], None]]] = []
+        self.havoc_region: HavocRegion | None = None
         #: what its registers hold in other clusters, where these are followed
         self.elsewhere: Elsewhere | None = None
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
@@ -212,7 +212,7 @@ class Agent(ABC):
         self.spread: list[Part] | None = None
         self.left = 0
         #: counts collective instructions that several parts execute; 0 outside of one
-        self.turn = self.turns = 0
+        self.iteration = self.iterations = 0
         #: its lanes may touch what others of them have written
         self.exchanges = machine.plan.exchanges
         #: its lanes that wait for others (`tilesim.sim.machine.divergence`), on ``origin``; what it
@@ -334,7 +334,7 @@ class Agent(ABC):
         self.act_as(part)
         self.part, self.settled = None, part.settled
 
-    def fork(self, mask: int, pc: int, frame: Frame) -> Self:
+    def split_off(self, mask: int, pc: int, frame: Frame) -> Self:
         """Lanes of ``frame`` that go on at ``pc`` as an agent of their own."""
         frame.running += 1
         self.forked += 1
@@ -353,7 +353,7 @@ class Agent(ABC):
     def regroup(self) -> None:
         """Other lanes have become active: finds the parts that they are."""
         parts = self.parts
-        if parts is None or not self.mask or self.ways is not None:
+        if parts is None or not self.mask or self.havoc_region is not None:
             return
         if not parts.leaves and self.mask in (FULL, self.alone):
             return

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilesim.ir import effects as fx
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
@@ -73,7 +73,7 @@ class WordOrder:
         """Whether the order of two strong accesses to one location decides nothing by itself:
         reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
         that may not be made, it is unknown what they leave, or find, in either order."""
-        if access.perhaps is not None and record.perhaps is not None:
+        if access.may is not None and record.may is not None:
             return True
         plan, tensor = self._machine.plan, footprint.tensor
         if self._machine.timed and tensor in plan.counters:
@@ -143,7 +143,7 @@ def morally_strong(access: Access, record: Access) -> bool:
 
 
 def observe(
-    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False,
+    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, in_shared: bool = False,
     settles: bool = False,
 ) -> None:  # fmt: skip
     """A strong read of what is ``released`` at an address: an acquire learns of it.
@@ -166,8 +166,8 @@ def observe(
             join(warp.clock, clock)
         else:
             warp.fences.saw(cta, clock)
-            if near and warp.machine.components.near:
-                warp.fences.saw(cta, clock, near=True)
+            if in_shared and warp.machine.components.in_shared:
+                warp.fences.saw(cta, clock, in_shared=True)
 
 
 def same_value(memory: Memory, access: Access, record: Access) -> bool:
@@ -229,23 +229,23 @@ def known_to_all(
     return settled
 
 
-def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
+def note_may(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
     """An access of which it is not known whether it is made: to data, which orders nothing.
 
     Raises:
         UnknownSteers: it has to be known.
     """
     plan, warp = machine.plan, access.warp
-    near = memory.mbarriers is not None
+    in_shared = memory.mbarriers is not None
     names = {memory.label, footprint.tensor}
-    if near and access.among == EVERY:
+    if in_shared and access.among == EVERY:
         names |= {tensor.name for tensor in machine.program.shared}
     tells = access.write and not names.isdisjoint(plan.counters | plan.map_tensors)
-    if tells or (near and (memory is not warp.cta.memory or memory.overlaid is not None)):
-        require_known(warp.perhaps)
-    access.perhaps = warp.perhaps
+    if tells or (in_shared and (memory is not warp.cta.memory or memory.overlaid is not None)):
+        require_known(warp.may)
+    access.may = warp.may
     if access.write:
-        warp.perhaps_written.append((footprint, partial(memory.forget, footprint)))
+        warp.may_be_written.append((footprint, partial(memory.forget, footprint)))
 
 
 def supersede(
@@ -253,7 +253,7 @@ def supersede(
 ) -> None:
     """Drops what the write covers and is ordered after, but those that ``outlast`` it, and records
     the write."""
-    excused = access.turn or access.stored is not None or access.warp.machine.plan.places
+    excused = access.iteration or access.stored is not None or access.warp.machine.plan.places
     if access.scope is None and excused:
         access.over = _over(footprint, access, unordered)
     for covered in footprint.covers:
@@ -276,7 +276,7 @@ def supersede(
                 for record in covered.writes
                 if record.op is not access.op
                 or record.warp is not access.warp
-                or (record.turn and record.turn == access.turn)
+                or (record.iteration and record.iteration == access.iteration)
                 or record in outlast
             ]
     footprint.writes.append(access)
@@ -541,7 +541,7 @@ def _knows(read: Access, record: Access) -> bool:
     )
 
 
-@kept
+@cached
 def _is_rmw(op: Op) -> bool:
     """Whether what an instruction leaves in a word goes on from what it finds there."""
     access = word_access(op.effects())

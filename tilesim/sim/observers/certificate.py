@@ -16,7 +16,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.result import Condition, Doubt, Outcome
+from tilesim.sim.machine.result import Condition, Outcome, Violation
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.simulate import Run
@@ -63,27 +63,27 @@ _FIX: dict[Condition, str] = {
 }
 
 
-def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
+def standing_violations(outcomes: Iterable[Outcome]) -> list[Violation]:
     """The failed conditions that can be observed, in the order they were found."""
-    result: dict[tuple[object, ...], Doubt] = {}
+    result: dict[tuple[object, ...], Violation] = {}
     for outcome in outcomes:
-        for doubt, barrier in outcome.doubts.values():
-            if not _unobservable(doubt, barrier):
-                result.setdefault(doubt.key, doubt)
+        for violation, barrier in outcome.violations.values():
+            if not _unobservable(violation, barrier):
+                result.setdefault(violation.key, violation)
     return list(result.values())
 
 
-def _unobservable(doubt: Doubt, barrier: object) -> bool:
+def _unobservable(violation: Violation, barrier: object) -> bool:
     """True if it cannot be observed which phase the credit counts for (DETERMINACY section 4)."""
-    if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
+    if violation.condition != "A" or not isinstance(barrier, Mbarrier):
         return False
-    return barrier.hides_order or (doubt.harmless and may_change_places(barrier))
+    return barrier.hides_order or (violation.harmless and may_change_places(barrier))
 
 
-def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:
+def reasons(outcomes: Iterable[Outcome], violations: list[Violation]) -> tuple[str, ...]:
     """Why one run does not cover every schedule, one sentence each; empty if it does."""
     lines: dict[object, str] = {}
-    for d in doubts:
+    for d in violations:
         # copies of one line of the source say it once
         key = d.barrier, d.phase, d.condition, d.op.loc, d.other and d.other.loc
         lines.setdefault(key, f"{d.barrier.label} phase {d.phase}: {MEANING[d.condition]} "
@@ -110,22 +110,22 @@ def annotate(run: Run) -> Run:
     """A failing run whose first finding also says which phases were in doubt: often the cause."""
     if not run.findings:
         return run
-    doubts = standing_doubts(run.outcomes)
+    violations = standing_violations(run.outcomes)
     head, *rest = run.findings
-    notes = (*head.notes, *_noted(doubts))
-    lines = (op.loc for d in doubts for op in (d.op, d.other) if op is not None)
-    said = Stated(tuple(d.barrier for d in doubts), tuple(lines))
+    notes = (*head.notes, *_noted(violations))
+    lines = (op.loc for d in violations for op in (d.op, d.other) if op is not None)
+    said = Stated(tuple(d.barrier for d in violations), tuple(lines))
     noted = together((head.noted, said))
     return replace(run, findings=(replace(head, notes=notes, noted=noted), *rest))
 
 
-def _noted(doubts: Iterable[Doubt]) -> Iterator[str]:
+def _noted(violations: Iterable[Violation]) -> Iterator[str]:
     """The first of them, a sentence for all barriers of an array."""
-    alike: dict[object, list[Doubt]] = {}
-    for doubt in doubts:
-        other = doubt.other and doubt.other.loc
-        key = doubt.barrier.name, doubt.condition, doubt.op.loc, other
-        alike.setdefault(key, []).append(doubt)
+    alike: dict[object, list[Violation]] = {}
+    for violation in violations:
+        other = violation.other and violation.other.loc
+        key = violation.barrier.name, violation.condition, violation.op.loc, other
+        alike.setdefault(key, []).append(violation)
     for first, *others in [*alike.values()][:_NOTED]:
         (line,) = reasons((), [first])
         labels = dict.fromkeys(d.barrier.label for d in others if d.barrier != first.barrier)
@@ -134,26 +134,26 @@ def _noted(doubts: Iterable[Doubt]) -> Iterator[str]:
 
 
 def causes(
-    doubts: Iterable[Doubt], outcomes: Sequence[Outcome], findings: Iterable[Finding]
+    violations: Iterable[Violation], outcomes: Sequence[Outcome], findings: Iterable[Finding]
 ) -> tuple[Finding, ...]:
     """The doubts that led to a failing schedule, but for those that are ``findings`` already."""
     known = {(f.rule, f.locations) for f in findings}
-    every = (explain(doubt, outcomes[0]) for doubt in doubts)
+    every = (explain(violation, outcomes[0]) for violation in violations)
     return tuple(f for f in every if (f.rule, f.locations) not in known)
 
 
-def explain(doubt: Doubt, outcome: Outcome) -> Finding:
+def explain(violation: Violation, outcome: Outcome) -> Finding:
     """A failed condition as the finding that explains a failing schedule."""
-    on = doubt.barrier
-    sides = [_side(doubt.op, doubt.warp, on)]
-    if doubt.other is not None and doubt.other_warp is not None:
-        sides.append(_side(doubt.other, doubt.other_warp, on))
+    on = violation.barrier
+    sides = [_side(violation.op, violation.warp, on)]
+    if violation.other is not None and violation.other_warp is not None:
+        sides.append(_side(violation.other, violation.other_warp, on))
     return Finding(
-        _RULE[doubt.condition],
-        f"{on.label}, phase {doubt.phase}: {MEANING[doubt.condition]}",
+        _RULE[violation.condition],
+        f"{on.label}, phase {violation.phase}: {MEANING[violation.condition]}",
         tuple(sides),
-        (f"determinacy condition {doubt.condition} does not hold",),
-        _FIX[doubt.condition],
+        (f"determinacy condition {violation.condition} does not hold",),
+        _FIX[violation.condition],
         facts=Stated((on,)),
     )
 

@@ -37,7 +37,7 @@ from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 from tilesim.sim.machine.warp import Agent, Blocked, Frame, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.observers.iteration import turns_now
+from tilesim.sim.observers.iteration import iterations_now
 from tilesim.sim.observers.wait_for import WaitFor, state_of
 from tilesim.wording import ranges
 
@@ -245,7 +245,7 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
     """
     if partial and machine.in_flight:
         return
-    agents = [w for w in (*machine.warps, *machine.forks) if not w.exited]
+    agents = [w for w in (*machine.warps, *machine.split_groups) if not w.exited]
     # what waits for its other lanes waits for what these wait for
     agents = [w for w in agents if not isinstance(w.blocked and w.blocked.on, Frame | Arrival)]
     blocked = [w for w in agents if w.blocked is not None]
@@ -272,7 +272,7 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
         where = warp.blocked.op or warp.blocked.loc
         side = machine.participant(warp, warp.blocked.text, where, _deed(warp.blocked))
         at = -1 if side.instruction is None else side.instruction
-        waiters.append(replace(side, turns=turns_now(warp, at)))
+        waiters.append(replace(side, iterations=iterations_now(warp, at)))
     cycle = graph.cycle(blocked)
     roots = [w for w in blocked if not graph.suppliers(w)]
     first = next(iter(cycle or roots or blocked))

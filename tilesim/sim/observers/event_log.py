@@ -26,7 +26,7 @@ from tilesim.sim.machine.warpgroup import Warpgroup
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.events import InFlight
-    from tilesim.sim.machine.labels import Who
+    from tilesim.sim.machine.labels import AgentLike
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 
 
@@ -123,9 +123,9 @@ class Happenings(EventLog, Generic[E]):
     def __init__(self) -> None:
         super().__init__()
         #: what each agent executes
-        self._now: dict[Who, E] = {}
+        self._now: dict[AgentLike, E] = {}
         #: what it waits in
-        self._waits: dict[Who, Op] = {}
+        self._waits: dict[AgentLike, Op] = {}
         self._flying: dict[Key, E] = {}
         self._landing: E | None = None
 
@@ -171,7 +171,7 @@ class Happenings(EventLog, Generic[E]):
         return run
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
         *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a barrier."""
@@ -200,7 +200,7 @@ class Happenings(EventLog, Generic[E]):
 
     # ------------------------------------------------------------------ what acts, and on what
 
-    def actor(self, warp: Who) -> Actor[E] | None:
+    def actor(self, warp: AgentLike) -> Actor[E] | None:
         """What acts now, if ``warp`` or an operation of it does; None if it is of no interest."""
         if self._landing is not None:
             return Actor(self._landing, engine=True)

@@ -9,10 +9,10 @@ import numpy as np
 
 from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.uses_defs import sets
-from tilesim.findings.finding import Turn
+from tilesim.findings.finding import Iteration
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Const, Var, walk
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Mir
 from tilesim.sim.machine.warp import Agent
@@ -41,11 +41,11 @@ class Counted:
         """Which turn it is, counted from 1, if the variable has this value."""
         if value is None or self.start is None or not self.step:
             return None
-        turns, rest = divmod(value - self.start, self.step)
-        return turns + 1 if not rest and turns >= 0 else None
+        iterations, rest = divmod(value - self.start, self.step)
+        return iterations + 1 if not rest and iterations >= 0 else None
 
 
-@kept
+@cached
 def loops_of(mir: Mir) -> tuple[Counted, ...]:
     """The loops of a program, the outer ones first; ways back to one head are one loop."""
     graph = graph_of(mir)
@@ -119,24 +119,24 @@ def value_in(warp: Agent, name: str) -> int | None:
     return int(lanes[0]) if len(lanes) == 1 else None
 
 
-def turn_in(loop: Counted, warp: Agent, number: int | None = None) -> Turn | None:
+def iteration_in(loop: Counted, warp: Agent, number: int | None = None) -> Iteration | None:
     """The turn of a loop that a warp is in now: the ``number``-th, or what its variable says."""
     value = value_in(warp, loop.variable) if loop.variable else None
     number = loop.number(value) if number is None else number
     if value is None and number is None:
         return None
-    return Turn(loop.loc, number, loop.variable if value is not None else "", value)
+    return Iteration(loop.loc, number, loop.variable if value is not None else "", value)
 
 
-def turns_now(warp: Agent, at: int) -> tuple[Turn, ...]:
+def iterations_now(warp: Agent, at: int) -> tuple[Iteration, ...]:
     """The turns in which a warp is that is at an instruction, as far as variables say that."""
     if at < 0:
         return ()
-    found = (turn_in(loop, warp) for loop in around(warp.machine.plan.mir, at))
-    return tuple(turn for turn in found if turn is not None)
+    found = (iteration_in(loop, warp) for loop in around(warp.machine.plan.mir, at))
+    return tuple(iteration for iteration in found if iteration is not None)
 
 
-class Turns:
+class Iterations:
     """Counts the turns of loops while a machine runs, by agent."""
 
     def __init__(self, mir: Mir) -> None:
@@ -176,11 +176,11 @@ class Turns:
             self._counts[warp] = list(known)
         return self._counts[warp]
 
-    def of(self, warp: Agent, number: int) -> tuple[Turn, ...]:
+    def of(self, warp: Agent, number: int) -> tuple[Iteration, ...]:
         """The turns in which a warp is that is at an instruction now."""
         around_ = self._around[number] if 0 <= number < len(self._around) else ()
         if not around_:
             return ()
         counts = self._of(warp)
-        found = (turn_in(self._loops[p], warp, counts[p] or None) for p in around_)
-        return tuple(turn for turn in found if turn is not None)
+        found = (iteration_in(self._loops[p], warp, counts[p] or None) for p in around_)
+        return tuple(iteration for iteration in found if iteration is not None)

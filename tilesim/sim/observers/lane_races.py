@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilesim.ir.declarations import Unsaid
 from tilesim.ir.effects import Gathers, ReleasesMaps, Writes
 from tilesim.ir.fragments import Held
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.sim.machine.access import EVERY
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array, mask_bits, name_lanes
@@ -112,7 +112,7 @@ class LaneExchange:
             return
         if same_value(memory, access, record) and self._machine.accepts("H23", access.op):
             return
-        if access.perhaps is record.perhaps is None:
+        if access.may is record.may is None:
             memory.table.require_all()
         self._raced.update((footprint, other))
         in_no_order(
@@ -242,11 +242,11 @@ def of_one_store(footprint: Footprint, access: Access, record: Access) -> bool:
 
 def _together(access: Access, record: Access) -> bool:
     """Whether lanes of a warp make both as one instruction, of threads."""
-    own = record.turn and record.turn == access.turn and record.warp is access.warp
+    own = record.iteration and record.iteration == access.iteration and record.warp is access.warp
     return bool(own) and not (access.engine or access.asynchronous)
 
 
-@kept
+@cached
 def is_weak_store(op: Op) -> bool:
     """Whether all that an instruction does is that each lane stores a number of its own."""
     return all(
@@ -272,9 +272,9 @@ def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bo
     if parts is None or not _is_one(record.op, write=record.write):
         return False
     together = [record]
-    if record.turn:
+    if record.iteration:
         near = where.writes if record.write else where.reads.values()
-        together = [a for a in near if a.turn == record.turn and a.warp is record.warp]
+        together = [a for a in near if a.iteration == record.iteration and a.warp is record.warp]
     lanes = [1 << lane for lane in range(32)]
     return any(
         parts.lanes_known(clock, row, own.component, own.tick, lane & own.lanes)
@@ -288,12 +288,12 @@ def _is_one(op: Op, *, write: bool) -> bool:
     return _makes_one(op) if write else _copies_one(op)
 
 
-@kept
+@cached
 def _makes_one(op: Op) -> bool:
     return not op.data and any(isinstance(effect, Gathers) for effect in op.effects())
 
 
-@kept
+@cached
 def _copies_one(op: Op) -> bool:
     return _makes_one(op) and any(isinstance(effect, ReleasesMaps) for effect in op.effects())
 

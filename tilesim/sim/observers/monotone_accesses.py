@@ -148,10 +148,15 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
-                near = memory.mbarriers is not None
+                in_shared = memory.mbarriers is not None
                 observe(
-                    released, w, scope, acquires=acquires, near=near, settles=counter.holds
-                )  # fmt: skip
+                    released,
+                    w,
+                    scope,
+                    acquires=acquires,
+                    in_shared=in_shared,
+                    settles=counter.holds,
+                )
 
         in_groups(w, keys, poll)
         return ends, least

@@ -215,7 +215,7 @@ def _is_told(effects: tuple[Effect, ...]) -> bool:
     """Whether what an instruction sets is said by its operands, and by the memory that it reads."""
     for effect in effects:
         match effect:
-            case Gathers() | Shuffles() | Defines(chance="", elsewhere=False):
+            case Gathers() | Shuffles() | Defines(oracle="", elsewhere=False):
                 pass
             case Reads(proxy="generic", sem="weak", asynchronous=False, elsewhere=False):
                 pass

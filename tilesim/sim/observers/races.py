@@ -25,7 +25,7 @@ from tilesim.sim.machine.word_order import (
     accepted_unfenced,
     known_to_all,
     morally_strong,
-    note_perhaps,
+    note_may,
     same_value,
     supersede,
 )
@@ -219,7 +219,7 @@ class RaceDetector:
         self.observations.wrote(footprint, access)
         if not near:
             return
-        memory.table.note_write(footprint, access.perhaps)
+        memory.table.note_write(footprint, access.may)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
@@ -235,9 +235,9 @@ class RaceDetector:
         if not memory.tracked:
             return True
         warp = access.warp
-        access.turn = warp.turn
-        if warp.perhaps is not None:
-            note_perhaps(self.machine, memory, footprint, access)
+        access.iteration = warp.iteration
+        if warp.may is not None:
+            note_may(self.machine, memory, footprint, access)
         parts = warp.spread
         if parts is not None and access.component == warp.component:
             warp.spread, part = None, warp.part
@@ -378,7 +378,7 @@ class RaceDetector:
                 "while the kernel runs (H25)",
             ),
             fix="load it with ld.global, or write it in an earlier kernel",
-            depends=first_of(access.perhaps, record.perhaps),
+            depends=first_of(access.may, record.may),
         )
 
     def _report_constant(self, footprint: Footprint, access: Access) -> None:
@@ -394,7 +394,7 @@ class RaceDetector:
                 "ld.const and ld.param load is read-only while the kernel runs (H25)",
             ),
             fix="write to a variable in .global memory",
-            depends=access.perhaps,
+            depends=access.may,
         )
 
     def sweep(self) -> None:
@@ -486,7 +486,7 @@ class RaceDetector:
             self.words.note(memory, footprint, access, other, record)
             return False
         foreign = record.warp.machine is not machine
-        sure = access.perhaps is record.perhaps is None
+        sure = access.may is record.may is None
         same = sure and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
             return False

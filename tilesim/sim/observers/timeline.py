@@ -20,7 +20,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
 from tilesim.sim.machine.events import Key, Kind
-from tilesim.sim.machine.labels import Who
+from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.schedule import ChoiceEnvironment, TimedEnvironment
@@ -219,15 +219,15 @@ class Recorder(EventLog):
         self._flows: list[Flow] = []
         self._tracks: dict[Track, None] = {}
         #: per warp: when its last instruction ends, since when it waits, for what
-        self._busy: dict[Who, float] = {}
-        self._waiting: dict[Who, tuple[float, Op | Loc, str]] = {}
+        self._busy: dict[AgentLike, float] = {}
+        self._waiting: dict[AgentLike, tuple[float, Op | Loc, str]] = {}
         #: operations in flight: since when, and the instruction that issued them
         self._flying: dict[Key, tuple[float, Track, InFlight]] = {}
         self._lanes: dict[tuple[int, str], list[float]] = {}
         self._landing: tuple[Track, float] | None = None
         self._last_credit: dict[tuple[Hashable, int], tuple[Track, float]] = {}
         #: per warp and kind of group: its last operation and when that ends
-        self._last_engine: dict[tuple[Who, str], tuple[Track, float]] = {}
+        self._last_engine: dict[tuple[AgentLike, str], tuple[Track, float]] = {}
         self._touched: dict[Mbarrier, None] = {}
         self._states: dict[Mbarrier, tuple[int, int, int]] = {}
         self._waiters: tuple[Waiter, ...] = ()
@@ -235,7 +235,7 @@ class Recorder(EventLog):
     # ------------------------------------------------------------------ hooks of the machine
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
         *, loose: bool = False, alike: tuple[bool, int] | None = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
@@ -368,7 +368,9 @@ class Recorder(EventLog):
         if last is not None and last[1] <= now:
             self._flow("complete", last, self.track(w), now)
 
-    def _operate(self, op: Op, w: Who, start: float, end: float, *, stuck: bool = False) -> Track:
+    def _operate(
+        self, op: Op, w: AgentLike, start: float, end: float, *, stuck: bool = False
+    ) -> Track:
         """The slice of an asynchronous operation, on its engine's track."""
         track = self._engine_track(w, op.engine or op.mnemonic, start, end)
         self._add(track, "engine", op.mnemonic, start, end, op.loc, stuck=stuck)
@@ -377,13 +379,13 @@ class Recorder(EventLog):
 
     # ------------------------------------------------------------------ bookkeeping
 
-    def track(self, w: Who) -> Track:
+    def track(self, w: AgentLike) -> Track:
         """The track of a warp."""
         track = Track(w.cta.number, w.role, w.number)
         self._tracks.setdefault(track)
         return track
 
-    def _engine_track(self, w: Who, engine: str, start: float, end: float) -> Track:
+    def _engine_track(self, w: AgentLike, engine: str, start: float, end: float) -> Track:
         """The first lane of an engine that is free from ``start`` on."""
         lanes = self._lanes.setdefault((w.cta.number, engine), [])
         lane = next((n for n, free in enumerate(lanes) if free <= start), len(lanes))
@@ -392,7 +394,7 @@ class Recorder(EventLog):
         self._tracks.setdefault(track)
         return track
 
-    def _now(self, w: Who) -> float:
+    def _now(self, w: AgentLike) -> float:
         if not self._timed:
             return float(self._step)
         return max(float(self._env.now), self._busy.get(w, 0.0))

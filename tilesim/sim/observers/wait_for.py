@@ -45,7 +45,7 @@ from tilesim.sim.machine.warpgroup import Warpgroup
 #: instructions that are looked at for one warp; behind them everything that is written may come
 _FAR = 4_000
 #: ways that unknown conditions open at most
-_WAYS = 64
+_MOST_BRANCHES = 64
 _OFFSET = (1 << RANK_SHIFT) - 1
 #: what cannot be told of an operand: it holds something that is not known, or makes no sense
 _LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
@@ -185,7 +185,7 @@ class _Walk:
         self._code = prospects._mir.code
         self._plan = prospects.code
         self._start = warp.pc
-        self._ways = [
+        self._branches = [
             _Way(_shadow(warp), pc, mask)
             for pc, mask in ((warp.pc, warp.mask), *_kept(warp))
             if mask & ~warp.exited_lanes
@@ -193,12 +193,12 @@ class _Walk:
         self._seen: set[object] = set()
         self._found: dict[tuple[int, frozenset[object]], Coming] = {}
         self._left = _FAR
-        self._opened = len(self._ways)
+        self._opened = len(self._branches)
 
     def all(self) -> tuple[Coming, ...]:
         """What is found on all ways."""
-        while self._ways:
-            self._follow(self._ways.pop())
+        while self._branches:
+            self._follow(self._branches.pop())
         return tuple(self._found.values())
 
     def _follow(self, way: _Way) -> None:
@@ -256,10 +256,10 @@ class _Walk:
         """Another way, to be followed later."""
         self._opened += 1
         other = _Way(_shadow(way.warp), target, mask)
-        if self._opened > _WAYS:
+        if self._opened > _MOST_BRANCHES:
             self._rest(other)
         else:
-            self._ways.append(other)
+            self._branches.append(other)
 
     def _pass(self, way: _Way, op: Op) -> None:
         """An instruction: notes what others may wait for, and sets registers."""
@@ -284,7 +284,7 @@ class _Walk:
         results = registers_set(op)
         if not results:
             return
-        told = not any(e.chance for e in op.effects() if isinstance(e, fx.Defines))
+        told = not any(e.oracle for e in op.effects() if isinstance(e, fx.Defines))
         if sure and told and sets_only(op):
             try:
                 self._plan.alone[number][0](warp)
@@ -417,9 +417,9 @@ class WaitFor:
         home = self._machine.ctas[warp.cta.index]
         for cta in [home] if own else home.cluster.ctas:
             yield from cta.warps
-        for fork in self._machine.forks:
-            if fork.cta is home or (not own and fork.cta.cluster is home.cluster):
-                yield fork
+        for split_off in self._machine.split_groups:
+            if split_off.cta is home or (not own and split_off.cta.cluster is home.cluster):
+                yield split_off
 
     def can_release(self, runner: Agent, waiter: Agent) -> bool:
         """True if ``runner``, which still runs, might release ``waiter`` directly or not."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilesim.findings.finding import Finding
 from tilesim.sim.machine.lanes import name_lanes
-from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.simulate import Run, Simulation
 from tilesim.sim.schedulers.exhaustive import Limits, explore
 
@@ -52,7 +52,7 @@ class Lagging:
 def lagging(
     simulation: Simulation,
     first: Run,
-    doubts: Sequence[Doubt],
+    violations: Sequence[Violation],
     clusters: Sequence[int],
     inputs: Mapping[str, NDArray[Any]],
     limits: Limits,
@@ -66,7 +66,7 @@ def lagging(
     budget = _EACH if isinstance(limits.budget, timedelta) else min(_EACH, limits.budget)
     if 8 * first.stats.instructions > budget:
         return None
-    for warp, lanes in _choices(doubts, simulation.program.warps):
+    for warp, lanes in _choices(violations, simulation.program.warps):
         apart = simulation.lanes_apart(warp, lanes)
         found = explore(apart, clusters, inputs, Limits(budget, _SCHEDULES))
         run = found.failure
@@ -81,9 +81,9 @@ def _of_one(finding: Finding) -> bool:
     return finding.rule == "race" and len({p.instruction for p in finding.participants}) == 1
 
 
-def _choices(doubts: Sequence[Doubt], warps: int) -> Iterator[tuple[int, int]]:
+def _choices(violations: Sequence[Violation], warps: int) -> Iterator[tuple[int, int]]:
     """Warps, by their number in the CTA, with some lanes; first those that doubts are about."""
-    about = (w.number for d in doubts for w in (d.warp, d.other_warp) if w is not None)
+    about = (w.number for d in violations for w in (d.warp, d.other_warp) if w is not None)
     for warp in [*dict.fromkeys((*about, *range(warps)))][:_WARPS]:
         for lanes in _LANES:
             yield warp, lanes

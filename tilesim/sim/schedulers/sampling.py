@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.parallel import DIES, NotData, packed, processes, unpacked, work
-from tilesim.sim.machine.result import Doubt
+from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
 from tilesim.sim.machine.simulate import Run, Simulation
 
 #: makes the chooser of one cluster
 Schedule = Callable[[int], Chooser]
 #: schedules tried for each failed condition, and conditions tried
-_PER_DOUBT = 8
-_DOUBTS = 6
+_PER_VIOLATION = 8
+_VIOLATIONS = 6
 #: where schedules do not differ in what is open, those that are run at least, and the warp
 #: instructions of all of them, if they are more; each lane that acts apart executes one
 _LEAST, _EFFORT = 4, 10_000
@@ -31,24 +31,26 @@ _POINTS, _TIMES = 200_000, 20
 _BATCH = 8
 
 
-def directed(doubts: list[Doubt], schedules: int, seed: int) -> Iterator[Schedule]:
+def directed(violations: list[Violation], schedules: int, seed: int) -> Iterator[Schedule]:
     """Schedules built to make failed conditions show (DETERMINACY theorem 2)."""
-    plans = ((a, d) for a in range(_PER_DOUBT) for d in doubts[:_DOUBTS])
-    for attempt, doubt in islice(plans, schedules):
-        yield partial(_directed, doubt, attempt, seed)
+    plans = ((a, d) for a in range(_PER_VIOLATION) for d in violations[:_VIOLATIONS])
+    for attempt, violation in islice(plans, schedules):
+        yield partial(_directed, violation, attempt, seed)
 
 
-def _directed(doubt: Doubt, attempt: int, seed: int, cluster: int) -> Chooser:
-    early = doubt.condition in ("A", "C1", "N", "I")
+def _directed(violation: Violation, attempt: int, seed: int, cluster: int) -> Chooser:
+    early = violation.condition in ("A", "C1", "N", "I")
     if attempt % 4 == 3:
         early = not early
     number = seed * 1_000_003 + attempt * 97 + cluster
     # what may still come when a barrier is over
-    late = doubt.other if doubt.condition == "I" and early else None
-    return DirectedChooser(doubt.past, doubt.warp.index, early=early, seed=number, late=late)
+    late = violation.other if violation.condition == "I" and early else None
+    return DirectedChooser(
+        violation.past, violation.warp.index, early=early, seed=number, late=late
+    )
 
 
-def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
+def worthwhile(schedules: int, first: Run, violations: list[Violation]) -> int:
     """How many of so many random schedules are run after the timed one: all of them, unless what
     is left open is nothing that they decide.
 
@@ -56,7 +58,7 @@ def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
     by something else, in what the timed one did not come to; but they cost as much as it did.
     """
     told = any(o.nondeterminism and o.explorable for o in first.outcomes)
-    if told or doubts:
+    if told or violations:
         return schedules
     cost = first.stats.instructions + first.stats.by_parts
     return min(schedules, max(_LEAST, _EFFORT // max(cost, 1)))

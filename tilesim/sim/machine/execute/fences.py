@@ -42,11 +42,11 @@ def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
             rows = w.machine.components
             for rank in range(rows.own):
                 _learn(w, rows.own_half(rank), rows.own_row(rank))
-        near = source == "generic" and w.machine.components.near
+        in_shared = source == "generic" and w.machine.components.in_shared
         for target in targets:
             _learn(w, _row(w, source), _row(w, target))
-            if near and target != "async.global":
-                _learn(w, w.machine.components.near_row, _row(w, target))
+            if in_shared and target != "async.global":
+                _learn(w, w.machine.components.in_shared_row, _row(w, target))
         # what the warp does after the fence is not covered by it
         w.advance()
 
@@ -77,16 +77,16 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
     if not (acquires or releases):
         raise TypeError(f"{op.mnemonic} orders nothing that a thread has released or acquired")
 
-    if effect.near:
+    if effect.in_shared:
 
-        def near(w: Warp) -> None:
+        def in_shared(w: Warp) -> None:
             if acquires:
-                w.fences.acquire_near(w.cta, w.clock, w.machine.components)
+                w.fences.acquire_in_shared(w.cta, w.clock, w.machine.components)
             if releases:
-                w.fences.release_near(w.machine.components.of_shared(w.clock))
+                w.fences.release_in_shared(w.machine.components.of_shared(w.clock))
                 w.advance()
 
-        return Act(lambda w: _by_observers(w, near, acquires=acquires))
+        return Act(lambda w: _by_observers(w, in_shared, acquires=acquires))
 
     def step(w: Warp) -> None:
         if acquires:

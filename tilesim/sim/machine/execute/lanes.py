@@ -364,7 +364,7 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
 
 @executor(fx.Defines)
 def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
-    slot, chance, elsewhere = c.slot(effect.var), effect.chance, effect.elsewhere
+    slot, oracle, elsewhere = c.slot(effect.var), effect.oracle, effect.elsewhere
     if effect.unknown:
         unknown = Unknown(effect.unknown, loc=op.loc)
         return Act(lambda w: assign(w, slot, unknown))
@@ -387,12 +387,12 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
         store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
 
     def guess(w: Warp, value: Any) -> None:
-        w.machine.nondeterministic(chance, op, explorable=False)
+        w.machine.nondeterministic(oracle, op, explorable=False)
         if elsewhere:
-            w.machine.outcome.elsewhere.setdefault(chance, op.loc)
+            w.machine.outcome.elsewhere.setdefault(oracle, op.loc)
         compute(w, value)
 
-    if chance and effect.var.name in c.flow.deciding:
+    if oracle and effect.var.name in c.flow.deciding:
         return Take(guess)
     if effect.value is None:
         return Take(compute)
@@ -415,7 +415,7 @@ def _keeper(c: Operands, var: Var) -> Callable[[Warp, Any], None]:
         return lambda w, value: assign(w, slot, value)
 
     def keep(w: Warp, value: Any) -> None:
-        if w.machine.forks:  # other lanes may be in another turn of the loop
+        if w.machine.split_groups:  # other lanes may be in another turn of the loop
             assign(w, slot, value)
         else:
             w.registers[slot] = value
@@ -430,7 +430,7 @@ def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:
 
         def keep(w: Warp, value: Any) -> None:
             value = value if fit is None else fit(value)
-            if w.machine.forks:  # other lanes may be in another turn of the loop
+            if w.machine.split_groups:  # other lanes may be in another turn of the loop
                 assign(w, slot, value)
             else:
                 w.registers[slot] = value

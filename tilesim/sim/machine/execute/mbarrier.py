@@ -520,8 +520,8 @@ def _observe(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
             seen[barrier.by] = away
     for cta, known in seen.items():
         w.fences.saw(cta, known)
-        if w.machine.components.near:
-            w.fences.saw(cta, known, near=True)
+        if w.machine.components.in_shared:
+            w.fences.saw(cta, known, in_shared=True)
 
 
 def _skipped_away(barrier: Mbarrier, w: Warp) -> dict[int, int]:

@@ -294,8 +294,8 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
 
 def issue(w: Warp, op: Op, step: Step) -> None:
     """Each active lane issues ``step``, which an agent of its own makes at any later time."""
-    if w.perhaps is not None:
-        require_known(w.perhaps)
+    if w.may is not None:
+        require_known(w.may)
     if w.lanes > 1 and w.parts is not None:
         lane_by_lane(w, lambda w: _issue(w, op, step, w.clock.copy()))
     elif w.lanes > 1:
@@ -338,7 +338,7 @@ def _agent(w: Warp, op: Op, clock: Clock) -> Warp:
     one.settled = {component: tick}
     one.followed, one.gathered, one.marks, one.moments = {}, {}, {}, {}
     one.exchanges = one.diverged = False
-    one.alone = one.left = one.turn = one.apart = one.executed = 0
+    one.alone = one.left = one.iteration = one.apart = one.executed = 0
     one.registers = [*w.registers]
     one.async_ticks = {}
     return one

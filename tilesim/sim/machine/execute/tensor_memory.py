@@ -19,7 +19,7 @@ from tilesim.findings.finding import Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import constant
-from tilesim.ir.frozen import kept
+from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart, TmemView
@@ -770,7 +770,7 @@ def _relinquish_pair(w: Warp, op: Op, *, again: bool) -> bool | None:
     return _together(w, Request(w, op), lambda partner: None)
 
 
-@kept
+@cached
 def _warps_of_pairs(mir: Mir) -> frozenset[int]:
     """The warps of a CTA that may make what two CTAs of a pair do together."""
     numbers = [number for number, effect in mir.all_of(fx.AllocatesTmem) if effect.pair]

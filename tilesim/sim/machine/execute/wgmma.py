@@ -305,7 +305,7 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
                 accesses.append(Access(w, product, group.component, number, True, False))
         else:
             for access in accesses:
-                access.warp, access.turn = w, w.turn
+                access.warp, access.iteration = w, w.iteration
         if not again or not races.knows_writes(memory.table.near(footprints), w.clock):
             for owner, footprint in zip(owners, footprints, strict=True):
                 races.read(memory, footprint, accesses[owner], w.clock, again=again)

@@ -59,7 +59,7 @@ def observe_value(
             if word_order.ends(element):
                 word_order.acquire(w)
         elif released is not None:
-            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
+            observe(released, w, scope, acquires=acquires, in_shared=memory.mbarriers is not None)
 
     in_groups(w, addresses.tolist(), learn)
 
@@ -71,7 +71,7 @@ def _release(
     size = w.machine.components.size
     add(released, (scope, w.sender(scope)), clock, slice(None if releases else size))
     if not releases:
-        w.fences.publish(released, scope, w.sender, size, near=memory.mbarriers is not None)
+        w.fences.publish(released, scope, w.sender, size, in_shared=memory.mbarriers is not None)
 
 
 def released_by(
@@ -366,8 +366,8 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
                 words, left = addresses, values
                 if some is not None:
                     words, left = addresses[some], values[some]
-                if w.perhaps is not None and beside:
-                    lose(w, op, memory, words, w.perhaps, dtype)
+                if w.may is not None and beside:
+                    lose(w, op, memory, words, w.may, dtype)
                 stored(
                     w, op, memory, words, left, own, dtype, element=element is not None,
                     releases=releases,
@@ -579,8 +579,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             leave(w, memory, addresses, unknown)
             return
         if counting and timed and not waits:
-            if w.perhaps is not None and beside:
-                lose(w, op, memory, addresses, w.perhaps, dtype)
+            if w.may is not None and beside:
+                lose(w, op, memory, addresses, w.may, dtype)
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
             if how == "exch":
