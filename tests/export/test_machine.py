@@ -166,7 +166,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chance", ["mov.u32 %r9, %clock;", "activemask.b32 %r9;"])
-def test_what_chance_decides_is_not_in_the_model(oracle: str) -> None:
-    body = f"{INIT}{oracle} and.b32 %r9, %r9, 1; setp.eq.u32 %p3, %r9, 0;\n@%p3 bar.sync 1;\n"
+def test_what_chance_decides_is_not_in_the_model(chance: str) -> None:
+    body = f"{INIT}{chance} and.b32 %r9, %r9, 1; setp.eq.u32 %p3, %r9, 0;\n@%p3 bar.sync 1;\n"
     with pytest.raises(NotExportable, match=r"r9, which .* sets at k\.ptx:14"):
         model(body)

@@ -79,7 +79,7 @@ def test_moves_before_the_first_fence_ask_for_no_leave(
 ) -> None:
     """What is leant on is looked at in a second run, which kernels without it are spared."""
     asked: set[str] = set()
-    monkeypatch.setattr(Core, "lean", lambda _core, switch, *_ops: asked.add(switch))
+    monkeypatch.setattr(Core, "lean", lambda _core, switch, *_ops, **_how: asked.add(switch))
     assert multiplied("", fenced=fenced).findings == ()
     assert ("F3" in asked) is leans
 

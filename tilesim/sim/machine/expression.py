@@ -464,10 +464,10 @@ class Quotients:
         self.registers: frozenset[str] = frozenset()
         self._any = any(map(self._divides, _parts(mir)))
         if self._any:
-            divided = [v.name for v, value in self._values if self.violations(value)]
+            divided = [v.name for v, value in self._values if self.may_divide_by_zero(value)]
             self.registers = frozenset(closure(divided, self._made_of))
 
-    def violations(self, expr: Expr) -> bool:
+    def may_divide_by_zero(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
         return self._any and any(
             self._divides(part) or (isinstance(part, Var) and part.name in self.registers)
@@ -483,7 +483,7 @@ class Quotients:
             *(
                 mentioned(part) & self._computed
                 for part in _parts(self._mir)
-                if self.violations(part)
+                if self.may_divide_by_zero(part)
             )
         )
         held = self._computed | self.registers
@@ -538,7 +538,7 @@ class Quotients:
         taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
         sets = [e for e in op.effects() if isinstance(e, Defines)]
         kept = any(isinstance(e.value, Expr) for e in sets)
-        uses = [self._use(e) for e in taken if not kept and self.violations(e)]
+        uses = [self._use(e) for e in taken if not kept and self.may_divide_by_zero(e)]
         slots = [self._slots[e.var.name] for e in sets if e.var.name in self.registers]
         if kept or not (uses or slots):
             return step

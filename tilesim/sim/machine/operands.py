@@ -69,7 +69,11 @@ class Operands:
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
         evaluate = evaluator(self.code, expr)
-        return self.quotients.used(expr, evaluate) if self.quotients.violations(expr) else evaluate
+        return (
+            self.quotients.used(expr, evaluate)
+            if self.quotients.may_divide_by_zero(expr)
+            else evaluate
+        )
 
     @cached_property
     def quotients(self) -> Quotients:
