@@ -516,7 +516,7 @@ class Follower:
             return
         op, mask = access.op, access.warp.mask
         kind = Kind(op, access.write, access.scope, access.asynchronous)
-        if access.may is not None and access.among == EVERY:  # anywhere in the tensor
+        if access.may_access is not None and access.among == EVERY:  # anywhere in the tensor
             span = footprint.bytes.low, footprint.bytes.high
             still = np.zeros((len(self.clusters), 1), dtype=np.int64)
             self._in_bytes(memory).add(kind, ((span,),), still)

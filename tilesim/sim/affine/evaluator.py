@@ -8,6 +8,7 @@ it stores there.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Uses:
     head: int | None
 
 
-class Evaluator:
+class Evaluator(ABC):
     """Follows a machine; ``moving``: by warp and slot, what registers move by (lanes that are an
     agent of their own use those of their warp).
 
@@ -98,9 +99,9 @@ class Evaluator:
     def _require_covered(self, pc: int, moving: Moving, uses: Uses) -> None:
         """Raises `NoShift` if an instruction that moves cannot be followed."""
 
+    @abstractmethod
     def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
         """The operands that may move; each says how."""
-        raise NotImplementedError
 
     def _lost(self, var: Var, value: Expr, w: Warp, moving: Moving, why: NoShift) -> Lost:
         """What is known of a register that is set to a value without a shift."""

@@ -379,7 +379,7 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
     if memory.mbarriers is None:
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
-    out.token(tuple([footprint.number for footprint in value._may]))
+    out.token(tuple([footprint.number for footprint in value._may_access]))
     for footprint in value._known.values():
         observed = out.machine.races.observations.of(footprint)
         if footprint.reads or footprint.writes or footprint.initialised or observed:

@@ -90,7 +90,7 @@ class Access:
     #: that is not known
     stored: Hashable = None
     #: what says whether it is made, if that is not known
-    may: Unknown | None = None
+    may_access: Unknown | None = None
     #: of a strong write: which one of its machine (`tilesim.sim.machine.word_order`)
     number: int | None = None
 

@@ -264,7 +264,7 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, may: Skipped = None, within: Within = nowhere,
+    skip: Skipped = None, may_access: Skipped = None, within: Within = nowhere,
     spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
     divides: bool = True,
 ) -> Step:  # fmt: skip
@@ -295,9 +295,9 @@ def branch(
             forget(w, skip, value)
             w.pc = meet
             return
-        elif may is not None and type(value) is Unknown:
+        elif may_access is not None and type(value) is Unknown:
             both_sides(w, value, (w.pc, target), meet)
-            forget(w, may, value)
+            forget(w, may_access, value)
             return
         elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
             return
@@ -522,7 +522,7 @@ def trap(cond: Evaluate, op: Trap) -> Step:
     return step
 
 
-def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may: Skipped = None) -> Step:
+def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may_access: Skipped = None) -> Step:
     """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
     set these registers; ``perhaps``: and to access global memory."""
 
@@ -532,9 +532,9 @@ def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may: Skipped = Non
         if skip is not None and type(value) is Unknown:
             forget(w, skip, value)
             return None
-        if may is not None and type(value) is Unknown:
+        if may_access is not None and type(value) is Unknown:
             may_be_made_inside(w, value, step)
-            forget(w, may, value)
+            forget(w, may_access, value)
             return None
         chosen = condition_lanes(value) & mask
         if not chosen:

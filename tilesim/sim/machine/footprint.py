@@ -164,7 +164,7 @@ class FootprintTable:
         self._initialised = ByteSet.interval(0, 0)
         self._written: list[Footprint] = []
         #: what may have been written, with what says so (`tilesim.sim.machine.havoc`)
-        self._may: dict[Footprint, Unknown] = {}
+        self._may_access: dict[Footprint, Unknown] = {}
         #: the tensors of which something has been written
         self.written: set[str] = set()
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
@@ -353,10 +353,10 @@ class FootprintTable:
 
     # ------------------------------------------------------------------ initialised bytes
 
-    def note_write(self, footprint: Footprint, may: Unknown | None) -> None:
+    def note_write(self, footprint: Footprint, may_access: Unknown | None) -> None:
         """Records that the bytes now hold something, if ``perhaps`` does not say whether."""
-        if may is not None:
-            self._may.setdefault(footprint, may)
+        if may_access is not None:
+            self._may_access.setdefault(footprint, may_access)
         elif not footprint.initialised:
             footprint.initialised = True
             self._written.append(footprint)
@@ -365,7 +365,7 @@ class FootprintTable:
     def may_be_written(self, footprint: Footprint) -> Unknown | None:
         """What says whether some of the bytes have been written, if that is not known."""
         return next(
-            (v for other, v in self._may.items() if other.bytes.meets(footprint.bytes)), None
+            (v for other, v in self._may_access.items() if other.bytes.meets(footprint.bytes)), None
         )
 
     def is_initialised(self, footprint: Footprint) -> bool:

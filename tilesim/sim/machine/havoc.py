@@ -153,7 +153,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
     Raises:
         UnknownSteers: that has to be known.
     """
-    before, w.may = w.may, value
+    before, w.may_access = w.may_access, value
     released, parts = len(w.machine.released), 0 if w.parts is None else len(w.parts.leaves)
     findings = w.machine.outcome.findings
     found = len(findings)
@@ -164,7 +164,7 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         del findings[found:]
         raise steers from fault
     finally:
-        w.may = before
+        w.may_access = before
     if len(findings) != found:
         finding = findings[found]
         del findings[found:]
@@ -584,8 +584,8 @@ def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
     With the trap the launch ends: nothing comes behind it, and what comes before or beside it comes
     in an execution without it as well (docs/soundness.md, "Accesses that data decides").
     """
-    havoc_region = ((number + 1, target), (target, number + 1))
-    found = [Spared(trap, others) for side, others in havoc_region if (trap := _trap(graph, side))]
+    sides = ((number + 1, target), (target, number + 1))
+    found = [Spared(trap, others) for side, others in sides if (trap := _trap(graph, side))]
     return found[0] if len(found) == 1 else None
 
 
@@ -653,10 +653,10 @@ def leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
     mir = graph.mir
     if mir.kernel.cluster_size > 1 or communicates(mir) or mir.all_of(fx.Cancels):
         return None
-    havoc_region = ((number + 1, target), (target, number + 1))
+    sides = ((number + 1, target), (target, number + 1))
     found = [
         Leaving(number, end, stay)
-        for end, stay in havoc_region
+        for end, stay in sides
         if _leads_to_end(graph, led_to(graph, end))
     ]
     return found[0] if len(found) == 1 and number in agreed(graph) else None
@@ -718,7 +718,7 @@ class Anywhere:
         Raises:
             UnknownSteers: that has to be known.
         """
-        value = w.may
+        value = w.may_access
         assert value is not None
         for place in self._places:
             self._touch(w, place, value)
@@ -762,7 +762,7 @@ def where_not_known(step: Step, anywhere: Anywhere) -> Step:
     where, or whether it is made and others could learn from it."""
 
     def run(w: Warp) -> bool | None:
-        if w.may is not None and anywhere.reduces:
+        if w.may_access is not None and anywhere.reduces:
             anywhere.access(w)
             return None
         try:

@@ -313,8 +313,8 @@ class Compiler(Operands):
                 case (fx.Waits(poll=False) as effect,):
                     return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
         skip = self._slots(computed(op.effects()))
-        may = self._slots(accessing(op.effects()))
-        step = control.guarded(self._step(op), self.expr(guard), skip, may)
+        may_access = self._slots(accessing(op.effects()))
+        step = control.guarded(self._step(op), self.expr(guard), skip, may_access)
         if ends_lanes(op):
             end = len(self.mir.code)
             within = self._within(op.number, (op.number + 1,), end)
@@ -394,7 +394,7 @@ class Compiler(Operands):
         return control.branch(
             what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number)),
-            may=self._slots(arms(self.code.graph, number, what.target, meet)),
+            may_access=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),

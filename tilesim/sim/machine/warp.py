@@ -186,7 +186,7 @@ class Agent(ABC):
         #: what says whether that is executed which is (`tilesim.sim.machine.havoc`); what it has
         #: written, with what forgets it; how it goes several ways, if it does
         #: (`tilesim.sim.machine.havoc`)
-        self.may: Unknown | None = None
+        self.may_access: Unknown | None = None
         self.may_be_written: list[tuple[object, Callable[[Unknown], None]]] = []
         self.havoc_region: HavocRegion | None = None
         #: what its registers hold in other clusters, where these are followed

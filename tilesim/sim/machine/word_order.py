@@ -73,7 +73,7 @@ class WordOrder:
         """Whether the order of two strong accesses to one location decides nothing by itself:
         reductions of one kind commute, but for the rounding of sums that steer nothing; and of two
         that may not be made, it is unknown what they leave, or find, in either order."""
-        if access.may is not None and record.may is not None:
+        if access.may_access is not None and record.may_access is not None:
             return True
         plan, tensor = self._machine.plan, footprint.tensor
         if self._machine.timed and tensor in plan.counters:
@@ -229,7 +229,7 @@ def known_to_all(
     return settled
 
 
-def note_may(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
+def note_may_access(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
     """An access of which it is not known whether it is made: to data, which orders nothing.
 
     Raises:
@@ -242,8 +242,8 @@ def note_may(machine: Core, memory: Memory, footprint: Footprint, access: Access
         names |= {tensor.name for tensor in machine.program.shared}
     tells = access.write and not names.isdisjoint(plan.counters | plan.map_tensors)
     if tells or (in_shared and (memory is not warp.cta.memory or memory.overlaid is not None)):
-        require_known(warp.may)
-    access.may = warp.may
+        require_known(warp.may_access)
+    access.may_access = warp.may_access
     if access.write:
         warp.may_be_written.append((footprint, partial(memory.forget, footprint)))
 

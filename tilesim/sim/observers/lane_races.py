@@ -112,7 +112,7 @@ class LaneExchange:
             return
         if same_value(memory, access, record) and self._machine.accepts("H23", access.op):
             return
-        if access.may is record.may is None:
+        if access.may_access is record.may_access is None:
             memory.table.require_all()
         self._raced.update((footprint, other))
         in_no_order(

@@ -127,7 +127,7 @@ def in_no_order(
         (side_of(access, footprint), side_of(record, other)),
         (f"memory: {memory.label}", why),
         fix=fix,
-        depends=first_of(access.may, record.may),
+        depends=first_of(access.may_access, record.may_access),
         kind=kind,
         facts=Stated((footprint.named, other.named)),
     )
@@ -168,7 +168,7 @@ def without_proxy_fence(
         (f"memory: {memory.label}", *_other_fence(machine, memory, record, clock)),
         fix="execute fence.proxy.async after the generic access and before the "
         "synchronisation that leads to the asynchronous one, in every thread that made it",
-        depends=first_of(access.may, record.may),
+        depends=first_of(access.may_access, record.may_access),
         kind="proxy-fence/async",
     )
 
@@ -192,7 +192,7 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
                 ),
                 fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
                 "reused, or give it storage of its own",
-                depends=access.may,
+                depends=access.may_access,
                 facts=Stated((barrier.named,)),
             )
 
@@ -205,7 +205,7 @@ def folded(footprint: Footprint, access: Access) -> None:
         "bytes: any of them may be written last",
         (side_of(access, footprint),),
         fix="give the tensor strides that keep its elements apart, or write each of them once",
-        depends=access.warp.may,
+        depends=access.warp.may_access,
         kind="race/one-store",
     )
 
@@ -218,7 +218,7 @@ def several_lanes(footprint: Footprint, access: Access, first: int, other: int) 
         "write the same bytes: nothing orders them, either may be the last (H4, H23)",
         (side_of(access, footprint),),
         fix="let one lane store, or give each lane a place of its own",
-        depends=access.warp.may,
+        depends=access.warp.may_access,
         kind="race/one-store",
     )
 
@@ -241,6 +241,6 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
         (side_of(access, footprint),),
         fix="execute griddepcontrol.wait before the first use of what the earlier grid "
         "produces; launch_dependents publishes nothing",
-        depends=access.warp.may,
+        depends=access.warp.may_access,
         kind="race/earlier-grid",
     )

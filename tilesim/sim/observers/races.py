@@ -25,7 +25,7 @@ from tilesim.sim.machine.word_order import (
     accepted_unfenced,
     known_to_all,
     morally_strong,
-    note_may,
+    note_may_access,
     same_value,
     supersede,
 )
@@ -219,7 +219,7 @@ class RaceDetector:
         self.observations.wrote(footprint, access)
         if not near:
             return
-        memory.table.note_write(footprint, access.may)
+        memory.table.note_write(footprint, access.may_access)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
@@ -236,8 +236,8 @@ class RaceDetector:
             return True
         warp = access.warp
         access.iteration = warp.iteration
-        if warp.may is not None:
-            note_may(self.machine, memory, footprint, access)
+        if warp.may_access is not None:
+            note_may_access(self.machine, memory, footprint, access)
         parts = warp.spread
         if parts is not None and access.component == warp.component:
             warp.spread, part = None, warp.part
@@ -378,7 +378,7 @@ class RaceDetector:
                 "while the kernel runs (H25)",
             ),
             fix="load it with ld.global, or write it in an earlier kernel",
-            depends=first_of(access.may, record.may),
+            depends=first_of(access.may_access, record.may_access),
         )
 
     def _report_constant(self, footprint: Footprint, access: Access) -> None:
@@ -394,7 +394,7 @@ class RaceDetector:
                 "ld.const and ld.param load is read-only while the kernel runs (H25)",
             ),
             fix="write to a variable in .global memory",
-            depends=access.may,
+            depends=access.may_access,
         )
 
     def sweep(self) -> None:
@@ -486,7 +486,7 @@ class RaceDetector:
             self.words.note(memory, footprint, access, other, record)
             return False
         foreign = record.warp.machine is not machine
-        sure = access.may is record.may is None
+        sure = access.may_access is record.may_access is None
         same = sure and footprint is other and not foreign
         if same and self.observations.before(access, record, other, clock):
             return False

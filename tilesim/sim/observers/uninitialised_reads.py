@@ -70,7 +70,7 @@ class Unwritten:
     def note(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """An access goes on from what is in shared memory; nothing may have written it."""
         if not is_written(memory, footprint):
-            require_known(access.may, memory.table.may_be_written(footprint))
+            require_known(access.may_access, memory.table.may_be_written(footprint))
             tile = access.write and access.asynchronous
             in_part = tile and any(other.initialised for other in footprint.overlaps)
             self._made.add((access.warp.origin, access.op.number))
@@ -85,7 +85,9 @@ class Unwritten:
         said: what of that came later is not kept."""
         last = [record for other in footprint.overlaps for record in other.writes]
         if last and all(record.op.number in losing for record in last):
-            require_known(access.may, next((r.may for r in last if r.may), None))
+            require_known(
+                access.may_access, next((r.may_access for r in last if r.may_access), None)
+            )
             key = (access.op.loc, footprint.tensor)
             early = _Early(memory, footprint, access.warp, access.op, False, last[0])
             self._early.setdefault(key, early)

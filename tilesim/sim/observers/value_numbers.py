@@ -226,13 +226,17 @@ class NamingDetector(RaceDetector):
     def execute(self, making: Making, step: Callable[[Any], bool | None], w: Agent) -> bool | None:
         """An instruction that is followed: ``step``, and what the registers hold that it sets."""
         registers = w.registers
-        if not isinstance(registers, _Registers) or w.may is not None or w.havoc_region is not None:
+        if (
+            not isinstance(registers, _Registers)
+            or w.may_access is not None
+            or w.havoc_region is not None
+        ):
             stopped = step(w)
             if isinstance(w.registers, _Registers):
                 for slot in making.slots:
                     w.registers.names.pop(slot, None)
             return stopped
-        mask, may = self._executes(making, w) if making.known else (0, None)
+        mask, may_access = self._executes(making, w) if making.known else (0, None)
         parts, places = self._parts(making.operands, w), self._places(making, w)
         before = [self._now(registers, slot) for slot in making.slots]
         unset = [registers[slot] is None for slot in making.slots]
@@ -245,12 +249,14 @@ class NamingDetector(RaceDetector):
             seen, self._seen = self._seen or [], None
         for place, slot in enumerate(() if stopped else making.slots):
             new, old = self._telling.nothing, before[place]
-            if making.known and may is not None and places is not None:
+            if making.known and may_access is not None and places is not None:
                 kept = making.partly or (making.product and keeps)
                 sources = [*parts, *places, *[self._unset if unset[place] else old] * kept]
                 new = self._made(making, place, sources, seen, mask, source, w.number)
-                if may:
-                    new = self._telling.computed((making.number, "perhaps"), [*may, new, old])
+                if may_access:
+                    new = self._telling.computed(
+                        (making.number, "perhaps"), [*may_access, new, old]
+                    )
                 new = self._telling.merged(mask, new, old)
             registers.names[slot] = new
         return stopped
@@ -411,7 +417,7 @@ class NamingDetector(RaceDetector):
         w = access.warp
         if (
             not isinstance(w.registers, _Registers)
-            or w.may is not None
+            or w.may_access is not None
             or w.havoc_region is not None
         ):
             return None

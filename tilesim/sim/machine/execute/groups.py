@@ -151,7 +151,7 @@ def _note_drained(w: Warp, *, together: bool) -> None:
 
 
 def _executed_by_all(w: Warp) -> bool:
-    return w.mask == FULL and w.may is None and w.havoc_region is None
+    return w.mask == FULL and w.may_access is None and w.havoc_region is None
 
 
 def _waits_of_warp(kind: str) -> Step:

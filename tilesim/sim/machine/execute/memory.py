@@ -294,8 +294,8 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
 
 def issue(w: Warp, op: Op, step: Step) -> None:
     """Each active lane issues ``step``, which an agent of its own makes at any later time."""
-    if w.may is not None:
-        require_known(w.may)
+    if w.may_access is not None:
+        require_known(w.may_access)
     if w.lanes > 1 and w.parts is not None:
         lane_by_lane(w, lambda w: _issue(w, op, step, w.clock.copy()))
     elif w.lanes > 1:

@@ -366,8 +366,8 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
                 words, left = addresses, values
                 if some is not None:
                     words, left = addresses[some], values[some]
-                if w.may is not None and beside:
-                    lose(w, op, memory, words, w.may, dtype)
+                if w.may_access is not None and beside:
+                    lose(w, op, memory, words, w.may_access, dtype)
                 stored(
                     w, op, memory, words, left, own, dtype, element=element is not None,
                     releases=releases,
@@ -579,8 +579,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             leave(w, memory, addresses, unknown)
             return
         if counting and timed and not waits:
-            if w.may is not None and beside:
-                lose(w, op, memory, addresses, w.may, dtype)
+            if w.may_access is not None and beside:
+                lose(w, op, memory, addresses, w.may_access, dtype)
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
             if how == "exch":
