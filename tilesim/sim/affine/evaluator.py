@@ -96,8 +96,9 @@ class Evaluator(ABC):
         """Whether an expression, or what an instruction names, moves by itself."""
         return False
 
-    def _require_covered(self, pc: int, moving: Moving, uses: Uses) -> None:
-        """Raises `NoShift` if an instruction that moves cannot be followed."""
+    def _not_covered(self, pc: int, moving: Moving, uses: Uses) -> str:
+        """Why an instruction that moves cannot be followed; "" if it can."""
+        return ""
 
     @abstractmethod
     def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
@@ -156,7 +157,8 @@ class Evaluator(ABC):
                 self._set(w, moving, slot, 0, w.mask if chosen is None else chosen, every=every)
             return
         try:
-            self._require_covered(pc, moving, uses)
+            if why := self._not_covered(pc, moving, uses):
+                raise NoShift(why)
             key = self._key(pc, w, moving, uses)
             if key is not None and key in self._known:
                 for slot, shift in self._known[key]:

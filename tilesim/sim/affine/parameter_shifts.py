@@ -255,11 +255,11 @@ class Follow(Evaluator):
         sized = name in self._forms.tensors
         return sized and (isinstance(named, View) or self.machine.globals.memories[name].tracked)
 
-    def _require_covered(self, pc: int, moving: Moving, uses: Uses) -> None:
-        """Nothing depends both on the cluster and on what moves."""
+    def _not_covered(self, pc: int, moving: Moving, uses: Uses) -> str:
+        """Whether something depends both on the cluster and on what moves."""
         names = self._between.get(pc)
         if names is None:
-            return
+            return ""
         differs = any(self.machine.plan.slots[name] in moving for name in names)
         instruction = self.machine.plan.mir.code[pc]
         cond = condition(instruction)
@@ -270,8 +270,7 @@ class Follow(Evaluator):
             differs |= varies and any(self.values.depends(p) for p in parts)
         for named in self._sized(instruction.what):
             differs |= any(map(is_free, self._forms.tensors[named.tensor.name].shape))
-        if differs:
-            raise NoShift("what differs between clusters and with the parameter")
+        return "what differs between clusters and with the parameter" if differs else ""
 
     def _movable(self, op: Op, w: Warp, mask: int) -> list[tuple[Expr, Free]]:
         sized = self._forms.tensors
