@@ -128,8 +128,8 @@ def changed(path: list[Any], key: Any, value: object, *, drop: bool = False) -> 
     [
         (without([], "grid"), "launch.json.grid", "expected a list"),
         (without([], "entry"), "launch.json.entry", "is missing"),
-        (changed([], "schema", "x/2"), "launch.json.schema", "not known"),
-        (changed([], "frob", 1), "launch.json.frob", "is not known here; there are schema, grid"),
+        (changed([], "schema", "x/2"), "launch.json.schema", "is not one of tilesim.launch/1"),
+        (changed([], "frob", 1), "launch.json.frob", "there are schema, entry, grid"),
         (changed([], "grid", [0]), "launch.json.grid[0]", "outside 1"),
         (changed([], "grid", [3]), "launch.json.grid", "no multiple of the cluster's 2"),
         (changed([], "block", [32, 33]), "launch.json.block", "1056 threads"),

@@ -52,7 +52,6 @@ def test_what_is_not_plain_is_named() -> None:
     """A module of PTX is part of the plain form, a pass, or about descriptions of launches."""
     about = closure(
         {
-            "tilesim.ptx.schema",
             "tilesim.ptx.launch_template",
             "tilesim.gpu.describe_launch",
         }

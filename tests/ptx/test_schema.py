@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.ptx.test_launch import DOCUMENT
 from tilesim.cli import main
+from tilesim.ptx.description import JSON_SCHEMA as SCHEMA
 from tilesim.ptx.description import loads, read, to_json
-from tilesim.ptx.schema import SCHEMA
 from tilesim.ptx.syntax import LaunchError
 
 TYPES: dict[str, tuple[type, ...]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tilesim.cli.options import FILE, deliver
-from tilesim.ptx.schema import SCHEMA
+from tilesim.ptx.description import JSON_SCHEMA
 
 
 @click.command()
@@ -18,4 +18,4 @@ def command(output: Path | None) -> None:
 
     Exit: 0, 2 the file cannot be written.
     """
-    deliver(json.dumps(SCHEMA, indent=2) + "\n", output)
+    deliver(json.dumps(JSON_SCHEMA, indent=2) + "\n", output)

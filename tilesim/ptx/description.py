@@ -1,39 +1,37 @@
-"""The launch description as JSON (``docs/launch.md``); `read` and `to_json` are inverses.
+"""The launch description as JSON (``docs/launch.md``): tables of its fields, by which it is read
+and written, and which are its JSON Schema (2020-12). `read` and `to_json` are inverses.
 
-Typed access to a decoded JSON document, with errors that say where in it something is wrong.
-
-The launch description as JSON (``docs/launch.md``); `read` and `to_json` are inverses.
+Rules between fields (a stride per dimension, a grid of whole clusters, a value that fits its type)
+no schema says; reading has them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn, TypeVar, get_args
 
 from tilesim.arith.floats import FLOATS
 from tilesim.arith.types import WIDTH
+from tilesim.ptx import launch as of
 from tilesim.ptx.launch import (
     ADDRESSES,
     MAP_TYPES,
     SCALAR_TYPES,
     UNSAID,
     Address,
-    Atoms,
     Contents,
     Field,
-    Fill,
     Im2col,
-    Interleave,
     Launch,
     Map,
     Parameter,
     Pointer,
     Scalar,
     Struct,
-    Swizzle,
-    Wide,
+    Triple,
     bytes_of,
 )
 from tilesim.ptx.syntax import LaunchError
@@ -41,169 +39,431 @@ from tilesim.ptx.tensormap import decode
 from tilesim.wording import did_you_mean
 
 T = TypeVar("T")
-#: entries of a list, characters of a text
-MOST = 1 << 20
-LARGEST = 1 << 48
-
-
-class Fields:
-    """An object of the document; every field that is read is taken, what is left is an error."""
-
-    def __init__(self, value: object, path: str) -> None:
-        self.path = path
-        if not isinstance(value, dict):
-            raise LaunchError(f"{path}: expected an object, found {shown(value)}")
-        self._left: dict[str, Any] = dict(value)
-        self._known: list[str] = []
-
-    def fail(self, key: str, what: str) -> NoReturn:
-        """Raises for a field."""
-        raise LaunchError(f"{self.path}.{key}: {what}")
-
-    def end(self) -> None:
-        """All fields must have been read."""
-        for key in self._left:
-            hint = did_you_mean(str(key), self._known)
-            self.fail(str(key), f"is not known here{hint}; there are {', '.join(self._known)}")
-
-    def _take(self, key: str) -> Any:
-        self._known.append(key)
-        return self._left.pop(key, None)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """A text; required without a default."""
-        value = self._take(key)
-        if value is None:
-            if default is None:
-                self.fail(key, "is missing")
-            return default
-        if not isinstance(value, str) or len(value) > MOST:
-            self.fail(key, f"expected a text, found {shown(value)}")
-        return value
-
-    def choice(self, key: str, allowed: tuple[T, ...], default: T | None = None) -> T:
-        """One of some values."""
-        value = self._take(key)
-        if value is None and default is not None:
-            return default
-        for one in allowed:
-            if type(one) is type(value) and one == value:
-                return one
-        names = ", ".join(map(str, allowed))
-        what = "is missing" if value is None else f"{shown(value)} is not one of"
-        return self.fail(key, f"{what}{':' if value is None else ''} {names}")
-
-    def flag(self, key: str) -> bool:
-        """A truth value, false if it is missing."""
-        value = self._take(key)
-        if value is None:
-            return False
-        if not isinstance(value, bool):
-            self.fail(key, f"expected true or false, found {shown(value)}")
-        return value
-
-    def integer(
-        self, key: str, default: int | None = None, *, low: int = 0, high: int = LARGEST
-    ) -> int:
-        """An integer between bounds; required without a default."""
-        value = self._take(key)
-        if value is None:
-            if default is None:
-                self.fail(key, "is missing")
-            return default
-        return self._integer(key, value, low, high)
-
-    def _integer(self, key: str, value: object, low: int, high: int) -> int:
-        if type(value) is not int:
-            self.fail(key, f"expected an integer, found {shown(value)}")
-        if not low <= value <= high:
-            self.fail(key, f"{shown(value)} is outside {low}..{high}")
-        return value
-
-    def optional(self, key: str, *, low: int = 0) -> int | None:
-        """An integer, or None if it is missing."""
-        value = self._take(key)
-        return None if value is None else self._integer(key, value, low, LARGEST)
-
-    def number(self, key: str) -> int | float | None:
-        """An integer or a float; None (``null``): not known."""
-        value = self._take(key)
-        if value is None or type(value) in (int, float):
-            return float(value) if isinstance(value, float) else value
-        if isinstance(value, bool):
-            return int(value)
-        return self.fail(key, f"expected a number or null, found {shown(value)}")
-
-    def integers(
-        self, key: str, *, low: int, high: int, default: tuple[int, ...] | None = None
-    ) -> tuple[int, ...]:
-        """A list of integers; required without a default."""
-        value = self._take(key)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, list):
-            self.fail(key, f"expected a list of integers, found {shown(value)}")
-        return tuple(self._integer(f"{key}[{i}]", v, low, high) for i, v in enumerate(value))
-
-    def items(
-        self, key: str, low: int, high: int, other: Callable[[Fields], T]
-    ) -> tuple[int | T, ...]:
-        """A list of integers, and of objects as ``other`` reads them."""
-        value = self._take(key)
-        if not isinstance(value, list):
-            self.fail(key, f"expected a list of integers, found {shown(value)}")
-        return tuple(
-            other(Fields(item, f"{self.path}.{key}[{i}]")) if isinstance(item, dict)
-            else self._integer(f"{key}[{i}]", item, low, high)
-            for i, item in enumerate(value)
-        )  # fmt: skip
-
-    def triple(self, key: str, default: tuple[int, int, int] | None = None) -> tuple[int, int, int]:
-        """Three sizes, x first; missing ones are 1."""
-        numbers = self.integers(key, low=1, high=(1 << 31) - 1, default=default)
-        if not 1 <= len(numbers) <= 3:
-            self.fail(key, f"expected 1 to 3 numbers, found {len(numbers)}")
-        x, y, z = (*numbers, 1, 1)[:3]
-        return x, y, z
-
-    def object(self, key: str) -> Fields | None:
-        """An object, or None if it is missing."""
-        value = self._take(key)
-        return None if value is None else Fields(value, f"{self.path}.{key}")
-
-    def named(self, key: str) -> Iterator[tuple[str, Fields | None]]:
-        """The members of an object with any names; None where one is ``null``."""
-        inner = self.object(key)
-        for name, value in () if inner is None else inner._left.items():
-            yield name, None if value is None else Fields(value, f"{self.path}.{key}.{name}")
-
-    def objects(self, key: str) -> Iterator[Fields]:
-        """A list of objects, empty if it is missing."""
-        value = self._take(key)
-        if value is None:
-            return
-        if not isinstance(value, list):
-            self.fail(key, f"expected a list, found {shown(value)}")
-        for i, item in enumerate(value):
-            yield Fields(item, f"{self.path}.{key}[{i}]")
-
-
-def shown(value: object) -> str:
-    """A value in a message, its beginning if it is long."""
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
-
+Schema = dict[str, Any]
 
 SCHEMA = "tilesim.launch/1"
+#: entries of a list, characters of a text
+_MOST = 1 << 20
+_LARGEST = 1 << 48
 #: the least and the largest number in memory
-NUMBERS = -(1 << 63), (1 << 64) - 1
+_NUMBERS = -(1 << 63), (1 << 64) - 1
 #: a list of numbers and words without blanks
 _FLAT = re.compile(r'\[\n\s+((?:-?[\d.]+|"[\w.]*")(?:,\n\s+(?:-?[\d.]+|"[\w.]*"))*)\n\s+\]')
 #: an address in memory
 _ADDRESS = re.compile(r'\{\n\s+("name": "[^"\n]*"(?:,\n\s+"offset": \d+)?)\n\s+\}')
 
 
-# ---------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------- values
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What a value of the document may be.
+
+    ``read`` makes of it, None where it is missing, what a `Launch` has, or raises a LaunchError
+    that begins with its path; ``write`` is the inverse.
+    """
+
+    schema: Schema
+    read: Callable[[Any, str], Any]
+    write: Callable[[Any], Any] = _unchanged
+
+
+def _fail(path: str, what: str) -> NoReturn:
+    raise LaunchError(f"{path}: {what}")
+
+
+def _shown(value: object) -> str:
+    """A value in a message, its beginning if it is long."""
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def _text(value: Any, path: str) -> str:
+    if value is None:
+        _fail(path, "is missing")
+    if not isinstance(value, str) or len(value) > _MOST:
+        _fail(path, f"expected a text, found {_shown(value)}")
+    return value
+
+
+def _bytes(value: Any, path: str) -> bytes:
+    try:
+        return bytes.fromhex(_text(value, path))
+    except ValueError:
+        _fail(path, "these are no hexadecimal digits")
+
+
+def _flag(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        _fail(path, f"expected true or false, found {_shown(value)}")
+    return value
+
+
+def _number(value: Any, path: str) -> int | float | None:
+    """None (``null``): not known."""
+    if not isinstance(value, int | float | None):
+        _fail(path, f"expected a number or null, found {_shown(value)}")
+    return int(value) if isinstance(value, bool) else value
+
+
+_TEXT = _Form({"type": "string", "maxLength": _MOST}, _text)
+_BYTES = _Form({**_TEXT.schema, "pattern": r"^\s*(?:[0-9A-Fa-f]{2}\s*)*$"}, _bytes, bytes.hex)
+_FLAG = _Form({"type": "boolean"}, _flag)
+_NUMBER = _Form({"type": ["number", "boolean", "null"]}, _number)
+
+
+def _integer(low: int = 0, high: int = _LARGEST) -> _Form:
+    def read(value: Any, path: str) -> int:
+        if value is None:
+            _fail(path, "is missing")
+        if type(value) is not int:
+            _fail(path, f"expected an integer, found {_shown(value)}")
+        if not low <= value <= high:
+            _fail(path, f"{_shown(value)} is outside {low}..{high}")
+        return value
+
+    return _Form({"type": "integer", "minimum": low, "maximum": high}, read)
+
+
+def _choice(allowed: tuple[T, ...]) -> _Form:
+    def read(value: Any, path: str) -> T:
+        for one in allowed:
+            if type(one) is type(value) and one == value:
+                return one
+        what = "is missing:" if value is None else f"{_shown(value)} is not one of"
+        _fail(path, f"{what} {', '.join(map(str, allowed))}")
+
+    return _Form({"enum": list(allowed)}, read)
+
+
+def _constant(value: str) -> _Form:
+    return replace(_choice((value,)), schema={"const": value}, write=lambda _: value)
+
+
+def _list(item: _Form, least: int = 0, most: int = _MOST, of_what: str = "") -> _Form:
+    schema: Schema = {"type": "array", "items": item.schema, "minItems": least}
+
+    def read(value: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            _fail(path, f"expected a list{of_what}, found {_shown(value)}")
+        if not least <= len(value) <= most:
+            _fail(path, f"expected {least} to {most} numbers, found {len(value)}")
+        return tuple(item.read(one, f"{path}[{i}]") for i, one in enumerate(value))
+
+    def write(values: tuple[Any, ...]) -> list[Any]:
+        return [*map(item.write, values)]
+
+    return _Form(schema if most == _MOST else {**schema, "maxItems": most}, read, write)
+
+
+def _integers(low: int, high: int, least: int, most: int) -> _Form:
+    return _list(_integer(low, high), least, most, " of integers")
+
+
+# ---------------------------------------------------------------------- objects
+
+_REQUIRED, _CONSTANT = object(), object()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A field of an object. ``default``: what it is where it is missing, or ``null``; unless it is
+    that, or ``always``, it is written."""
+
+    key: str
+    form: _Form
+    default: object = _REQUIRED
+    always: bool = False
+
+
+#: a rule between the fields of an object, at a path: what becomes of it; raises a LaunchError
+_Rule = Callable[[Any, str], Any]
+
+
+def _members(value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _fail(path, f"expected an object, found {_shown(value)}")
+    return value
+
+
+def _object(cls: type, *entries: _Entry, rule: _Rule = lambda made, _: made) -> _Form:
+    """An instance of a dataclass; entries that are no fields of it are constant."""
+    own, known = {field.name for field in fields(cls)}, [entry.key for entry in entries]
+
+    def read(value: Any, path: str) -> Any:
+        members = _members(value, path)
+        for key in members:
+            if key not in known:
+                hint = did_you_mean(str(key), known)
+                _fail(f"{path}.{key}", f"is not known here{hint}; there are {', '.join(known)}")
+        made: dict[str, Any] = {}
+        for entry in entries:
+            member = members.get(entry.key)
+            missing = member is None and entry.default is not _REQUIRED
+            found = entry.default if missing else entry.form.read(member, f"{path}.{entry.key}")
+            if entry.key in own:
+                made[entry.key] = found
+        return rule(cls(**made), path)
+
+    def write(made: Any) -> dict[str, Any]:
+        held = [(entry, getattr(made, entry.key, _CONSTANT)) for entry in entries]
+        return {
+            entry.key: None if value is None else entry.form.write(value)
+            for entry, value in held
+            if entry.always or value is _CONSTANT or value != entry.default
+        }
+
+    schema: Schema = {
+        "type": "object", "required": [e.key for e in entries if e.default is _REQUIRED],
+        "properties": {e.key: e.form.schema for e in entries}, "additionalProperties": False,
+    }  # fmt: skip
+    return _Form(schema, read, write)
+
+
+def _by_name(form: _Form) -> _Form:
+    """Pairs of a name and what has it, or None, as the members of an object."""
+
+    def read(value: Any, path: str) -> tuple[tuple[str, Any], ...]:
+        return tuple(
+            (name, None if one is None else form.read(one, f"{path}.{name}"))
+            for name, one in _members(value, path).items()
+        )
+
+    def write(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+        return {name: None if one is None else form.write(one) for name, one in pairs}
+
+    each = {"oneOf": [form.schema, {"type": "null"}]}
+    return _Form({"type": "object", "additionalProperties": each}, read, write)
+
+
+# ---------------------------------------------------------------------- rules between fields
+
+
+def _require_fits(path: str, kind: str, value: float) -> None:
+    """A number that a type of PTX does not have is wrong: it would be another one in memory."""
+    if kind in FLOATS:
+        try:
+            bytes_of(kind, value)
+        except OverflowError:
+            _fail(path, f"{_shown(value)} does not fit {kind}")
+        return
+    if isinstance(value, float):
+        _fail(path, f"{value} is no integer")
+    width = WIDTH[kind]
+    low = 0 if kind[0] == "u" else -(1 << width - 1)
+    high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
+    if not low <= value <= high:
+        _fail(path, f"{_shown(value)} does not fit {kind}")
+
+
+def _named(made: Pointer | Map | Address, path: str) -> Pointer | Map | Address:
+    """What has no name is called by its place."""
+    return replace(made, name=made.name.strip() or path)
+
+
+def _contents(made: Contents, path: str) -> Contents:
+    for i, value in enumerate(made.values):
+        if not isinstance(value, Address):
+            _require_fits(f"{path}.values[{i}]", made.type, value)
+        elif made.type not in ADDRESSES:
+            what = f"an address has 64 bits, {made.type} has not: use {', '.join(ADDRESSES)}"
+            _fail(f"{path}.values", what)
+    return made
+
+
+def _scalar(made: Scalar, path: str) -> Scalar:
+    if made.value is not None:
+        _require_fits(f"{path}.value", made.type, made.value)
+    return made
+
+
+def _map(made: Map, path: str) -> Any:
+    rank = len(made.shape)
+    counts = {"strides": (made.strides, rank - 1)}
+    if made.element_strides:
+        counts["element_strides"] = made.element_strides, rank
+    if made.im2col is None:
+        counts["box"] = made.box, rank
+    elif made.box:
+        _fail(f"{path}.box", "a map in im2col mode has none")
+    else:
+        if rank < 3:
+            _fail(f"{path}.im2col", f"a tensor of {rank} dimensions has none in space")
+        spatial = 1 if made.im2col.wide else rank - 2
+        for key in ("lower", "upper"):
+            count = len(getattr(made.im2col, key))
+            if count != spatial:
+                what = f"{count} numbers for {spatial} dimensions in space"
+                _fail(f"{path}.im2col.{key}", what)
+    for key, (numbers, count) in counts.items():
+        if len(numbers) != count:
+            what = f"{len(numbers)} numbers; a tensor of {rank} dimensions has {count}"
+            _fail(f"{path}.{key}", what)
+    return _named(made, path)
+
+
+def _struct(made: Struct, path: str) -> Struct:
+    if len(made.data) > made.size:
+        _fail(f"{path}.data", f"{len(made.data)} bytes, the struct has {made.size}")
+    for i, field in enumerate(made.fields):
+        if field.offset >= made.size:
+            where = f"{path}.fields[{i}].offset_in_struct"
+            _fail(where, f"{field.offset} is outside 0..{made.size - 1}")
+    return made
+
+
+def _launch(made: Launch, path: str) -> Launch:
+    for n, c, axis in zip(made.grid, made.cluster, "xyz", strict=True):
+        if c and n % c:
+            _fail(f"{path}.grid", f"{n} CTAs in {axis} are no multiple of the cluster's {c}")
+    if made.threads > 1024:
+        _fail(f"{path}.block", f"{made.threads} threads are more than 1024")
+    return replace(made, about=" ".join(made.about.split()))
+
+
+# ---------------------------------------------------------------------- the tables
+
+_NAME = _Entry("name", _TEXT, "", always=True)
+_OWN_NAME = _Entry("name", _TEXT)
+_OFFSET = _Entry("offset", _integer(), 0)
+_TYPE = _Entry("type", _choice(tuple(sorted(SCALAR_TYPES))))
+_ADDRESS_FORM = _object(Address, _OWN_NAME, _OFFSET, rule=_named)
+_WORD = _integer(*_NUMBERS)
+
+
+def _is_address(value: object) -> bool:
+    return isinstance(value, dict | Address)
+
+
+_VALUE = _Form(
+    {"oneOf": [_WORD.schema, _ADDRESS_FORM.schema]},
+    lambda v, path: (_ADDRESS_FORM if _is_address(v) else _WORD).read(v, path),
+    lambda v: _ADDRESS_FORM.write(v) if _is_address(v) else v,
+)
+_VALUES = _list(_VALUE, of_what=" of integers")
+_CONTENTS = _object(Contents, _TYPE, _Entry("values", _VALUES), rule=_contents)
+_BYTES_THERE = _Entry("bytes", _integer(), None)
+_HELD = _Entry("contents", _CONTENTS, None)
+_CORNER = _integers(-(1 << 15), (1 << 15) - 1, 1, 3)
+_IM2COL = _object(
+    Im2col, _Entry("lower", _CORNER), _Entry("upper", _CORNER),
+    _Entry("channels", _integer(1, 256)), _Entry("pixels", _integer(1, 1024)),
+    _Entry("wide", _choice(get_args(of.Wide)), ""),
+)  # fmt: skip
+
+
+def _kind(name: str) -> _Entry:
+    return _Entry("kind", _constant(name))
+
+
+_POINTER = _object(Pointer, _kind("pointer"), _NAME, _BYTES_THERE, _OFFSET, _HELD, rule=_named)
+_SCALAR = _object(
+    Scalar, _kind("scalar"), _NAME, _TYPE, _Entry("value", _NUMBER, None, always=True),
+    rule=_scalar,
+)  # fmt: skip
+_FIELDS_OF_MAP = _object(
+    Map, _kind("map"), _NAME, _Entry("type", _choice(tuple(MAP_TYPES))),
+    _Entry("shape", _integers(1, 1 << 32, 1, 5)), _Entry("strides", _integers(0, 1 << 40, 0, 4)),
+    _Entry("swizzle", _choice(get_args(of.Swizzle)), 0, always=True),
+    _Entry("interleave", _choice(get_args(of.Interleave)), 0, always=True),
+    _Entry("fill", _choice(get_args(of.Fill)), "zero", always=True), replace(_OFFSET, always=True),
+    _Entry("atoms", _choice(get_args(of.Atoms)), 16),
+    _Entry("element_strides", _integers(1, 8, 0, 5), ()),
+    _Entry("box", _integers(1, 256, 1, 5), ()), _Entry("im2col", _IM2COL, None), rule=_map,
+)  # fmt: skip
+_MAP = replace(_FIELDS_OF_MAP, schema={
+    **_FIELDS_OF_MAP.schema, "anyOf": [{"required": ["box"]}, {"required": ["im2col"]}],
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A tensor map as its bytes."""
+
+    name: str
+    raw: bytes
+
+
+_RAW_BYTES = replace(_BYTES, schema={**_BYTES.schema, "minLength": 2})
+_ENCODED = _object(
+    _Encoded, _kind("map"), _NAME, _Entry("raw", _RAW_BYTES),
+    rule=lambda made, path: decode(made.raw, made.name.strip() or path, where=f"{path}.raw"),
+)  # fmt: skip
+
+
+def _parameter(forms: Mapping[type, _Form]) -> _Form:
+    """A parameter of one of these kinds; a tensor map may be given as its bytes."""
+    named = {cls.__name__.lower(): form for cls, form in forms.items()}
+    kind = _choice(tuple(named))
+
+    def read(value: Any, path: str) -> Parameter:
+        members = _members(value, path)
+        form = named[kind.read(members.get("kind"), f"{path}.kind")]
+        found: Parameter = (_ENCODED if members.get("raw") else form).read(members, path)
+        return found
+
+    every = [*forms.values(), _ENCODED]
+    return _Form({"oneOf": [f.schema for f in every]}, read, lambda v: forms[type(v)].write(v))
+
+
+def _field(inner: _Form, at: str = "offset_in_struct") -> _Form:
+    """A parameter inside of a struct, with where it is there."""
+    offset = _integer(0, (1 << 16) - 1)
+
+    def read(value: Any, path: str) -> Field:
+        members = {**_members(value, path)}
+        place = offset.read(members.pop(at, None), f"{path}.{at}")
+        return Field(place, inner.read(members, path))
+
+    every = [
+        s | {"required": [*s["required"], at], "properties": s["properties"] | {at: offset.schema}}
+        for s in inner.schema["oneOf"]
+    ]
+    return _Form({"oneOf": every}, read, lambda f: {at: f.offset, **inner.write(f.value)})
+
+
+_IN_A_STRUCT = {Pointer: _POINTER, Scalar: _SCALAR, Map: _MAP}
+_STRUCT = _object(
+    Struct, _kind("struct"), _NAME, _Entry("size", _integer(1, 1 << 16)),
+    _Entry("data", _BYTES, b"", always=True),
+    _Entry("fields", _list(_field(_parameter(_IN_A_STRUCT))), (), always=True), rule=_struct,
+)  # fmt: skip
+_NUMBERS_OF_AXES = _integers(1, (1 << 31) - 1, 1, 3)
+
+
+def _sizes(value: Any, path: str) -> Triple:
+    """Three sizes, x first; missing ones are 1."""
+    x, y, z = (*_NUMBERS_OF_AXES.read(value, path), 1, 1)[:3]
+    return x, y, z
+
+
+_SIZES = replace(_NUMBERS_OF_AXES, read=_sizes)
+_BUFFER = _object(Pointer, _OWN_NAME, _BYTES_THERE, _HELD, rule=_named)
+_LAUNCH = _object(
+    Launch, _Entry("schema", _constant(SCHEMA), SCHEMA), _Entry("entry", _TEXT),
+    _Entry("grid", _SIZES), _Entry("dynamic_shared", _integer(), 0, always=True),
+    _Entry("block", _SIZES, UNSAID), _Entry("cluster", _SIZES, UNSAID),
+    _Entry("registers", _integer(1), None), _Entry("cooperative", _FLAG, False),
+    _Entry("dependent", _FLAG, False), _Entry("about", _TEXT, ""),
+    _Entry("params", _list(_parameter({**_IN_A_STRUCT, Struct: _STRUCT})), (), always=True),
+    _Entry("buffers", _list(_BUFFER), ()), _Entry("variables", _by_name(_CONTENTS), ()),
+    rule=_launch,
+)  # fmt: skip
+JSON_SCHEMA: Schema = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "The launch of a PTX kernel, or a list of launches, for tilesim",
+    "oneOf": [{"$ref": "#/$defs/launch"},
+              {"type": "array", "items": {"$ref": "#/$defs/launch"}, "minItems": 1}],
+    "$defs": {"launch": _LAUNCH.schema},
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- the document
 
 
 def loads(text: str, file: str = "launch.json") -> Launch:
@@ -238,201 +498,14 @@ def _parsed(text: str, file: str) -> object:
 
 def read(document: object, file: str = "launch.json") -> Launch:
     """The launch that a decoded JSON document describes; raises like `loads`."""
-    top = Fields(document, file)
-    schema = top.text("schema", SCHEMA)
-    if schema != SCHEMA:
-        top.fail("schema", f"{schema!r} is not known; this version reads {SCHEMA!r}")
-    sizes = (top.triple("grid"), top.triple("block", UNSAID), top.triple("cluster", UNSAID))
-    launch = Launch(
-        top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
-        top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
-        tuple(_parameter(p) for p in top.objects("params")),
-        tuple(_buffer(b) for b in top.objects("buffers")),
-        tuple((n, None if v is None else _values(v)) for n, v in top.named("variables")),
-        " ".join(top.text("about", "").split()),
-    )  # fmt: skip
-    top.end()
-    for n, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
-        if c and n % c:
-            top.fail("grid", f"{n} CTAs in {axis} are no multiple of the cluster's {c}")
-    if launch.threads > 1024:
-        top.fail("block", f"{launch.threads} threads are more than 1024")
-    return launch
-
-
-def _parameter(fields: Fields) -> Parameter:
-    kind = fields.choice("kind", ("pointer", "scalar", "map", "struct"))
-    result: Parameter
-    match kind:
-        case "pointer":
-            name = fields.text("name", "").strip() or fields.path
-            result = _pointer(fields, name, fields.integer("offset", 0))
-        case "scalar":
-            result = _scalar(fields)
-        case "map":
-            result = _map(fields)
-        case _:
-            result = _struct(fields)
-    fields.end()
-    return result
-
-
-def _buffer(fields: Fields) -> Pointer:
-    """A buffer that no parameter points into."""
-    found = _pointer(fields, fields.text("name").strip(), 0)
-    fields.end()
+    found: Launch = _LAUNCH.read(document, file)
     return found
-
-
-def _pointer(fields: Fields, name: str, offset: int) -> Pointer:
-    size, inner = fields.optional("bytes"), fields.object("contents")
-    return Pointer(name, size, offset, None if inner is None else _values(inner))
-
-
-def _values(inner: Fields) -> Contents:
-    kind = inner.choice("type", tuple(sorted(SCALAR_TYPES)))
-    values = inner.items("values", *NUMBERS, _address)
-    if kind not in ADDRESSES and any(isinstance(value, Address) for value in values):
-        inner.fail("values", f"an address has 64 bits, {kind} has not: use {', '.join(ADDRESSES)}")
-    for i, value in enumerate(values):
-        if not isinstance(value, Address):
-            _require_fits(inner, f"values[{i}]", kind, value)
-    inner.end()
-    return Contents(kind, values)
-
-
-def _address(fields: Fields) -> Address:
-    found = Address(fields.text("name").strip(), fields.integer("offset", 0))
-    fields.end()
-    return found
-
-
-def _scalar(fields: Fields) -> Scalar:
-    kind = fields.choice("type", tuple(sorted(SCALAR_TYPES)))
-    value = fields.number("value")
-    if value is not None:
-        _require_fits(fields, "value", kind, value)
-    return Scalar(fields.text("name", ""), kind, value)
-
-
-def _require_fits(fields: Fields, key: str, kind: str, value: float) -> None:
-    """A number that a type of PTX does not have is wrong: it would be another one in memory."""
-    if kind in FLOATS:
-        try:
-            bytes_of(kind, value)
-        except OverflowError:
-            fields.fail(key, f"{shown(value)} does not fit {kind}")
-        return
-    if isinstance(value, float):
-        fields.fail(key, f"{value} is no integer")
-    width = WIDTH[kind]
-    low = 0 if kind[0] == "u" else -(1 << width - 1)
-    high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
-    if not low <= value <= high:
-        fields.fail(key, f"{shown(value)} does not fit {kind}")
-
-
-def _map(fields: Fields) -> Map:
-    raw = fields.text("raw", "")
-    name = fields.text("name", "").strip() or fields.path
-    if raw:
-        try:
-            data = bytes.fromhex(raw)
-        except ValueError:
-            fields.fail("raw", "these are no hexadecimal digits")
-        return decode(data, name, where=f"{fields.path}.raw")
-    shape = fields.integers("shape", low=1, high=1 << 32)
-    rank = len(shape)
-    if not 1 <= rank <= 5:
-        fields.fail("shape", f"a tensor map has 1 to 5 dimensions, not {rank}")
-    im2col = _im2col(fields, rank)
-    box = () if im2col else fields.integers("box", low=1, high=256)
-    strides = fields.integers("strides", low=0, high=1 << 40)
-    steps = fields.integers("element_strides", low=1, high=8, default=())
-    wanted = {"strides": (strides, rank - 1), "element_strides": (steps, rank if steps else 0)}
-    if not im2col:
-        wanted["box"] = box, rank
-    for key, (numbers, count) in wanted.items():
-        if len(numbers) != count:
-            fields.fail(key, f"{len(numbers)} numbers; a tensor of {rank} dimensions has {count}")
-    swizzle = fields.choice("swizzle", get_args(Swizzle), 0)
-    interleave = fields.choice("interleave", get_args(Interleave), 0)
-    fill = fields.choice("fill", get_args(Fill), "zero")
-    kind = fields.choice("type", tuple(MAP_TYPES))
-    return Map(
-        name, kind, shape, strides, box, steps, swizzle, interleave, fill, im2col,
-        fields.integer("offset", 0), fields.choice("atoms", get_args(Atoms), 16),
-    )  # fmt: skip
-
-
-def _im2col(fields: Fields, rank: int) -> Im2col | None:
-    inner = fields.object("im2col")
-    if inner is None:
-        return None
-    if rank < 3:
-        fields.fail("im2col", f"a tensor of {rank} dimensions has none in space")
-    wide = inner.choice("wide", get_args(Wide), "")
-    spatial = 1 if wide else rank - 2
-    corners = []
-    for key in ("lower", "upper"):
-        corner = inner.integers(key, low=-(1 << 15), high=(1 << 15) - 1)
-        if len(corner) != spatial:
-            inner.fail(key, f"{len(corner)} numbers for {spatial} dimensions in space")
-        corners.append(corner)
-    result = Im2col(
-        corners[0], corners[1], inner.integer("channels", low=1, high=256),
-        inner.integer("pixels", low=1, high=1024), wide,
-    )  # fmt: skip
-    inner.end()
-    return result
-
-
-def _struct(fields: Fields) -> Struct:
-    size = fields.integer("size", low=1, high=1 << 16)
-    try:
-        data = bytes.fromhex(fields.text("data", ""))
-    except ValueError:
-        fields.fail("data", "these are no hexadecimal digits")
-    if len(data) > size:
-        fields.fail("data", f"{len(data)} bytes, the struct has {size}")
-    found = []
-    for inner in fields.objects("fields"):
-        offset = inner.integer("offset_in_struct", low=0, high=size - 1)
-        value = _parameter(inner)
-        if isinstance(value, Struct):
-            inner.fail("kind", "a field is no struct; give its fields with their offsets")
-        found.append(Field(offset, value))
-    return Struct(fields.text("name", ""), size, tuple(found), data)
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def to_json(launch: Launch) -> dict[str, Any]:
     """The description of a launch, for ``json.dumps``."""
-    document: dict[str, Any] = {
-        "schema": SCHEMA, "entry": launch.entry, "grid": list(launch.grid),
-        "dynamic_shared": launch.dynamic_shared,
-    }  # fmt: skip
-    if launch.block != UNSAID:
-        document["block"] = list(launch.block)
-    if launch.cluster != UNSAID:
-        document["cluster"] = list(launch.cluster)
-    if launch.registers is not None:
-        document["registers"] = launch.registers
-    if launch.cooperative:
-        document["cooperative"] = True
-    if launch.dependent:
-        document["dependent"] = True
-    if launch.about:
-        document["about"] = launch.about
-    document["params"] = [_to_json(p) for p in launch.params]
-    if launch.buffers:
-        document["buffers"] = [_pointer_to_json(b) for b in launch.buffers]
-    if launch.variables:
-        document["variables"] = {n: None if v is None else _contents_json(v)
-                                 for n, v in launch.variables}  # fmt: skip
-    return document
+    found: dict[str, Any] = _LAUNCH.write(launch)
+    return found
 
 
 def dumps(launch: Launch) -> str:
@@ -448,61 +521,3 @@ def as_text(document: object) -> str:
 
 def _in_one_line(found: re.Match[str]) -> str:
     return f"{found[0][0]}{' '.join(found[1].split())}{found[0][-1]}"
-
-
-def _to_json(parameter: Parameter) -> dict[str, Any]:
-    match parameter:
-        case Pointer():
-            return {"kind": "pointer", **_pointer_to_json(parameter)}
-        case Scalar(name, kind, value):
-            return {"kind": "scalar", "name": name, "type": kind, "value": value}
-        case Struct(name, size, fields, data):
-            inner = [{"offset_in_struct": f.offset, **_to_json(f.value)} for f in fields]
-            return {
-                "kind": "struct", "name": name, "size": size, "data": data.hex(), "fields": inner,
-            }  # fmt: skip
-        case Map():
-            return _map_to_json(parameter)
-
-
-def _pointer_to_json(pointer: Pointer) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": pointer.name}
-    if pointer.bytes is not None:
-        found["bytes"] = pointer.bytes
-    if pointer.offset:
-        found["offset"] = pointer.offset
-    if pointer.contents is not None:
-        found["contents"] = _contents_json(pointer.contents)
-    return found
-
-
-def _contents_json(contents: Contents) -> dict[str, Any]:
-    values = [_address_json(v) if isinstance(v, Address) else v for v in contents.values]
-    return {"type": contents.type, "values": values}
-
-
-def _address_json(value: Address) -> dict[str, Any]:
-    return {"name": value.name, "offset": value.offset} if value.offset else {"name": value.name}
-
-
-def _map_to_json(value: Map) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "kind": "map", "name": value.name, "type": value.type, "shape": list(value.shape),
-        "strides": list(value.strides), "swizzle": value.swizzle, "interleave": value.interleave,
-        "fill": value.fill, "offset": value.offset,
-    }  # fmt: skip
-    if value.atoms != 16:
-        found["atoms"] = value.atoms
-    if value.element_strides:
-        found["element_strides"] = list(value.element_strides)
-    if value.im2col is None:
-        found["box"] = list(value.box)
-    else:
-        corners = value.im2col
-        found["im2col"] = {
-            "lower": list(corners.lower), "upper": list(corners.upper),
-            "channels": corners.channels, "pixels": corners.pixels,
-        }  # fmt: skip
-        if corners.wide:
-            found["im2col"]["wide"] = corners.wide
-    return found
