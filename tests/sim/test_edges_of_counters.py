@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.sim.counting import Model, sample, translate
-from tests.sim.test_counters import ABLATIONS
+from tests.sim.test_counters import NEEDED
 from tilesim import Builder, all_of, any_of, kernel
 from tilesim.arith.types import DType, s32, u32
 from tilesim.checker import Report, check
@@ -194,9 +194,9 @@ def test_a_wait_for_some_values_of_a_word(name: str) -> None:
 SEEDS = (1002, 1005, 1010, 1013, 1016, 1019)
 
 
-@pytest.mark.parametrize("name", [*ABLATIONS, *map(str, SEEDS)])
+@pytest.mark.parametrize("name", [*NEEDED, *map(str, SEEDS)])
 def test_what_goes_wrong_in_an_order_that_the_first_run_has_not(name: str) -> None:
-    warps = ABLATIONS[name][2] if name in ABLATIONS else sample(Random(int(name)))
+    warps = NEEDED[name] if name in NEEDED else sample(Random(int(name)))
     report = check(translate(warps))
     assert report.verdict == "failed"
     assert report.rules <= Model(warps).failures(50_000)
