@@ -273,19 +273,92 @@ _PAIR = (
     "mov.u32 %r3, 0; mapa.shared::cluster.u32 %r4, %r1, %r3; mov.u32 %r6, %cluster_ctarank;\n"
     "setp.eq.u32 %p2, %r6, 0; and.pred %p3, %p0, %p2; add.u32 %r8, %r1, 1024;\n"
     "@%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512;\n"
-    "@%p0 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes{group} "
+    "@%p0 cp.async.bulk.tensor.2d.{space}.global.mbarrier::complete_tx::bytes{group} "
     "[%r8], [a, {{0, 1}}], [%r4];\n@!%p2 bra E;\n"
     f"{WAIT}E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
 )
 
 
-def test_the_mbarrier_of_a_pair_may_be_in_the_other_cta() -> None:
-    """Also where the tile is named as one of the executing CTA (B26)."""
+@pytest.mark.parametrize(
+    ("space", "group"),
+    [
+        ("shared::cta", ".cta_group::1"), ("shared::cta", ".cta_group::2"),
+        ("shared::cluster", ""), ("shared::cluster", ".cta_group::1"),
+    ],
+)  # fmt: skip
+def test_the_mbarrier_of_a_pair_may_be_in_the_other_cta(space: str, group: str) -> None:
+    """Where the tile is named as one of the cluster, not of the executing CTA (B26)."""
     tile = Map("a", "bf16", (64, 16), (128,), (64, 2))
     right, wrong = (
-        check(program(_PAIR.format(group=group), tile, cluster=2))
-        for group in (".cta_group::2", ".cta_group::1")
+        check(program(_PAIR.format(space=space, group=group), tile, cluster=2))
+        for space, group in (("shared::cluster", ".cta_group::2"), (space, group))
     )
     assert right.verdict == "proved"
     assert wrong.rules == {"out-of-bounds"}
     assert wrong.findings[0].participants[0].cta == 1
+
+
+#: CTA 0 copies to one of the two, and CTA 1 waits for what comes
+_TO_A_PEER = (
+    f"{INIT}fence.mbarrier_init.release.cluster;\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+    "mov.u32 %r3, 1; mapa.shared::cluster.u32 %r4, %r1, %r3; mov.u32 %r6, %cluster_ctarank;\n"
+    "setp.eq.u32 %p2, %r6, 0; add.u32 %r8, %r1, 1024; add.u32 %r9, %r4, 1024;\n"
+    "ld.param.u64 %rd1, [b];\n@%p2 bra C;\n"
+    "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 256;\n"
+    f"{WAIT}bra E;\nC: @%p0 {{copy}};\n"
+    "E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+)
+_TRACKED = "shared::cluster.global.mbarrier::complete_tx::bytes"
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        f"cp.async.bulk.tensor.2d.{_TRACKED} [%r{{0}}], [a, {{{{0, 1}}}}], [%r4]",
+        f"cp.async.bulk.{_TRACKED} [%r{{0}}], [%rd1], 256, [%r4]",
+    ],
+)
+def test_a_copy_completes_on_an_mbarrier_of_the_cta_that_it_writes(copy: str) -> None:
+    """No other one, also if that CTA waits and then tells the first one (B26)."""
+    tile = Map("a", "bf16", (64, 16), (128,), (64, 2))
+    head = HEAD.format(params=".param .align 64 .b8 a[128], .param .u64 b")
+
+    def run(place: int) -> Report:
+        body = _TO_A_PEER.format(copy=copy.format(place))
+        module = read(f"{head}{body}\nret;\n}}\n", "k.ptx")
+        values = (tile, Pointer("b", 256))
+        launch = Launch("k", (2, 1, 1), (32, 1, 1), (2, 1, 1), 4096, params=values)
+        return check(lower(module, module.entries[0], launch))
+
+    assert run(9).verdict == "proved"
+    assert run(8).rules == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize("grid", [1, 300])
+@pytest.mark.parametrize(
+    ("form", "info", "value", "nbytes", "most"),
+    [(PIXELS, "{1, 0}", IMAGE, 1024, 255), (WIDE, "{2, 0}", ALONG_W, 1280, 31)],
+)
+def test_offsets_in_registers_fit_their_fields(
+    form: str, info: str, value: Map, nbytes: int, most: int, grid: int
+) -> None:
+    """Also in the last CTA only (B23)."""
+    copy = form.replace(info, info.replace("0}", "%offset}"))
+
+    def run(last: int) -> Report:
+        body = (
+            f"{INIT}add.u32 %r8, %r1, 1024; mov.u32 %r3, %ctaid.x; .reg .b16 %offset;\n"
+            f"setp.eq.u32 %p2, %r3, {grid - 1}; selp.u32 %r4, {last}, 0, %p2;\n"
+            "cvt.u16.u32 %offset, %r4;\n"
+            f"@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], {nbytes};\n"
+            f"@%p0 cp.async.bulk.tensor.{copy};\n{WAIT}ret;\n}}\n"
+        )
+        head = HEAD.format(params=".param .align 64 .b8 a[128]").replace("sm_90a", "sm_100a")
+        module = read(head + body, "k.ptx")
+        launch = Launch("k", (grid, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=(value,))
+        return check(lower(module, module.entries[0], launch))
+
+    assert run(most).verdict == "proved"
+    for beyond in (most + 1, -1):
+        assert run(beyond).rules == {"out-of-bounds"}

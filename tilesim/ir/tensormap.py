@@ -404,15 +404,18 @@ def info_problems(map_: TensorMap, mode: str, info: tuple[Expr, ...]) -> Iterato
     if len(info) != count:
         yield f"{len(info)} im2col operands for {mode}, which has {count} (B23)"
         return
-    most = {"im2col::w": (511, 31), "im2col::w::128": (31, 31)}.get(
-        mode, (_OFFSET_LIMIT.get(count, 0),) * count
-    )
-    for operand, limit in zip(info, most, strict=True):
+    for operand, limit in zip(info, info_limits(mode, count), strict=True):
         known = constant(operand)
         if known is not None and not 0 <= known <= limit:
             yield f"im2col operand {known} is outside 0..{limit} (B23)"
     if mode in WIDE and not isinstance(constant(info[0]), int):
         yield "wHalo is a number that is known when the kernel is built: it sizes the copy (B23)"
+
+
+def info_limits(mode: str, count: int) -> tuple[int, ...]:
+    """The largest of each of the ``count`` operands that a copy of an im2col mode has (B23)."""
+    offsets = (_OFFSET_LIMIT.get(count, 0),) * count
+    return {"im2col::w": (511, 31), "im2col::w::128": (31, 31)}.get(mode, offsets)
 
 
 #: by number of spatial dimensions: the largest offset of im2col (5.5.4.1)

@@ -212,11 +212,9 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     info = _info(low, operands.pop(3), mode) if mode.startswith("im2col") else ()
     halo = halo_of(mode, info)
     pair = "cta_group::2" in step.qualifiers
-    # the barrier of a pair may be in either CTA, whatever CTA the tile is in (B26)
-    signalled = "shared::cluster" if pair else target
     yield TmaLoad(
         map=through.map, dst=_tile(low, operands[0], through.map, target, mode, halo),
-        coords=_rows_first(through.coords, mode), mbar=low.mbar(operands[2], signalled),
+        coords=_rows_first(through.coords, mode), mbar=low.mbar(operands[2], target),
         multicast=low.value(operands[3], 16) if _MULTICAST in names else None, at=through.at,
         cta_group=2 if pair else 1, mode=mode,
         info=info, loc=low.loc,

@@ -256,7 +256,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
     computing, named = isinstance(op, Computation), _far_operand(op)
     for name in () if computing or _guesses(op) else OPERANDS[type(op)]:
         value = getattr(op, name)
-        told = name in ("coords", "info") and _only_inputs(context, op)
+        told = name == "coords" and _only_inputs(context, op)
         # a map in memory says what is inside of its tensor: the clusters of a class have the same
         if name in op.addresses:
             expressions = expressions_in(value)

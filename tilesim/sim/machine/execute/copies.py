@@ -23,7 +23,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
-from tilesim.ir.tensormap import MapFields, fields_of, unit
+from tilesim.ir.tensormap import MapFields, fields_of, info_limits, unit
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor
@@ -234,6 +234,13 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
         least = unit(fields.packing, fields.dtype, w.machine.program.target.name)
         if place[-1] % least:
             raise _starts_between(op, fields, place[-1], least)
+        for operand, most in zip(more, info_limits(mode, len(more)), strict=True):
+            if not 0 <= operand <= most:
+                raise BarrierError(
+                    "out-of-bounds",
+                    f"{op.mnemonic} with the im2col operand {operand}, not 0 to {most} (B23)",
+                    "move the coordinate instead",
+                )
         if writes and any(x < 0 for x in place):
             raise BarrierError(
                 "out-of-bounds", f"{op.mnemonic} at negative coordinates {place} (B19)",
@@ -432,6 +439,9 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
         piece, cta, barrier = source(w), target.cta(w), mbar(w)
         if to_peer:
             _require_peer(w, op, cta, barrier)
+        elif not pair and barrier.cta is not cta:
+            own = "name the barrier of the CTA that is written"
+            raise _completes_elsewhere(w, op.mnemonic, cta, barrier, "CTA", own)
         if not boxed:
             require_contiguous(op, target, target.footprint_in(w, cta.memory))
         places = destinations(w, op, cta, barrier, None if mask is None else uniform(mask(w), w))
@@ -454,6 +464,19 @@ def _require_peer(w: Warp, op: Op, cta: Cta, barrier: Mbarrier) -> None:
         )
 
 
+def _completes_elsewhere(
+    w: Warp, name: str, cta: Cta, barrier: Mbarrier, of: str, hint: str
+) -> BarrierError:
+    """A copy into a CTA that completes where it cannot. PTX says so of tensor copies; of other
+    copies of global memory, which are made in the same way, it is silent."""
+    return BarrierError(
+        "out-of-bounds",
+        f"{name} of {w} into CTA {cta.number} completes on a barrier of CTA {barrier.cta.number}, "
+        f"which is not of that {of} (B26)",
+        hint,
+    )
+
+
 def _paired(
     w: Warp, op: Op, places: list[tuple[Cta, Mbarrier]], barrier: Mbarrier
 ) -> list[tuple[Cta, Mbarrier]]:
@@ -461,12 +484,9 @@ def _paired(
     (B26, B27)."""
     parity = barrier.cta.rank & 1
     if len(places) == 1 and barrier.cta.rank | 1 != places[0][0].rank | 1:
-        raise BarrierError(
-            "out-of-bounds",
-            f"{op.mnemonic}.cta_group::2 of {w} into CTA {places[0][0].number} completes on a "
-            f"barrier of CTA {barrier.cta.number}, which is not of that pair (B26)",
-            "name the barrier of the tile's CTA or of the one whose rank differs in bit 0",
-        )
+        either = "name the barrier of the tile's CTA or of the one whose rank differs in bit 0"
+        name = f"{op.mnemonic}.cta_group::2"
+        raise _completes_elsewhere(w, name, places[0][0], barrier, "pair", either)
     ctas = w.cta.cluster.ctas
     signalled = [(cta, ctas[cta.rank & ~1 | parity]) for cta, _ in places]
     return [(cta, other.mbarriers[barrier.address]) for cta, other in signalled]
