@@ -58,8 +58,10 @@ def trusted() -> str:
         **{f"- of it, {what}": [_KERNEL + m for m in names] for what, names in PARTS.items()},
         "what instructions are, `tilesim/ir/ops`": [m for m in known if m.startswith(_OPS)],
         "operands, effects, programs, in `tilesim/ir`": sorted(DEFINITIONS),
-        "types and arithmetic, in `tilesim/arith`": sorted(
-            m for m in closure({*MODULES} | PLAIN | DESCRIBED) if m.startswith(_ARITH)
+        "types and arithmetic, in `tilesim/arith`; dataclasses, `tilesim/records.py`": sorted(
+            m
+            for m in closure({*MODULES} | PLAIN | DESCRIBED)
+            if m.startswith(_ARITH) or m == "tilesim.records"
         ),
         "of PTX: the plain form, instruction by instruction, and the launch's description": sorted(
             of_plain()

@@ -6,9 +6,9 @@ What a *kernel* does wrong is never an exception: it is a `Finding` (``tilesim.f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True)

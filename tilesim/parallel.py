@@ -21,7 +21,6 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from threading import current_thread, main_thread
 from time import monotonic
@@ -30,6 +29,7 @@ from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from tilesim.errors import TilesimError, UsageError
+from tilesim.records import dataclass
 
 #: times that Dask moves a task to another worker when one is lost
 _RETRIES = 2

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 from tilesim.ptx.syntax import PtxError
+from tilesim.records import dataclass
 from tilesim.sim.machine.simulate import simulate
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import pytest
@@ -17,6 +16,7 @@ from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Strict
 from tilesim.ir.text import parse, to_text
 from tilesim.proof.check import certify
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import EXECUTORS, Act
 from tilesim.sim.machine.judged_effects import JUDGED

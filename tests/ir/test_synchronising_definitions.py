@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tilesim.mistakes.table import mutants
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
+from tilesim.records import dataclass
 from tilesim.sim.machine.simulate import simulate
 
 

@@ -23,7 +23,7 @@ DEFINITIONS = frozenset(
         "spelling", "target", "tensor_memory", "tensormap",
     )
 )  # fmt: skip
-SHARED = re.compile(r"tilesim\.(errors|arith\.\w+|ir\.ops\.\w+)")
+SHARED = re.compile(r"tilesim\.(errors|records|arith\.\w+|ir\.ops\.\w+)")
 #: what the plain form of PTX needs of `tilesim.ir` besides: encodings, static checks
 PLAIN_DEFINITIONS = frozenset(
     f"tilesim.ir.{name}"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tilesim.ir.addresses import WINDOW
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Base, Binary, Const, Expr, Var
 
 
-@dataclass(frozen=True, order=True)
-class Unknown:
+class Unknown(NamedTuple):
     """A base: a number of which only the bits from ``low`` up to ``high`` may be set."""
 
     name: str

@@ -6,7 +6,6 @@ Any graph will do: nothing here asks that branches are nested or that loops have
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, U
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ gives something unknown, unless the known part decides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilesim.arith.array_operators import ARRAY_BINARY
 from tilesim.arith.sums import Sums, combined
+from tilesim.records import dataclass
 
 Array: TypeAlias = NDArray[np.uint64]
 #: a number of all lanes, one per lane, or None: unknown

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

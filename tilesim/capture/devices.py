@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import pack_into
+
+from tilesim.records import dataclass
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 

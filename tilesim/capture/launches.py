@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tilesim.capture import devices
@@ -17,6 +16,7 @@ from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.launch import UNSAID, Contents, Launch, Triple, without_contents
 from tilesim.ptx.syntax import LaunchError
+from tilesim.records import dataclass
 
 _COOPERATIVE, _DEPENDENT = 1, 2
 #: ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and the end of such a list

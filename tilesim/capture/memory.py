@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+from tilesim.records import dataclass, field
 
 #: contents of larger buffers are data; they are not written down
 LARGEST_KNOWN = 16 << 10

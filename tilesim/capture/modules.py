@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -13,6 +12,7 @@ from tilesim.ptx.demangle import readable
 from tilesim.ptx.inline import flatten
 from tilesim.ptx.parser import read
 from tilesim.ptx.syntax import Function, Module
+from tilesim.records import dataclass, field
 
 
 class Loaded:

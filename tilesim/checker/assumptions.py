@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass
 from tilesim.wording import did_you_mean
 
 Kind = Literal["practice", "assumption", "model"]

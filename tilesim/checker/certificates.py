@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from time import monotonic
@@ -36,6 +35,7 @@ from tilesim.proof.operands import Differs, Operands
 from tilesim.proof.repetitions import leave_out
 from tilesim.proof.rules import Answer, NotCovered, Refuted
 from tilesim.proof.spins import iterations
+from tilesim.records import dataclass, field, replace
 from tilesim.transforms.lower import lower
 
 #: executions by which classes of clusters are looked for

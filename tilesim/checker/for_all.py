@@ -9,7 +9,6 @@ known of the values so far is put together in the report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
 from math import lcm
@@ -25,6 +24,7 @@ from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.limits import Timer
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.affine.cluster_plan import asks_for_clusters
 from tilesim.sim.affine.free_parameter import (
     LONGEST,

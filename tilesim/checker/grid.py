@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, replace
 from tilesim.sim.affine.cluster_classes import Apart, Follower, is_plain, told_apart
 from tilesim.sim.affine.cluster_plan import Integers, asks_for_clusters
 from tilesim.sim.affine.footprints import Contacts, Kind, Part, contacts

@@ -12,7 +12,6 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import comb, lcm
@@ -28,6 +27,7 @@ from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.expr import Binary, Expr, constant, walk
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.affine.free_parameter import is_free
 from tilesim.sim.machine.oracle import Answers, Asker, Order
 from tilesim.sim.machine.simulate import Run, Simulation

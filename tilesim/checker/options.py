@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, SupportsIndex
 
 from tilesim.errors import UsageError
 from tilesim.parallel import MAX_JOBS
+from tilesim.records import dataclass
 from tilesim.sim.machine.schedule import require_seed
 from tilesim.sim.schedulers.exhaustive import MAX_SCHEDULES, Limits
 from tilesim.sim.schedulers.frontier import Frontier

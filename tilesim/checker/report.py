@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tilesim.checker.assumptions import Leaning
@@ -15,6 +14,7 @@ from tilesim.ir.display import Shown
 from tilesim.ir.program import Verdict
 from tilesim.proof.certificate import Certificate
 from tilesim.proof.rules import Answer
+from tilesim.records import dataclass, field
 from tilesim.repair import Repairs
 from tilesim.sim.affine.free_parameter import Obstacle
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -47,6 +46,7 @@ from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.limits import Timer
 from tilesim.parallel import NotData
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.machine import TakesLong, needs
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.schedule import Chooser, ResidentEnvironment

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -22,6 +21,7 @@ from tilesim.findings.finding import Finding
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.events import Trace
 from tilesim.sim.machine.oracle import Answers, Asker, Order
 from tilesim.sim.machine.schedule import (

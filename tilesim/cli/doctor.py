@@ -6,12 +6,12 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import click
 
 import tilesim
+from tilesim.records import dataclass
 from tilesim.report.result import OK, USAGE
 
 _BASE = ("click", "numpy", "simpy", "ml_dtypes")

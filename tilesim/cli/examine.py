@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import wraps
 from json import dumps
@@ -28,6 +27,7 @@ from tilesim.loader import Target
 from tilesim.loader.ptx import Scalars
 from tilesim.loader.python import identify
 from tilesim.ptx.demangle import short
+from tilesim.records import dataclass, field, replace
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
 from tilesim.report.result import Checked

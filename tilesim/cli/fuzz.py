@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -52,6 +51,7 @@ from tilesim.fuzz.cases import (
 )
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, is_ptx, load_one
+from tilesim.records import dataclass
 from tilesim.report.json import result_json
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, Checked
 from tilesim.report.text import PLAIN, Style, result_text

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Literal
@@ -28,6 +27,7 @@ from tilesim.ir.program import Program
 from tilesim.kernels.registry import Case, cases
 from tilesim.loader import Target
 from tilesim.ptx.description import dumps
+from tilesim.records import dataclass, replace
 from tilesim.report.compare import compare
 
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load
+from tilesim.records import dataclass
 from tilesim.report.compare import Comparison, compare
 from tilesim.report.result import (
     FINDINGS,

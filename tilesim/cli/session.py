@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
@@ -16,6 +15,7 @@ from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageErr
 from tilesim.files import withheld
 from tilesim.loader import STDIN, Given, Target, files, load, load_one
 from tilesim.parallel import DIES, Opener, WorkersLost, serial, work
+from tilesim.records import dataclass, field, replace
 from tilesim.report.result import Checked, Failure, Rejected, Result, as_data
 from tilesim.report.text import counted, refused
 from tilesim.wording import count

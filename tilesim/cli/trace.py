@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load_one
 from tilesim.predict.predict import Prediction, predict, prediction_json
+from tilesim.records import dataclass, replace
 from tilesim.report.json import SCHEMA, finding_json
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import PLAIN, Style, findings_text

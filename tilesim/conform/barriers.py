@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from tilesim.conform.order import Group, Ordered, group_of
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier

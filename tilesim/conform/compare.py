@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from tilesim.conform.order import Group, Order
 from tilesim.conform.recorded import Recorded
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.observers.timeline import Instance
 
 Times = NDArray[np.float64]

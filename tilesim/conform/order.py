@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.gpu.emit.trace import is_traced
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.observers.event_log import Actor, Happenings, watch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tilesim.ptx.launch import Triple
+from tilesim.records import dataclass
 
 #: most arguments of a function of the runtime
 _ARGUMENTS = 10

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
@@ -22,6 +21,7 @@ from tilesim.errors import InvalidProgram, reject
 from tilesim.ir.declarations import Mbar, SharedTensor, TensorMap, View
 from tilesim.ir.expr import Const, Expr, Operand, Special, Var, as_expr, constant, divisor
 from tilesim.ir.loc import caller
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.arith.types import DType

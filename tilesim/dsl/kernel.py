@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from tilesim.dsl.builder import Builder
@@ -15,6 +14,7 @@ from tilesim.ir.expr import ScalarParam, building
 from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 
 if TYPE_CHECKING:
     import numpy as np

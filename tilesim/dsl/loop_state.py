@@ -27,7 +27,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import redirect_stdout, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, lru_cache, partial
 from itertools import chain
@@ -48,6 +47,7 @@ from tilesim.arith.types import DTYPES
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir.expr import Expr, Var, named
 from tilesim.ir.loc import Loc, shortened, user_frames
+from tilesim.records import dataclass, field, replace
 
 #: how a value is reached: the kind of each step, and the name, key or index
 Step = tuple[str, Any]

@@ -8,7 +8,6 @@ the model decides whether they do; what memory holds, and answers of polls, the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,6 +26,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.machine.expression import Evaluate, compile_expr, plain
 
 #: instructions of one warp: a model of more is of no use to SPIN

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import gcd
 
 from tilesim.export.values import Runtime
@@ -16,6 +15,7 @@ from tilesim.ir.addresses import bases
 from tilesim.ir.declarations import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_plan import cluster_ctas
 
 #: ids of named barriers (E1)

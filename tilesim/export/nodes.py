@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 from tilesim.analysis.cfg import LANES
 from tilesim.arith.intervals import Interval
@@ -29,6 +28,7 @@ from tilesim.export.values import (
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, field, replace
 
 FULL = (1 << LANES) - 1
 _VARIABLE = re.compile(r"\bv_\w+")

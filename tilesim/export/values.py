@@ -7,12 +7,12 @@ only loop counters and the variables that loops change are left to the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tilesim.analysis.cfg import LANES
 from tilesim.arith.intervals import INTERVALS, Interval
 from tilesim.arith.operators import BINARY, COMPARE, UNARY, Scalar
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.records import dataclass
 
 #: the range of a Promela ``int``
 INT = (-(1 << 31), (1 << 31) - 1)

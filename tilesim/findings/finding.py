@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass, field
 
 Rule = Literal[
     "deadlock",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from textwrap import dedent
+
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True)

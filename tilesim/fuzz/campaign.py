@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilesim.fuzz.cases import Case, Outcome, run_case
 from tilesim.fuzz.judge import Kind, kind
 from tilesim.parallel import Opener, WorkersLost, opener, serial, work
+from tilesim.records import dataclass, field
 from tilesim.report.json import SCHEMA
 
 __all__ = ["Campaign", "Check", "opener", "run"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, product
 from math import prod
@@ -24,6 +23,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, is_ptx, load, load_one
 from tilesim.loader.user_code import user_code
 from tilesim.mistakes.table import Mutant, mutants
+from tilesim.records import dataclass, replace
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16

@@ -10,7 +10,6 @@ finding, or the proof is false.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from time import perf_counter
 from typing import Any, Literal
@@ -33,6 +32,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.program import Program, instructions
 from tilesim.loader import Target
 from tilesim.mistakes.table import Mutant, mutants
+from tilesim.records import dataclass, replace
 from tilesim.report.compare import compare
 from tilesim.sim.machine.simulate import Policy, simulate
 

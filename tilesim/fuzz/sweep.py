@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from tilesim.fuzz.cases import Outcome, Params, kernel_of
 from tilesim.ir.program import Strict
 from tilesim.limits import Timer
 from tilesim.parallel import Opener, work
+from tilesim.records import dataclass
 from tilesim.report.json import for_all_json
 
 #: warp instructions that the runs of one proof may execute: some tens of seconds

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.errors import CompileError, MissingExtra
+from tilesim.records import dataclass, field
 
 _FILE = "kernel.cu"
 #: every float operation is rounded by itself, as in the simulator; NVRTC's own cache, which it uses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tilesim.gpu.trace import areas_of, buffer, clocks_of, instances, numbers_of
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint
+from tilesim.records import dataclass
 from tilesim.sim.observers.timeline import Instance
 from tilesim.transforms.lower import lower
 

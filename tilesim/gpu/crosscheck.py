@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
 from tilesim.ir.program import Program, instructions
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.simulate import Run, simulate
 
 Arrays = dict[str, NDArray[Any]]

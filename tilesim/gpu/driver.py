@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tilesim.gpu.compile import package
 from tilesim.gpu.errors import DeviceError
 from tilesim.ir.declarations import TensorMap
 from tilesim.ir.tensormap import packing_of
+from tilesim.records import dataclass
 
 #: what a tensor map calls an element type; types TMA does not know travel as raw bits
 _MAP_TYPE = {

@@ -7,7 +7,6 @@ not known to be good in a process of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from typing import Any
@@ -24,6 +23,7 @@ from tilesim.gpu.emit.emitter import Param
 from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import ScalarParam
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 
 #: bulk copies need 16-byte aligned global addresses (SEMANTICS B6, B16)
 _ALIGN = 16

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import communicates
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.affine.cluster_plan import cluster_ctas
 from tilesim.sim.observers.timeline import (
     LIMIT,

@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,6 +35,7 @@ from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Role, Stmt, children
+from tilesim.records import dataclass, field
 
 Arrays = Mapping[str, NDArray[Any]]
 

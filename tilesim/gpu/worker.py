@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Literal
 
@@ -23,6 +22,7 @@ from tilesim.gpu.driver import DeviceInfo, Gpu
 from tilesim.gpu.emit.emitter import Source
 from tilesim.gpu.emit.watch import BLOCKED, RECORD_WORDS
 from tilesim.gpu.launch import kernel_arguments, loaded
+from tilesim.records import dataclass, field, replace
 
 _POLL_SECONDS = 0.0005
 

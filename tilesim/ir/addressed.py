@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from tilesim.arith.types import DType
 from tilesim.ir import layout
 from tilesim.ir.expr import Expr
-from tilesim.ir.frozen import quick
+from tilesim.records import dataclass, field
 
 #: how the names of parts of shared memory that are told apart begin
 #: (`tilesim.analysis.pointer_table`)
@@ -19,7 +18,6 @@ PART = ".shared+"
 Space = Literal["shared::cta", "shared::cluster", "global", "generic"]
 
 
-@quick
 @dataclass(frozen=True)
 class AddressedTensor:
     """What lies at the byte ``address`` in a state space, which may differ between lanes.

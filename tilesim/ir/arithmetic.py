@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tilesim.arith.intervals import BOUNDS, INTERVALS, Interval
@@ -17,6 +16,7 @@ from tilesim.arith.operators import COMPARE, NEGATED, Scalar, integer
 from tilesim.arith.types import DType
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.frozen import Keeper
+from tilesim.records import dataclass, field, replace
 
 CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
 

@@ -9,7 +9,6 @@ memory and blocks of columns: (rows / 8, 8, columns / w, w) of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,8 +28,8 @@ from tilesim.ir.expr import (
     expand,
     resolve,
 )
-from tilesim.ir.frozen import quick
 from tilesim.ir.loc import UNKNOWN, Loc, caller
+from tilesim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,7 +154,6 @@ class SharedTensor(_Indexable):
 Tensor = GlobalTensor | SharedTensor | AddressedTensor
 
 
-@quick
 @dataclass(frozen=True)
 class View:
     """A box of a tensor: ``offsets`` in elements (one per tensor dimension) and static extents.

@@ -6,13 +6,12 @@ values."""
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.declarations import Fragment, Mbar, TensorMap, Unsaid, View
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.frozen import quick
 from tilesim.ir.tensor_memory import TmemLayout, TmemView, in_lanes
+from tilesim.records import dataclass
 
 Proxy = Literal["generic", "async", "tensormap"]
 Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
@@ -27,7 +26,6 @@ Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -53,7 +51,6 @@ class Reads:
     noncoherent: bool = False
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
@@ -123,7 +120,6 @@ class Prefetches:
     coords: tuple[Expr, ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Defines:
     """Writes a scalar register in the active lanes.

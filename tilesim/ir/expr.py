@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial, reduce
 from math import gcd, isfinite
 from types import EllipsisType
@@ -23,8 +22,9 @@ from weakref import WeakSet
 from tilesim.arith.operators import COMPARE, FOLDED, UNARY, Scalar, integer
 from tilesim.arith.types import DType, s32
 from tilesim.errors import reject
-from tilesim.ir.frozen import Keeper, cached, quick
+from tilesim.ir.frozen import Keeper, cached
 from tilesim.ir.loc import caller
+from tilesim.records import dataclass
 
 UnaryOp = Literal["-", "~", "not"]
 BinaryOp = Literal[
@@ -209,7 +209,6 @@ class Expr(Keeper):
 Operand = Expr | int | float | bool
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Const(Expr):
     """A literal."""
@@ -220,7 +219,6 @@ class Const(Expr):
         return str(int(self.value)) if isinstance(self.value, bool) else repr(self.value)
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
     """A mutable per-lane register, or the induction variable of a loop."""
@@ -279,7 +277,6 @@ class ScalarParam(Expr):
         return f"${self.name}"
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Special(Expr):
     """A special register: ``warp_id`` (in the CTA), ``lane_id``, ``cta_x``, ``cluster_rank``..."""
@@ -294,7 +291,6 @@ class Special(Expr):
 DeclaredSpace = Literal["shared", "global"]
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Base(Expr):
     """The address at which the declaration ``name`` begins, in bytes (PTX: its name in ``mov``).
@@ -310,7 +306,6 @@ class Base(Expr):
         return f"address({self.name})"
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Unary(Expr):
     """``op operand``."""
@@ -322,7 +317,6 @@ class Unary(Expr):
         return _spelled(self)
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Binary(Expr):
     """``lhs op rhs``; ``//`` and ``%`` round towards minus infinity as in Python."""
@@ -335,7 +329,6 @@ class Binary(Expr):
         return _spelled(self)
 
 
-@quick
 @dataclass(frozen=True, eq=False)
 class Select(Expr):
     """``then if cond else other``; all three are evaluated."""

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from tilesim.ir.declarations import Fragment
 from tilesim.ir.expr import Expr
@@ -31,6 +30,7 @@ from tilesim.ir.ops.tile import (
     TileTril,
     TileZip,
 )
+from tilesim.records import dataclass
 
 #: rows of one warp in the layout of tcgen05.ld
 _LANES = 32

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.ir.ops.tcgen05_mma import SCALE_VECTORS, Kind, Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
+from tilesim.records import dataclass
 
 #: formats of A and B, by kind and number
 _FORMATS: dict[Kind, tuple[str, ...]] = {

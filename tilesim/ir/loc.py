@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
-from tilesim.ir.frozen import quick
+from tilesim.records import dataclass, field
 
 #: metadata of a field that says what findings call something; nothing else depends on it
 LABEL: Final[dict[str, Any]] = {"label": True}
@@ -21,7 +20,6 @@ _BUILDING = (_PACKAGE + "ir" + os.sep, _PACKAGE + "dsl" + os.sep)
 _KERNEL = _BUILDING[1] + "kernel.py"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Loc:
     """A line of the user's source, and the function it is in.

@@ -8,22 +8,21 @@ locations are annotations for reports, nothing depends on them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
-from tilesim.ir.frozen import Keeper, quick
+from tilesim.ir.frozen import Keeper
 from tilesim.ir.loc import LABEL, UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 
 E = TypeVar("E")
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Join:
     """Here lanes of a warp that come from several places go on together.
@@ -37,7 +36,6 @@ class Join:
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Branch:
     """Active lanes in which ``cond`` is ``sense`` (all, if it is None) go on at ``target``.
@@ -86,7 +84,6 @@ class Trap:
 Control = Join | Branch | Switch | Trap
 
 
-@quick
 @dataclass(frozen=True)
 class Instruction:
     """One instruction; ``guard`` restricts it to the lanes in which it holds.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import cache, wraps
 from types import MappingProxyType
 from typing import (
@@ -23,6 +22,7 @@ from typing import (
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.records import dataclass, field, fields
 
 if TYPE_CHECKING:
     import numpy as np

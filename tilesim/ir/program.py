@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -15,6 +14,7 @@ from tilesim.ir.frozen import Keeper
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.target import Target
+from tilesim.records import dataclass, field, replace
 
 Dim3 = tuple[int, int, int]
 

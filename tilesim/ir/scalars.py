@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
 from tilesim.ir.expr import Const, Expr, Var
-from tilesim.ir.frozen import quick
 from tilesim.ir.mir import Mir
+from tilesim.records import dataclass
 
 #: all lanes of a warp that are active
 EACH = 32
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class WordAccess:
     """What every active lane does to its word: it reads it into ``result``, leaves ``value`` there,

@@ -7,12 +7,12 @@ whatever the instruction is called. Edits of operands, wrong ones and repairs, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op, operand_names
+from tilesim.records import dataclass
 
 #: what an operand says
 Kind = Literal[

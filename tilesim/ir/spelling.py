@@ -22,13 +22,13 @@ written without braces.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from tilesim.arith.types import DType
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 _SLOT = re.compile(
     r"\{([.,]?)(\w+)(?:\.(space|type|element|vec))?(?::(\w+(?:\*\w*)?))?(?:=([\w:|*]+))?(!?)\}"

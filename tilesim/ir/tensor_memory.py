@@ -7,12 +7,12 @@ Tensor memory has no names: `tcgen05.alloc` returns an address (``lane << 16 | c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from tilesim.arith.types import DType
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, Operand, Subscript, as_expr, constant, expand, resolve
 from tilesim.ir.loc import LABEL, caller
+from tilesim.records import dataclass, field, replace
 
 #: lanes and columns of a CTA's tensor memory (G3)
 LANES, COLUMNS = 128, 512

@@ -17,7 +17,6 @@ largest one of its bits. Dimensions count from the innermost one on there, as in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.arith.types import (
@@ -42,6 +41,7 @@ from tilesim.ir.arithmetic import INT_MIN, UINT_MAX
 from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.expr import Expr, constant, fraction
 from tilesim.ir.layout import byte_strides, row_pitch
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

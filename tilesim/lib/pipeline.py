@@ -32,12 +32,12 @@ Where a role does not know its item's number, a `Cursor` keeps stage and phase i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from tilesim.dsl.builder import Builder
 from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Expr, Operand, Var, as_expr, select
 from tilesim.ir.ops.mbarrier import Scope
+from tilesim.records import dataclass, field
 
 #: findings name the kernel's lines, not the ones in this file
 __tilesim_helper__ = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tilesim.dsl.arguments import as_count
@@ -15,6 +14,7 @@ from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.loc import caller
 from tilesim.ir.ops.mbarrier import Scope
 from tilesim.lib.pipeline import Pipeline
+from tilesim.records import dataclass, field
 
 #: findings name the kernel's lines, not the ones in this file
 __tilesim_helper__ = True

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tilesim.loader.python import load_file, load_module
 from tilesim.loader.stdin import STDIN, load_stdin
 from tilesim.loader.target import Target
 from tilesim.loader.text import MIR, TILE, read_file, read_mir, read_tile
+from tilesim.records import dataclass, field
 from tilesim.wording import did_you_mean
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
 from tilesim.ptx.syntax import Function, LaunchError, Module
+from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
 
 SUFFIX = ".ptx"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.loader.ptx import PtxKernel
 from tilesim.loader.user_code import user_code
+from tilesim.records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -18,6 +17,7 @@ from pydantic import Field
 
 from tilesim.loader import STDIN, is_code
 from tilesim.mcp.child import Children, CommandError
+from tilesim.records import dataclass
 from tilesim.version import __version__
 
 INSTRUCTIONS = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ from tilesim.ir.mir import Branch, Control, Mir
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import For, If, Program, Role, Stmt, children
 from tilesim.ir.text.printer import value_text
+from tilesim.records import dataclass
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.transforms.rewrite import statements, stretches
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, TypeVar, overload
@@ -17,6 +16,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt
 from tilesim.ir.program import walk as all_in
 from tilesim.mistakes.context import Facts, Focus, Place, has
+from tilesim.records import dataclass, field, replace
 from tilesim.transforms.rewrite import Instead, Patch, edited, renumbered, statements, stretches
 
 P = TypeVar("P", Program, Mir)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilesim.analysis.barrier_operands import can_name, may_name
@@ -17,6 +16,7 @@ from tilesim.ir.effects import Effect
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import array_of, branches_past, effects_of, has
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.labels import AgentLike

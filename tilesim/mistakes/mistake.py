@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilesim.findings.finding import NOTHING_STATED, Deed, Finding, Participant, Stated, relabelled
@@ -14,6 +13,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.mistakes.context import effect_of, loop_of, loop_range
 from tilesim.mistakes.history import Done, History, Touch, key_of
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent

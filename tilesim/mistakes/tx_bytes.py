@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 from tilesim.findings.finding import Named, Participant, Stated
@@ -24,6 +23,7 @@ from tilesim.mistakes.barrier_use import (
 from tilesim.mistakes.context import LANES, array_of, branch_past, has
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
+from tilesim.records import dataclass
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.observers.wait_for import Bytes
 

@@ -5,9 +5,8 @@ Times are in cycles of the SM clock, sizes in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.errors import UsageError
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True)

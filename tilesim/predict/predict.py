@@ -5,8 +5,6 @@ It is an estimate for people who compare variants. No verdict depends on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.program import Program
@@ -14,6 +12,7 @@ from tilesim.limits import patient
 from tilesim.predict.constants import Constants, constants_for
 from tilesim.predict.replay import Replay, Share
 from tilesim.predict.work import Cluster, work_of
+from tilesim.records import dataclass
 
 #: registers of a thread besides those of fragments, if it is not known how many the compiler takes
 _OTHER_REGISTERS = 32

@@ -8,7 +8,6 @@ and its pipes, the SM its shared memory and its copy engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import prod
 
@@ -20,6 +19,7 @@ from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.ops.tile import TileCast, TileFill, TileLoad, TileMap, TileReduce, TileStore
 from tilesim.predict.constants import Constants
 from tilesim.predict.work import Cluster, Executed
+from tilesim.records import dataclass, field
 
 #: an SM has so many quarters, each with a tensor core
 QUARTERS = 4

@@ -8,13 +8,13 @@ which it waits.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.errors import UsageError
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import communicates
+from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_plan import cluster_ctas
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier

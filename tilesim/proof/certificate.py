@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.proof.rules import rule
+from tilesim.records import dataclass, fields
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ lets it pass as well (docs/soundness.md, counters).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from tilesim.proof.order import Knowledge, Positions
 from tilesim.proof.rules import NotCovered, rule
+from tilesim.records import dataclass, replace
 
 #: sums of which it is asked whether a wait passes with them
 MOST_SUMS = 4096

@@ -11,7 +11,7 @@ in another way is not known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tilesim.ir.arithmetic import literal_type
@@ -19,6 +19,7 @@ from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Const, ScalarParam
 from tilesim.ir.mir import Mir
 from tilesim.proof.rules import NotCovered, rule
+from tilesim.records import dataclass, field, fields
 
 
 class Form(NamedTuple):

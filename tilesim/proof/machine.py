@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from time import monotonic
@@ -65,6 +64,7 @@ from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.spins import iterations, spins
 from tilesim.proof.state import State
 from tilesim.proof.tensor_memory import Pool, TmemAccess
+from tilesim.records import dataclass, field
 
 #: lanes of a cluster: their knowledge takes memory that grows with the square
 MOST_LANES = 3072

@@ -9,13 +9,13 @@ issued; the conditions say that every other schedule gives each operation the sa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tilesim.proof.order import Knowledge, Lanes, Positions, merged
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
+from tilesim.records import dataclass
 
 #: the largest pending count and tx-count (A3)
 MOST = (1 << 20) - 1

@@ -8,8 +8,9 @@ docs/rules.md counts them (A6, H6...), or a word.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from tilesim.records import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 

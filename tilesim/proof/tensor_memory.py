@@ -7,7 +7,6 @@ column of a lane, number ``512 * lane + column``.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tilesim.proof.operands import Drawn, Operands, Warp, lane_of, need
 from tilesim.proof.order import Order, Row
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
+from tilesim.records import dataclass, field
 
 Cells = NDArray[np.int64]
 

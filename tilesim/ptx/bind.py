@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from math import prod
 from operator import add
@@ -54,6 +53,7 @@ from tilesim.ptx.launch import (
     pointers_in,
 )
 from tilesim.ptx.syntax import Float, Function, Initial, Integer, LaunchError, Variable
+from tilesim.records import dataclass, replace
 from tilesim.wording import did_you_mean
 
 

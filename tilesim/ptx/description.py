@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn, TypeVar, get_args
 
 from tilesim.arith.floats import FLOATS
@@ -36,6 +35,7 @@ from tilesim.ptx.launch import (
 )
 from tilesim.ptx.syntax import LaunchError
 from tilesim.ptx.tensormap import decode
+from tilesim.records import dataclass, fields, replace
 from tilesim.wording import did_you_mean
 
 T = TypeVar("T")

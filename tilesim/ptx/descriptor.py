@@ -8,11 +8,12 @@ Bits 0-13 start address, 16-29 leading byte offset, 32-45 stride byte offset (al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilesim.records import dataclass
 
 Swizzle = Literal[0, 32, 64, 128]
 #: the bits of the leading byte offset

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TypeAlias
 
 from tilesim.arith.types import WIDTH
-from tilesim.ir.frozen import quick
 from tilesim.ptx import syntax
 from tilesim.ptx.demangle import shown
 from tilesim.ptx.syntax import (
@@ -29,12 +27,12 @@ from tilesim.ptx.syntax import (
     Sink,
     Variable,
 )
+from tilesim.records import dataclass, field
 
 #: the last operand is a policy of caches
 POLICY = "L2::cache_hint"
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Register:
     """A register of the kernel; registers of inner scopes and inlined calls have other names."""
@@ -58,7 +56,6 @@ class Symbol:
     offset: int = 0
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Target:
     """A place in the code: the number of an instruction."""
@@ -66,7 +63,6 @@ class Target:
     number: int
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class At:
     """``[base + offset]``; ``rest`` is what follows a comma.
@@ -82,7 +78,6 @@ class At:
     undivided: bool = False
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Items:
     """``{a, b, ...}``."""
@@ -116,7 +111,6 @@ def _parts_of_name(opcode: str) -> tuple[str, tuple[str, ...]]:
     return base, tuple(qualifiers)
 
 
-@quick
 @dataclass(frozen=True)
 class Step:
     """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it.

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
 
 from tilesim.arith.floats import encode
 from tilesim.arith.types import WIDTH
 from tilesim.ir.declarations import Pointed
+from tilesim.records import dataclass, field, replace
 
 Swizzle = Literal[0, 32, 64, 128]
 #: bytes that a swizzle moves together

@@ -8,7 +8,6 @@ copied there. That this is so is checked when a copy uses the map.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from tilesim.ir.expr import Base, Binary, Const, Expr
 from tilesim.ptx.bind import Launched
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.inline import At, Flat, Register, Step, Symbol
+from tilesim.records import dataclass
 
 #: opcodes that hand a number on
 _MOVES = ("mov", "cvta", "cvt")

@@ -8,16 +8,14 @@ What is wrong with a PTX text or a launch description.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
 from tilesim.arith.types import WIDTH
 from tilesim.errors import TilesimError
-from tilesim.ir.frozen import quick
+from tilesim.records import dataclass, field, replace
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Place:
     """A position in the text; line and column start at 1."""
@@ -26,7 +24,6 @@ class Place:
     column: int
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Located:
     """A position in the user's source (``.loc``): ``file`` is a number of ``.file``.
@@ -77,7 +74,6 @@ class Located:
         return replace(self, caller=caller)
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Name:
     """A register, special register, variable, parameter, label or function."""
@@ -85,7 +81,6 @@ class Name:
     text: str
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Integer:
     """An integer constant: its 64 bits as a number that may be negative."""
@@ -116,7 +111,6 @@ class Generic:
     base: Name | Sum
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Address:
     """``[base + offset]``; ``rest`` is what follows a comma: the coordinates of a tensor."""
@@ -126,7 +120,6 @@ class Address:
     rest: tuple[Operand, ...] = ()
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Vector:
     """``{a, b, ...}``."""
@@ -166,7 +159,6 @@ Operand: TypeAlias = (
 )
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Guard:
     """``@predicate`` or ``@!predicate``."""
@@ -175,7 +167,6 @@ class Guard:
     negated: bool
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction: ``opcode`` with all its qualifiers; ``scope`` is an index of `Body.scopes`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -18,6 +18,7 @@ from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.spelling import Parts, Slot, Spelling, spellings
+from tilesim.records import dataclass, field, fields
 
 #: state spaces that an address may be into
 _SPACES = ("shared::cta", "shared::cluster", "shared", "global")

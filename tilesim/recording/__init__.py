@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.plain import plain
 from tilesim.ptx.program import lower
+from tilesim.records import dataclass, field, replace
 from tilesim.report.text import covering, unsupported
 
 #: by target: multiprocessors of the GPU that host code is told it has

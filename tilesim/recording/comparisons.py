@@ -11,10 +11,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 from unittest.mock import patch
+
+from tilesim.records import dataclass
 
 #: by module or class, the functions that compare numbers, and what they answer where these agree
 COMPARING: Mapping[str, Mapping[str, bool | None]] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from tilesim.files import source_lines
@@ -21,6 +20,7 @@ from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
 from tilesim.ir.ops.fence import Fence
 from tilesim.ir.spelling import Slot, opcode, spelling
+from tilesim.records import dataclass, field
 
 #: files of CUDA and C++
 ENDINGS = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".cpp", ".cc", ".cxx", ".inl")

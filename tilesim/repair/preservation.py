@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +24,7 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.verify import verify
 from tilesim.mistakes.context import Facts, has
+from tilesim.records import dataclass
 from tilesim.sim.machine.simulate import Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.observers.timeline import record
 from tilesim.transforms.rewrite import edited, statements

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from itertools import islice, product
 
 from tilesim.ir import effects as fx
@@ -20,6 +19,7 @@ from tilesim.ir.mir import Control
 from tilesim.ir.op import ANNOTATIONS, Op, operand_names
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
+from tilesim.records import dataclass, fields
 from tilesim.transforms.rewrite import Instead, Patch
 
 #: texts that are read again for one repair, at most

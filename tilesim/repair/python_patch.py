@@ -7,7 +7,6 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.mistakes.context import flipped
+from tilesim.records import dataclass, fields
 from tilesim.transforms.rewrite import Instead, Patch
 
 #: by kind of region, the methods of the builder that begin with one

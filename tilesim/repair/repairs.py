@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import combinations, takewhile
 from typing import TYPE_CHECKING
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from tilesim.findings.finding import Finding

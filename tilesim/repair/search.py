@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from time import monotonic
 
@@ -20,6 +19,7 @@ from tilesim.mistakes.barrier_use import COUNTED_FAMILIES, counted
 from tilesim.mistakes.context import Facts, Focus, has, names
 from tilesim.mistakes.edits import Edit
 from tilesim.mistakes.table import FAMILIES, mends
+from tilesim.records import dataclass, field
 from tilesim.repair.repairs import Trial
 from tilesim.repair.source_edits import SourceEdits
 from tilesim.transforms.rewrite import edited, statements

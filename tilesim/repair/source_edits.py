@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import dropwhile
 
@@ -27,6 +26,7 @@ from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
 from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
 from tilesim.mistakes.edits import Edit
+from tilesim.records import dataclass, replace
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
 from tilesim.transforms.rewrite import Instead, Patch
 

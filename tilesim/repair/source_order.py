@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
+from tilesim.records import dataclass
 from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.machine import Entry, Machine, Watcher
 from tilesim.sim.machine.schedule import TimedEnvironment

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from difflib import unified_diff
 
 from tilesim.files import source_lines
+from tilesim.records import dataclass, field
 from tilesim.repair import Repair
 from tilesim.report.result import Checked, Rejected, Result
 from tilesim.transforms.rewrite import Patch

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,6 +15,7 @@ from typing import Literal, get_args
 from tilesim.checker.assumptions import Leaning
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass
 from tilesim.report.clean import clean
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
+
+from tilesim.records import dataclass, field, replace
 
 if TYPE_CHECKING:  # `tilesim --version` loads no checker
     from tilesim.checker import Report

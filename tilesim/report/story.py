@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
+from tilesim.records import dataclass, replace
 from tilesim.report.result import Checked
 from tilesim.sim.observers.timeline import Point, Recording, Slice, Timeline, Track
 from tilesim.wording import ranges

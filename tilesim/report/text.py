@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from tilesim.loader import Target
 from tilesim.ptx.demangle import short
 from tilesim.ptx.launch import Launch, Map, Scalar
 from tilesim.ptx.lowering_context import Unsupported
+from tilesim.records import dataclass, replace
 from tilesim.repair import Mendable, Repairs
 from tilesim.report import story
 from tilesim.report.clean import clean

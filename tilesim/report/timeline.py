@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.records import dataclass, field, replace
 from tilesim.report.text import PLAIN, Style
 from tilesim.sim.observers.timeline import Flow, Sample, Slice, Timeline, Track, Unit
 from tilesim.wording import printable

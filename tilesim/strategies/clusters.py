@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.arith.types import f32, u32
 from tilesim.dsl.builder import Builder
 from tilesim.ir.declarations import ds
 from tilesim.ir.program import Program
+from tilesim.records import dataclass
 
 ROWS, COLUMNS = 8, 32
 

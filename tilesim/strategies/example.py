@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from tilesim.dsl.to_python import builder_code
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 
 
 class Printer(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import f32
@@ -11,6 +10,7 @@ from tilesim.ir.declarations import Fragment, GlobalTensor, SharedTensor, ds
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.lib.pipeline import Pipeline, Slot
+from tilesim.records import dataclass
 
 ROWS, COLUMNS = 8, 32
 

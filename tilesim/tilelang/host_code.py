@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import DataType, tirx
 
 from tilesim.errors import UsageError
+from tilesim.records import dataclass, replace
 
 #: what a packed function gets: its name and its arguments
 Called = Callable[[str, list[Any]], None]

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import eq, ge, gt, le, lt, ne
 
@@ -51,6 +50,7 @@ from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierW
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import If, While
 from tilesim.ir.scalars import word_access
+from tilesim.records import dataclass, replace
 from tilesim.transforms.rewrite import renumbered
 
 Poll = MbarrierTryWait | MbarrierTestWait

@@ -24,7 +24,6 @@ The barriers through which an instruction hands over what its thread knows, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -41,6 +40,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, Exit, SyncWarp
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, instructions
 from tilesim.ir.tensor_memory import TmemView
+from tilesim.records import dataclass, field, replace
 from tilesim.transforms.rewrite import edited
 
 #: distance of two lanes in an address of tensor memory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim.ir import effects as fx
@@ -11,6 +10,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc, Tcgen05Fence
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Product
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, replace
 from tilesim.transforms.fence_flow import (
     Agent,
     Carried,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.divergence import Lanes, parts_of
@@ -21,6 +20,7 @@ from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
 from tilesim.ir.registers import assigned, outliving_counters, typing_of
+from tilesim.records import dataclass, replace
 from tilesim.transforms.await_condition import second_wait, spin_wait
 from tilesim.transforms.rewrite import renumbered
 

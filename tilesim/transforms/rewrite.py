@@ -29,7 +29,6 @@ both synchronise are agents of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import overload
 
 from tilesim.analysis.cfg import FlowGraph, Loop, graph_of, known
@@ -53,6 +52,7 @@ from tilesim.ir.ops.bar import Exit, SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Role, Stmt, While, children
 from tilesim.ir.registers import machine_typing
+from tilesim.records import dataclass, replace
 
 
 def renumbered(mir: Mir, instead: Mapping[int, tuple[Instruction, ...]]) -> Mir:

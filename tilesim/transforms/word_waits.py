@@ -7,7 +7,6 @@ before its test, and with it a poll in front of the loop that decides whether it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tilesim.analysis.cfg import FlowGraph
 from tilesim.analysis.executing_warps import executing
@@ -20,6 +19,7 @@ from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Expr, Var, binary, unary
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.records import dataclass, replace
 from tilesim.transforms.await_condition import Await, awaits, is_alike, is_idle
 
 #: kinds of words

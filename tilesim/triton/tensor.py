@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from math import prod
 
 import triton.language as tl
+
+from tilesim.records import dataclass, field
 
 #: far apart, and aligned as an allocator would
 _bases = count(1 << 40, 1 << 32)

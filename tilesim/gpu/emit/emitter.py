@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tilesim.analysis.divergence import divergent_variables
@@ -30,6 +29,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.program import Dim3, For, Program, Role, walk
 from tilesim.ir.registers import assigned, operands, typing_of
+from tilesim.records import dataclass, field, replace
 
 ParamKind = Literal["tensor", "scalar", "map", "mailbox", "budget", "seed", "trace"]
 

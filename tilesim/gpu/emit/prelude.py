@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tilesim.records import dataclass
 
 #: type names of the emitted code; raw bits stand for the floats that C++ does not have
 TYPES = """\

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import s32, s64, u32, u64
@@ -11,6 +10,7 @@ from tilesim.ir.addresses import RANK_SHIFT, SHARED_WINDOW, WINDOW, peer_address
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Base, Const, Expr, Special, Var
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 #: what a generic address is converted from and to
 ConvertedSpace = Literal["shared", "shared::cta", "shared::cluster", "global"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Defines, Effect, Elects, Exits, Gathers, JoinsBarrier, Registers
 from tilesim.ir.expr import Const, Expr, Var, constant, fraction
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 FULL_MASK = 0xFFFFFFFF
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import DType, bf16, f16, f32, f64, s32, s64, u32, u64
@@ -21,6 +20,7 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 #: bytes that copies move at once, to which both ends are aligned (B6)
 _CHUNK = 16

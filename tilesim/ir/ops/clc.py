@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Queries, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 #: bytes of a response
 RESPONSE_BYTES = 16

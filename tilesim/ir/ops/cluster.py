@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.arith.types import DType, s32, s64, u32, u64
@@ -11,6 +10,7 @@ from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Completes, Effect, JoinsCluster, RemoteStore, WaitsGrids
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 AsyncReduceOp = Literal["inc", "dec", "add", "min", "max", "and", "or", "xor"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,9 +15,9 @@ from tilesim.arith.types import DTYPES, numpy_dtype
 from tilesim.ir.declarations import Fragment
 from tilesim.ir.effects import Defines, Effect, Gathers, Group, Queries, UsesFragment
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.frozen import quick
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.op import Computation, Inputs, MeaninglessOperand, Op, Symmetric, UnknownResult
+from tilesim.records import dataclass
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -37,7 +36,6 @@ def _is_symmetric(opcode: str, sources: tuple[Expr, ...]) -> bool:
     return len(sources) == 2 and _SYMMETRIC.fullmatch(opcode) is not None
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Compute(Computation, Symmetric):
     """Integer and bit arithmetic, predicates, moves, conversions: ``opcode`` with its qualifiers.
@@ -186,7 +184,6 @@ class Encode(Computation):
         return (total,)
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Data(Op, Symmetric):
     """Arithmetic on elements of tensors, and other things that are not known: the results are

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tilesim.ir.arithmetic import INT_MAX
 from tilesim.ir.declarations import Mbar, View
 from tilesim.ir.effects import Arrives, Commits, Effect, Issues, Reads, WaitsGroup, Writes
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Crosses, Effect, Orders, Scope, Side
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 FenceScope = Scope
 _SPACES: dict[str | None, tuple[Side, ...]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import s32, s64, u32, u64
@@ -11,6 +10,7 @@ from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

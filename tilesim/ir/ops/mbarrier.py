@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.declarations import Mbar
@@ -21,6 +20,7 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Const, Expr, Var, constant
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 ArriveSem = Literal["release", "relaxed"]
 WaitSem = Literal["acquire", "relaxed"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.arith.types import DTYPES, DType, f32, f64, numpy_dtype, s32, truncated, u32
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import (
@@ -27,6 +26,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.ops.bulk import BulkReduce, BulkStore
 from tilesim.ir.spelling import element_of
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

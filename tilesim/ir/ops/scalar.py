@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -11,11 +10,11 @@ from tilesim.arith.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, 
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Shuffles, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.frozen import quick
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.vector import CACHES, wrong_cache
 from tilesim.ir.scalars import EACH
+from tilesim.records import dataclass
 
 LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]
@@ -55,7 +54,6 @@ def _to_global(op: StAsyncRelease | RedAsyncRelease) -> Iterator[str]:
         yield f"{op.mnemonic} is of global memory, {op.dst} is not (D14)"
 
 
-@quick
 @dataclass(frozen=True, kw_only=True)
 class Assign(Op):
     """``var = value`` in the active lanes."""

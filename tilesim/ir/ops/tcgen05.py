@@ -7,7 +7,6 @@ are in `tcgen05_mma`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import u32
@@ -33,6 +32,7 @@ from tilesim.ir.op import Inputs, Op
 from tilesim.ir.ops import tcgen05_mma as layouts
 from tilesim.ir.ops.tcgen05_mma import CopyMulticast, CopyShape, CtaGroup, LoadShape
 from tilesim.ir.tensor_memory import CELL, COLUMNS, TmemView
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

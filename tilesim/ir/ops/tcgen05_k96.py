@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilesim.ir.declarations import View
 from tilesim.ir.effects import Effect, Reads, UsesTmem
 from tilesim.ir.op import Inputs
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma
+from tilesim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,6 @@ two.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import (
@@ -31,6 +30,7 @@ from tilesim.ir.effects import Effect, Issues, Reads, UsesTmem
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.op import Inputs, MeaninglessOperand, Op
 from tilesim.ir.tensor_memory import CELL, LANES, TmemLayout, TmemPart, TmemView
+from tilesim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -7,7 +7,6 @@ fragment; memory accesses go through the generic proxy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilesim.arith.types import f32, numpy_dtype
@@ -15,6 +14,7 @@ from tilesim.ir.declarations import Fragment, View
 from tilesim.ir.effects import Agrees, Effect, Reads, UsesFragment, Writes
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

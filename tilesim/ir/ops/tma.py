@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
@@ -35,6 +34,7 @@ from tilesim.ir.tensormap import (
     needs,
     tile_problems,
 )
+from tilesim.records import dataclass
 
 #: the same of a tensor copy, whose type is the map's
 _TENSOR_REDUCIBLE = {**REDUCIBLE, "add": (*REDUCIBLE["add"], tf32)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import numpy_dtype, s32, u32
@@ -12,6 +11,7 @@ from tilesim.ir.declarations import GlobalTensor, View
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

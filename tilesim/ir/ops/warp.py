@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.arith.types import f32, s32, u32
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

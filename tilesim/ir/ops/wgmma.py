@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilesim.arith.types import (
@@ -33,6 +32,7 @@ from tilesim.ir.effects import (
 )
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.op import Inputs, Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

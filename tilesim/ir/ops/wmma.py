@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilesim.ir.declarations import Unsaid, View
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op, UnknownResult
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane

@@ -13,7 +13,6 @@ import dataclasses
 import re
 import types
 import typing
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, Union
 
@@ -35,6 +34,7 @@ from tilesim.ir.op import ANNOTATIONS
 from tilesim.ir.program import Program
 from tilesim.ir.target import Target
 from tilesim.ir.tensor_memory import TmemView
+from tilesim.records import dataclass
 
 #: kinds of text, as the first word says; the number after it is the version of the format
 VERSIONS: Final = {"tile": 1, "mir": 2}

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.ssa import given
@@ -43,6 +42,7 @@ from tilesim.ir.ops.compute import AccessTile, Data
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ptx.passes.forwarding import Listing, forward
+from tilesim.records import dataclass, field, replace
 from tilesim.transforms.rewrite import renumbered
 
 

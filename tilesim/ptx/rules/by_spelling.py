@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesim.arith import types
@@ -16,6 +15,7 @@ from tilesim.ptx.inline import At, Both, Flat, Items, Register, Special, Step
 from tilesim.ptx.lowering_context import Lowering
 from tilesim.ptx.syntax import Integer, Sink
 from tilesim.ptx.templates import Form, InBrackets, Named, Pattern, Reading, Two
+from tilesim.records import dataclass, field, replace
 
 #: bits of an operand of a class of register
 _BITS = {"p": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}

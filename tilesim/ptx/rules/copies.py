@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tilesim.arith.types import WIDTH, u8, u64
@@ -32,6 +31,7 @@ from tilesim.ptx.expressions import signed
 from tilesim.ptx.inline import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.lowering_context import Lowering, rule
 from tilesim.ptx.rules.by_spelling import spelled
+from tilesim.records import dataclass, replace
 
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"

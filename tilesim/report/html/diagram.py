@@ -6,12 +6,12 @@ Read from the instructions' effects, so it shows what the program says, not one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Role, Stmt, children
+from tilesim.records import dataclass, field
 from tilesim.report.html.svg import CHARACTER, LINE, Svg
 
 EVERYONE = "all warps"

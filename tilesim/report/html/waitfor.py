@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import cos, hypot, pi, sin
 
+from tilesim.records import dataclass, field
 from tilesim.report.html.svg import CHARACTER, LINE, Svg, cut
 from tilesim.report.story import short
 from tilesim.sim.observers.timeline import Releaser, Timeline, Waiter

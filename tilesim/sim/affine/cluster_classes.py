@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Set
 from copy import copy
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, fields, replace
 from tilesim.sim.affine.cluster_plan import Far, Integers, Place, Plan, refuses_negative
 from tilesim.sim.affine.cluster_values import (
     Alike,

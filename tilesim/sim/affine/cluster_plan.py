@@ -7,7 +7,6 @@ CTAs of the clusters are given one cluster at a time, and for all of them as arr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeGuard
 
@@ -35,6 +34,7 @@ from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.program import Program
 from tilesim.ir.tensormap import in_bytes, in_global, unit
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.expression import (
     Evaluate,
     Fit,

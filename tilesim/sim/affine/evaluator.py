@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.printer import value_text
+from tilesim.records import dataclass
 from tilesim.sim.affine.free_parameter import Obstacle
 from tilesim.sim.affine.loop_places import Free, Way, looks
 from tilesim.sim.affine.shifts import Lost, NoShift, Shift, Shifts, is_moving, set_moving

@@ -9,7 +9,6 @@ whose strides overlap are compared by their bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement, product
 from math import prod
 from typing import Any
@@ -21,6 +20,7 @@ from tilesim.arith.types import u8
 from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.affine.cluster_plan import Integers
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import elements_apart

@@ -25,7 +25,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import partial
@@ -40,6 +40,7 @@ from tilesim.ir.declarations import GlobalTensor
 from tilesim.ir.expr import Const, Expr, ScalarParam
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
 from tilesim.ir.mir import Mir
+from tilesim.records import dataclass, field, fields
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 #: where Python's own modules are

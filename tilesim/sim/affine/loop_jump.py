@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers
 from tilesim.sim.affine.cluster_values import moved

@@ -15,7 +15,6 @@ says that the loop ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, field
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.evaluator import Evaluator, Moving, Register, flat, looking, registers_in
 from tilesim.sim.affine.free_parameter import Obstacle

@@ -8,7 +8,6 @@ So is a read from memory of which nothing is known: what it leaves is not known 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from tilesim.ir.declarations import GlobalTensor, TensorMap, View
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import fields_of, unit
+from tilesim.records import dataclass, field
 from tilesim.sim.affine.free_parameter import is_free
 from tilesim.sim.affine.shifts import Later, Repetitions, Shift, Shifts, lanes_of
 from tilesim.sim.machine.access import Access

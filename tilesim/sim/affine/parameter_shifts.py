@@ -8,7 +8,6 @@ operation keeps that form its result has one; a comparison bounds k by where it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 from typing import Any
@@ -19,6 +18,7 @@ from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.expr import Base, Binary, Expr, Special, walk
 from tilesim.ir.mir import condition
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.evaluator import Evaluator, Moving, Uses, registers_in
 from tilesim.sim.affine.free_parameter import Forms, is_free, slope_of, value_of

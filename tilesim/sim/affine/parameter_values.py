@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -23,6 +22,7 @@ from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.printer import statement_text, value_text
+from tilesim.records import dataclass, replace
 from tilesim.sim.affine.evaluator import Moving, Register, flat, looking
 from tilesim.sim.affine.free_parameter import Forms, Obstacle
 from tilesim.sim.affine.loop_period import Level

@@ -14,7 +14,6 @@ again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from operator import attrgetter
@@ -26,6 +25,7 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import NORMAL, URGENT, Event
 
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.unknown import Unknown
 

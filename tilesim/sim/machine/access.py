@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilesim.ir.effects import Reads
 from tilesim.ir.frozen import cached
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.lanes import FULL
 

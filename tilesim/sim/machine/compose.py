@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
@@ -25,6 +24,7 @@ from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Computation, Op, UnknownResult, operand_names
 from tilesim.ir.tensor_memory import TmemLayout, TmemView
+from tilesim.records import dataclass
 from tilesim.sim.machine import lane_groups
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.divergence import assemble

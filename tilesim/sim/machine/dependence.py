@@ -7,9 +7,9 @@ commute; data accesses need no branching, because a race is found in any schedul
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+from tilesim.records import dataclass
 from tilesim.sim.machine.events import Event, Key, Kind, Step
 
 

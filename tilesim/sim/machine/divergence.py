@@ -13,14 +13,13 @@ alone (`diverge`), to where they have to meet others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
 from tilesim.analysis.divergence import meets_at
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, constant
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, fields
 from tilesim.sim.machine.errors import FAULTS, Fault
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Step, Warp

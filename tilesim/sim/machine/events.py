@@ -7,8 +7,9 @@ a move say which objects it touched, which is all that the order of moves can ma
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tilesim.records import dataclass, field
 
 if TYPE_CHECKING:
     from tilesim.findings.finding import Finding

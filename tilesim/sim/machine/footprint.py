@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilesim.arith.byte_set import ByteSet, Integers
 from tilesim.findings.finding import Named
+from tilesim.records import dataclass
 from tilesim.sim.machine.access import Access, noncoherent
 from tilesim.sim.machine.moving_boxes import Box, BoxIndex, Corners, Family, corners
 

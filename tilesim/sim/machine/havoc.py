@@ -24,7 +24,6 @@ that they end is a run of its own for each time that they come to such a branch 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -43,6 +42,7 @@ from tilesim.ir.mir import Branch, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import communicates, word_access
+from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.addressing import AddressedAccess
 from tilesim.sim.machine.errors import Fault, OutOfBounds

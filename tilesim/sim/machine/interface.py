@@ -6,7 +6,6 @@ The parts stand between this and the machine (`tilesim.sim.machine.machine`), wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -25,6 +24,7 @@ from tilesim.findings.finding import (
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.events import ByLanes, Trace, Views
 from tilesim.sim.machine.executable import Facts

@@ -11,12 +11,12 @@ of all parts that have come of it.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import SHARED, Clock, Components, join, limited
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL

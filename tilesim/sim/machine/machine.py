@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
 from typing import Any, TypeAlias
@@ -23,6 +22,7 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import MeaninglessOperand, Op
 from tilesim.ir.program import Program
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.async_groups import (
     LANE_GROUPS,
     MAX_STREAMS,

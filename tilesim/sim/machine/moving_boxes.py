@@ -8,13 +8,14 @@ boxes that lie near another one without looking at all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilesim.records import dataclass
 
 #: per dimension the bounds [low, high) of a box
 Box: TypeAlias = "tuple[tuple[int, int], ...]"

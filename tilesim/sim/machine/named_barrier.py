@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.findings.finding import Named, Stated
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.release import Fences

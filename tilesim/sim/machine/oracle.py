@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from tilesim.records import dataclass
 
 #: what sends requests: the rank of its CTA and the number of the warp in it
 Asker: TypeAlias = tuple[int, int]

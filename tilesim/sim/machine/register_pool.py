@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.executing_warps import executing
 from tilesim.ir.effects import Registers
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 
 if TYPE_CHECKING:
     from tilesim.ir.mir import Mir

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.oracle import Asker, Draw
 from tilesim.sim.machine.unknown import Unknown
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Literal, get_args
 
@@ -29,6 +28,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import communicates
 from tilesim.ir.verify import verify
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.affine import cluster_classes
 from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans

@@ -17,7 +17,6 @@ allocation of all columns has an address that is certain, 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.tensor_memory import COLUMNS, LANES
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.warp import Agent, Positions

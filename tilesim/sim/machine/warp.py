@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tilesim.findings.finding import Named
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.async_groups import DRAINED, FragmentUse, Groups, Inits
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import FULL

@@ -7,12 +7,12 @@ wait for its group is also a wait for the other warps to have committed that gro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from tilesim.findings.finding import Named
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:

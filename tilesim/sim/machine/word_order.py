@@ -21,7 +21,6 @@ an element tells of its own is told at a component of its own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +31,7 @@ from tilesim.ir.frozen import cached
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import word_access
+from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.access import EVERY, Access, leave_the_same
 from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.memory import Memory

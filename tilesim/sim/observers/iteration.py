@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tilesim.ir.expr import Binary, Const, Var, walk
 from tilesim.ir.frozen import cached
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Mir
+from tilesim.records import dataclass
 from tilesim.sim.machine.warp import Agent
 
 #: what a loop does that only tests whether something has happened

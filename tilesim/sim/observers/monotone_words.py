@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +44,7 @@ from tilesim.ir.expr import constant
 from tilesim.ir.mir import Instruction, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.observers.lane_order import comes_after
 from tilesim.transforms.word_waits import INTEGERS, WordWait

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilesim.findings.finding import Stated
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock
 from tilesim.sim.machine.warp import made_by
 from tilesim.wording import count

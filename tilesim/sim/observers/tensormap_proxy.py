@@ -7,12 +7,12 @@ acquires are positions in clocks, with what they cover.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tilesim.findings.finding import Kind, Stated
+from tilesim.records import dataclass
 from tilesim.sim.machine.release import mutual
 from tilesim.sim.observers.lane_races import known_as_one, lanes_at
 from tilesim.sim.observers.race_text import describe, side_of

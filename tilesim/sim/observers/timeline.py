@@ -7,7 +7,6 @@ A run that is not recorded pays nothing for this.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import simpy
@@ -19,6 +18,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
+from tilesim.records import dataclass
 from tilesim.sim.machine.events import Key, Kind
 from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier

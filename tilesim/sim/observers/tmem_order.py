@@ -17,7 +17,6 @@ tcgen05.st whose registers are made of all that it has loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilesim.analysis.cfg import FlowGraph
@@ -29,6 +28,7 @@ from tilesim.ir.effects import Defines, Effect, UsesFragment, UsesTmem, WaitsGro
 from tilesim.ir.expr import Var, walk
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import LANES
+from tilesim.records import dataclass
 from tilesim.sim.machine.async_groups import DRAINED
 from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.tensor_memory import Allocation, Cells, Tmem, TmemAccess

@@ -6,7 +6,6 @@ The bytes are of shared memory; reads and reductions carry what they hold on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from tilesim.arith.types import numpy_dtype
 from tilesim.findings.finding import Deed, Finding
 from tilesim.ir.effects import Defines, RemoteStore, Writes
 from tilesim.ir.program import Program
+from tilesim.records import dataclass
 from tilesim.sim.machine.oracle import Answers
 from tilesim.sim.machine.unknown import require_known
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Expr
 from tilesim.ir.mir import Branch, Mir, Switch
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.expression import evaluator, plain

@@ -29,10 +29,10 @@ one comes before another for sure if an access behind it conflicts with one befo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.fence import FenceScope
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.dependence import depends
 from tilesim.sim.machine.events import Strong, Trace

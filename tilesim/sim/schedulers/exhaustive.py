@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir.text.mir import fingerprint
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.dependence import UNDEFINED, Sleep, awaken, depends, reversible, touches
 from tilesim.sim.machine.events import Event, Key, Trace
 from tilesim.sim.machine.schedule import ChoiceEnvironment, Move

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, TypeVar, cast, get_args
 
 from tilesim.errors import UsageError
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.dependence import Sleep, Touch
 from tilesim.sim.machine.events import Key, Kind
 

@@ -8,13 +8,13 @@ warp are an agent of their own (`tilesim.transforms.rewrite`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tilesim.findings.finding import Finding
+from tilesim.records import dataclass
 from tilesim.sim.machine.lanes import name_lanes
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.simulate import Run, Simulation

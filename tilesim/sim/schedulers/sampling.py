@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.parallel import DIES, NotData, packed, processes, unpacked, work
+from tilesim.records import dataclass
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
 from tilesim.sim.machine.simulate import Run, Simulation

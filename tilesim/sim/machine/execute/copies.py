@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from tilesim.ir.declarations import View
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import MapFields, fields_of, info_limits, unit
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor

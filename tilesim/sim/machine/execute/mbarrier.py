@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +22,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import Clock, join

@@ -7,7 +7,6 @@ Numbers are computed when an operation is issued; what others may rely on is dec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.tensor_memory import COLUMNS, TmemLayout, TmemPart, TmemView
+from tilesim.records import dataclass, replace
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import Issuer
 from tilesim.sim.machine.clock import NEVER

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.types import Direction
 from tilesim.ir import effects as fx
@@ -11,6 +9,7 @@ from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.declarations import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.tensormap import NBYTES, USED, MapFields, decoded, fields_at
+from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.compose import Act, each_lane, executor
 from tilesim.sim.machine.footprint import Footprint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tilesim.ir.declarations import Fragment
 from tilesim.ir.expr import constant
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
+from tilesim.records import dataclass
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.async_groups import FragmentUse
 from tilesim.sim.machine.compose import (
