@@ -62,9 +62,9 @@ class _Method:
 
 
 def _compiled(name: str, parameters: str, lines: list[str], known: dict[str, Any]) -> Any:
-    """The function of these lines, in which ``known`` has what they name."""
+    """The function of these lines, in which ``known`` has what they name: a line of this file."""
     body = "\n ".join(lines)
-    exec(f"def {name}({parameters}):\n {body}", known)
+    exec(compile(f"def {name}({parameters}):\n {body}", __file__, "exec"), known)
     return known[name]
 
 

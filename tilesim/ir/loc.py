@@ -15,9 +15,9 @@ LABEL: Final[dict[str, Any]] = {"label": True}
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: where programs are built: no line of theirs is one of the user's
-_BUILDING = (_PACKAGE + "ir" + os.sep, _PACKAGE + "dsl" + os.sep)
+_BUILDING = tuple(_PACKAGE + name for name in (f"ir{os.sep}", f"dsl{os.sep}", "records.py"))
 #: where the functions of kernels are called
-_KERNEL = _BUILDING[1] + "kernel.py"
+_KERNEL = os.path.join(_PACKAGE + "dsl", "kernel.py")
 
 
 @dataclass(frozen=True, slots=True)
