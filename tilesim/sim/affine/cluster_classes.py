@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.arith.byte_set import ByteSet
 from tilesim.arith.sums import Sums
 from tilesim.ir import effects as fx
 from tilesim.ir.addresses import GLOBAL_WINDOW
@@ -475,7 +476,8 @@ class Follower:
         dtype = place.tensor.dtype
         sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
         address = sum(np.clip(plain(v), 0, n - 1) * s for v, n, s in sizes)
-        if memory.marks is not None and memory.marks.at(address, dtype.bytes) is not None:
+        places = ByteSet.pieces(np.ravel(address), dtype.bytes)
+        if memory.marks is not None and memory.marks.first_in(places) is not None:
             self._lose(f"the contents of {place.tensor.name}, which are not known", plan.loc)
             return None
         values = memory.typed(dtype)[address // dtype.bytes]

@@ -738,7 +738,7 @@ class Anywhere:
             footprint = place.view.whole(w, memory)
             if memory.label in w.machine.plan.of_threads:
                 if place.write:
-                    w.may_be_written.append((footprint, partial(memory.forget, footprint)))
+                    w.may_be_written.append((footprint, partial(memory.forget, footprint.bytes)))
                 return
             if place.write and place.scope is None and w.lanes > 1:
                 if w.machine.options.ptx:

@@ -106,21 +106,13 @@ class Memory:
         """The footprint for ``key``; one of memory that cannot race is related to no other."""
         return (self.table.get if self.tracked else self.table.alone)(key, make)
 
-    def forget(self, footprint: Footprint, value: Unknown) -> None:
+    def forget(self, held: ByteSet, value: Unknown) -> None:
         """What these bytes hold is not known any longer; of memory without bytes it is not
         asked."""
         if self.data.size:
-            self._marks().set(footprint.bytes, value)
-
-    def forget_at(self, addresses: NDArray[np.int64], size: int, value: Unknown) -> None:
-        """The same of elements of ``size`` bytes at ``addresses``."""
-        if self.data.size:
-            self._marks().set_at(addresses, size, value)
-
-    def _marks(self) -> Marks:
-        if self.marks is None:
-            self.marks = Marks(len(self.data), None)
-        return self.marks
+            if self.marks is None:
+                self.marks = Marks(len(self.data), None)
+            self.marks.set(held, value)
 
     def typed(self, dtype: DType) -> NDArray[Any]:
         """The bytes as elements of ``dtype`` (the tail that fills no element is left out)."""

@@ -135,12 +135,6 @@ class Marks:
                 return found
         return None
 
-    def at(self, addresses: NDArray[np.int64], size: int) -> Unknown | None:
-        """The same of elements of ``size`` bytes at ``addresses``."""
-        if self._bytes is None:
-            return self.start
-        return self._first(self._bytes[addresses.reshape(-1, 1) + np.arange(size)])
-
     def _first(self, marks: NDArray[np.uint16]) -> Unknown | None:
         if self.start is None:
             most = int(marks.max(initial=_START))
@@ -159,12 +153,6 @@ class Marks:
         cells = self._cells()
         for low, high in held.pairs:
             cells[low:high] = mark
-
-    def set_at(self, addresses: NDArray[np.int64], size: int, value: Unknown | None) -> None:
-        """The same of elements of ``size`` bytes at ``addresses``."""
-        mark = self._mark(value)
-        if mark is not None:
-            self._cells()[addresses.reshape(-1, 1) + np.arange(size)] = mark
 
     def _mark(self, value: Unknown | None) -> int | None:
         """The mark of a value; None if all bytes are as they become anyhow."""

@@ -337,12 +337,6 @@ def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
     return None if found is None else found.read_by(op.mnemonic, op.loc)
 
 
-def unknown_at(memory: Memory, addresses: NDArray[np.int64], size: int, op: Op) -> Unknown | None:
-    """What lanes read at their addresses, elements of ``size`` bytes; None if that is known."""
-    found = None if memory.marks is None else memory.marks.at(addresses, size)
-    return None if found is None else found.read_by(op.mnemonic, op.loc)
-
-
 def write_elements(
     memory: Memory, footprint: Footprint, dtype: DType, values: NDArray[Any]
 ) -> None:

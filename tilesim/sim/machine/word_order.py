@@ -245,7 +245,7 @@ def note_may_access(machine: Core, memory: Memory, footprint: Footprint, access:
         require_known(warp.may_access)
     access.may_access = warp.may_access
     if access.write:
-        warp.may_be_written.append((footprint, partial(memory.forget, footprint)))
+        warp.may_be_written.append((footprint, partial(memory.forget, footprint.bytes)))
 
 
 def supersede(

@@ -29,9 +29,8 @@ from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import NotUniform
-from tilesim.sim.machine.execute.lanes import per_lane
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
-from tilesim.sim.machine.execute.memory import at_one_place, last_wins
+from tilesim.sim.machine.execute.memory import at_one_place, cells_of, last_wins, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, MapReader
 from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint
@@ -48,15 +47,14 @@ from tilesim.sim.machine.view_access import (
     ViewAccess,
     read_elements,
     uniform,
-    unknown_at,
     unknown_in,
     write_elements,
 )
 from tilesim.sim.observers.phase_conditions import Credit
 
 
-class Piece(ABC):
-    """One end of one copy: ``nbytes`` of ``memory``, of which ``footprint`` is touched.
+class End(ABC):
+    """One end of a copy: ``nbytes`` of ``memory``, of which ``footprint`` is touched.
 
     Without a footprint nothing is touched that could race. ``through``: the tensor map that the
     copy reads, if that lies in memory.
@@ -72,9 +70,9 @@ class Piece(ABC):
         self.nbytes = nbytes
         self.dtype = dtype
 
-    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
-        """What the copy touches of ``view``, its other end, in this shared memory."""
-        return view.footprint_in(w, memory)
+    def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
+        """What the copy touches in shared ``memory`` at its other end, the ``whole`` of a view."""
+        return whole
 
     @abstractmethod
     def load(self) -> NDArray[Any]:
@@ -84,19 +82,19 @@ class Piece(ABC):
         """Writes elements, combined with what is there if asked."""
         raise TypeError("such copies only read this end")
 
-    def unknown(self, op: Op) -> Unknown | None:
+    def lost(self, op: Op) -> Unknown | None:
         """What is not known of the elements."""
         return None if self.footprint is None else unknown_in(self.memory, self.footprint, op)
 
 
-class _Range(Piece):
-    """A contiguous range, or the bytes of it in a ``mask`` of 16."""
+class Range(End):
+    """The bytes of a footprint, or those of them in a ``mask`` of 16."""
 
     def __init__(
-        self, view: ViewAccess, memory: Memory, whole: Footprint, mask: int | None
+        self, memory: Memory, whole: Footprint, nbytes: int, dtype: DType, mask: int | None = None
     ) -> None:
         touched = whole if mask is None else masked(memory, whole, mask)
-        super().__init__(memory, touched, view.view.nbytes, view.view.dtype)
+        super().__init__(memory, touched, nbytes, dtype)
         self._whole = whole
         self._mask = mask
 
@@ -111,11 +109,11 @@ class _Range(Piece):
             values = combine(self.load(), values)
         write_elements(self.memory, self._whole, self.dtype, values)
         if before is not None and self._mask is not None:
-            left = np.array([not self._mask >> i % 16 & 1 for i in range(self.nbytes)])
+            left = np.array([not self._mask >> i % CHUNK & 1 for i in range(self.nbytes)])
             cells[left] = before[left]
 
 
-class _Selected(Piece):
+class _Selected(End):
     """What a tensor map selects."""
 
     def __init__(
@@ -127,8 +125,7 @@ class _Selected(Piece):
         self._packing = packing
         self.through = through
 
-    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
-        whole = view.footprint_in(w, memory)
+    def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
         return whole if self.through is None else self._box.tile(view, whole, memory)
 
     def load(self) -> NDArray[Any]:
@@ -141,6 +138,21 @@ class _Selected(Piece):
         if self.footprint is not None and self.memory.marks is not None:
             self.memory.marks.set(self.footprint.bytes, None)
         self._box.store(self.memory, values, combine)
+
+
+def move(op: Op, source: End, target: End, combine: Combine | None = None, times: int = 1) -> None:
+    """Writes the elements of one end to the other, combined with what is there if asked."""
+    lost = source.lost(op)
+    if combine is not None:
+        lost = first_of(lost, target.lost(op))
+    if lost is None:
+        values = source.load()
+        for _ in range(times):
+            target.store(values, combine)
+    elif target.footprint is not None:
+        target.memory.forget(target.footprint.bytes, lost)
+    if isinstance(source, Inner):
+        source.spoil(op, target)
 
 
 def spread(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
@@ -160,7 +172,7 @@ def packed(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
     return np.packbits(bits.reshape(*rows.shape[:-1], -1), axis=-1, bitorder="little")
 
 
-End = Callable[[Warp], Piece]
+EndOf = Callable[[Warp], End]
 
 
 def as_elements(values: NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -171,16 +183,17 @@ def as_elements(values: NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> N
     return values.reshape(shape)
 
 
-def range_end(c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> End:
+def range_end(c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> EndOf:
     """A contiguous, unswizzled, 16-byte aligned range (B6), or the bytes of it in a mask (B35)."""
     view = c.view(effect.view)
     mask = byte_mask(c, effect)
 
-    def end(w: Warp) -> Piece:
+    def end(w: Warp) -> End:
         memory = view.memory(w)
         footprint = view.footprint_in(w, memory)
         require_contiguous(op, view, footprint)
-        return _Range(view, memory, footprint, None if mask is None else mask(w))
+        chosen = None if mask is None else mask(w)
+        return Range(memory, footprint, view.view.nbytes, view.view.dtype, chosen)
 
     return end
 
@@ -213,7 +226,9 @@ def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
     return memory.table.get(("mask", mask, low, size), make)
 
 
-def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | None = None) -> End:
+def map_end(
+    c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | None = None
+) -> EndOf:
     """What a tensor map selects, or the one that lies ``at`` a place in memory.
 
     A store starts inside of the tensor.
@@ -226,7 +241,7 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
     coords = numbers(c, effect.coords)
     info = numbers(c, effect.info if isinstance(effect, fx.ReadsMap) else ())
 
-    def end(w: Warp) -> Piece:
+    def end(w: Warp) -> End:
         place, more = coords(w), info(w)
         through = None if reader is None else reader.at(w)
         fields = declared if through is None else through.fields
@@ -316,7 +331,7 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skippe
 # ---------------------------------------------------- ranges without some bytes at their ends (B38)
 
 
-class Inner(Piece):
+class Inner(End):
     """What is read of a range, ``left`` elements from its start, as an end of a copy of all."""
 
     def __init__(self, view: View, memory: Memory, footprint: Footprint | None, left: int) -> None:
@@ -331,18 +346,19 @@ class Inner(Piece):
             found[self._left : self._left + read.size] = read
         return found
 
-    def spoil(self, op: Op, memory: Memory, target: Footprint) -> None:
-        """What is ignored is not known at ``target``, the other end, when the copy has landed."""
-        addresses = target.addresses.ravel()
+    def spoil(self, op: Op, target: End) -> None:
+        """What is ignored is not known at the other end when the copy has landed."""
+        assert target.footprint is not None
+        addresses = target.footprint.addresses.ravel()
         count = 0 if self.footprint is None else self.footprint.addresses.size
         left = self._left if count else addresses.size
         ignored = np.concatenate([addresses[:left], addresses[left + count :]])
         if ignored.size:
-            source = f"bytes that {op.mnemonic} ignores"
-            memory.forget_at(ignored, target.itemsize, Unknown(source, loc=op.loc))
+            lost = Unknown(f"bytes that {op.mnemonic} ignores", loc=op.loc)
+            target.memory.forget(ByteSet.elements(ignored, target.footprint.itemsize), lost)
 
 
-def inner_end(c: Operands, op: Op, effect: fx.Reads, ignored: tuple[Expr, Expr]) -> End:
+def inner_end(c: Operands, op: Op, effect: fx.Reads, ignored: tuple[Expr, Expr]) -> EndOf:
     """The end of a copy that reads a view without so many bytes at its ends."""
     view, size = effect.view, effect.view.dtype.bytes
     sides = tuple(map(c.expr, ignored))
@@ -406,7 +422,7 @@ def _only(effects: Effects, kind: type[E]) -> E | None:
     return next((e for e in effects if isinstance(e, kind)), None)
 
 
-def _end(c: Operands, op: Op, effects: Effects, effect: fx.Effect | None) -> End:
+def _end(c: Operands, op: Op, effects: Effects, effect: fx.Effect | None) -> EndOf:
     match effect:
         case fx.ReadsMap() | fx.WritesMap():
             maps = (e.view for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap")
@@ -427,7 +443,7 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
     writes, read = _only(effects, fx.Writes), _only(effects, fx.Reads)
     read_map = _only(effects, fx.ReadsMap)
     assert writes is not None
-    source = _end(c, op, effects, read_map or read)
+    source_of = _end(c, op, effects, read_map or read)
     target, mbar = c.view(writes.view), c.mbar(completes.mbar)
     mask = None if completes.multicast is None else c.expr(completes.multicast)
     real, pair = c.real(writes.view.tensor), completes.pair
@@ -436,7 +452,7 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
     to_peer = read is not None and read.view.space == "shared"
 
     def step(w: Warp) -> None:
-        piece, cta, barrier = source(w), target.cta(w), mbar(w)
+        source, cta, barrier = source_of(w), target.cta(w), mbar(w)
         if to_peer:
             _require_peer(w, op, cta, barrier)
         elif not pair and barrier.cta is not cta:
@@ -448,7 +464,7 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
         if pair:
             places = _paired(w, op, places, barrier)
         for _ in range(w.lanes):
-            tracked_load(w, op, target, places, piece, combine, real=real)
+            tracked_load(w, op, target, places, source, combine, real=real)
 
     return step
 
@@ -514,67 +530,75 @@ def destinations(
 
 
 def tracked_load(
-    w: Warp, op: Op, target: ViewAccess, places: list[tuple[Cta, Mbarrier]], piece: Piece,
+    w: Warp, op: Op, view: ViewAccess, places: list[tuple[Cta, Mbarrier]], source: End,
     combine: Combine | None = None, *, real: bool,
 ) -> None:  # fmt: skip
-    """Issues a copy of ``piece`` into shared memory that completes its bytes on a barrier per
+    """Issues a copy of ``source`` into shared memory that completes its bytes on a barrier per
     destination.
 
     ``combine`` makes it a reduction; ``real``: the bytes are computed.
     """
-    machine, through = w.machine, piece.through
+    machine, through = w.machine, source.through
     issued = w.clock.copy()
     also = None if through is None else w.lane_groups["bulk.map"].issue_by(w.mask)
-    scope: fx.Scope | None = None if combine is None else "gpu"
     landings: list[Landing] = []
     for cta, tracked in places:
         require_live(tracked, w, op)
-        memory, component = cta.memory, tracked.tracks(w.cta)
-        footprint = piece.other(w, target, memory)
-        check_alignment(op, target, footprint)
-        write = Access(w, op, component, NEVER, True, True, scope, lanes=w.mask, among=EVERY)
-        if combine is not None:
-            machine.races.unwritten.note(memory, footprint, write)
-        machine.races.write(memory, footprint, write, w.clock)
+        at = tracked.tracks(w.cta), NEVER
+        footprint = _tile(w, op, view, cta.memory, source)
+        write = _writes(w, op, at, cta.memory, footprint, combine)
         accesses = [write]
         if through is not None:
-            accesses.append(through.read(w, op, (component, NEVER), also))
-        if piece.footprint is not None:
-            read = Access(w, op, component, NEVER, True, False, lanes=w.mask, among=EVERY)
-            machine.races.read(piece.memory, piece.footprint, read, w.clock)
+            accesses.append(through.read(w, op, at, also))
+        if source.footprint is not None:
+            read = _reads(w, op, at, source.memory, source.footprint)
             accesses.append(read)
-            if piece.memory is w.cta.memory:
+            if source.memory is w.cta.memory:
                 machine.peers.note(w.cta, read)
         tracked.last_load = (op, w, write)
         for place in {cta, tracked.cta} - {w.cta}:
             machine.peers.note(place, write)
-        credit = Credit(w, op, 0, -piece.nbytes, 0, asynchronous=True)
-        move = partial(_move, op, piece, target, memory, footprint, combine) if real else None
-        landings.append(Landing(w, op, tracked, credit, issued, move, accesses))
+        credit = Credit(w, op, 0, -source.nbytes, 0, asynchronous=True)
+        target = _shared_end(view, cta.memory, footprint, source) if real else None
+        moves = None if target is None else partial(move, op, source, target, combine)
+        landings.append(Landing(w, op, tracked, credit, issued, moves, accesses))
     for landing in landings:
-        machine.launch_async(op, w, machine.copy_cycles(piece.nbytes), landing.land)
+        machine.launch_async(op, w, machine.copy_cycles(source.nbytes), landing.land)
     w.advance()
     w.effects += 1
 
 
-def _move(
-    op: Op, piece: Piece, target: ViewAccess, memory: Memory, footprint: Footprint,
+def _tile(w: Warp, op: Op, view: ViewAccess, memory: Memory, other: End) -> Footprint:
+    """What a copy touches in shared memory, where a view lies."""
+    footprint = other.tile(view, view.footprint_in(w, memory), memory)
+    check_alignment(op, view, footprint)
+    return footprint
+
+
+def _shared_end(view: ViewAccess, memory: Memory, footprint: Footprint, other: End) -> Range:
+    """The same as an end of the copy: of the view's type, or as a map in memory says it is."""
+    dtype = view.view.dtype if other.through is None else other.dtype
+    return Range(memory, footprint, other.nbytes, dtype)
+
+
+def _reads(w: Warp, op: Op, at: tuple[int, int], memory: Memory, footprint: Footprint) -> Access:
+    """A copy reads, until it is over at a position."""
+    access = Access(w, op, *at, True, False, lanes=w.mask, among=EVERY)
+    w.machine.races.read(memory, footprint, access, w.clock)
+    return access
+
+
+def _writes(
+    w: Warp, op: Op, at: tuple[int, int], memory: Memory, footprint: Footprint,
     combine: Combine | None,
-) -> None:  # fmt: skip
-    """Writes the elements of ``piece`` to its other end."""
-    lost = piece.unknown(op)
+) -> Access:  # fmt: skip
+    """The same of a write, combined with what is there if asked."""
+    scope: fx.Scope | None = None if combine is None else "gpu"
+    access = Access(w, op, *at, True, True, scope, lanes=w.mask, among=EVERY)
     if combine is not None:
-        lost = first_of(lost, unknown_in(memory, footprint, op))
-    if lost is not None:
-        memory.forget(footprint, lost)
-    else:
-        dtype = target.view.dtype if piece.through is None else piece.dtype
-        new = as_elements(piece.load(), dtype, footprint.addresses.shape)
-        if combine is not None:
-            new = combine(read_elements(memory, footprint, dtype), new)
-        write_elements(memory, footprint, dtype, new)
-    if isinstance(piece, Inner):
-        piece.spoil(op, memory, footprint)
+        w.machine.races.unwritten.note(memory, footprint, access)
+    w.machine.races.write(memory, footprint, access, w.clock)
+    return access
 
 
 def check_alignment(op: Op, target: ViewAccess, footprint: Footprint) -> None:
@@ -599,7 +623,7 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     assert reads is not None
     assert effect is not None
     boxed = isinstance(effect, fx.WritesMap)
-    source, target = c.view(reads.view), _end(c, op, effects, effect)
+    view, target_of = c.view(reads.view), _end(c, op, effects, effect)
     written = effect.map.tensors if isinstance(effect, fx.WritesMap) else (effect.view.tensor,)
     observed = any(map(c.real, written))
     combine = None if effect.combine is None else COMBINE[effect.combine]
@@ -607,12 +631,11 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     times = 1 if isinstance(effect, fx.WritesMap) else effect.times
 
     def step(w: Warp) -> None:
-        piece = target(w)
-        memory = source.memory(w)
-        footprint = piece.other(w, source, memory)
+        target = target_of(w)
+        memory = view.memory(w)
         if not boxed:
-            require_contiguous(op, source, footprint)
-        check_alignment(op, source, footprint)
+            require_contiguous(op, view, view.footprint_in(w, memory))
+        footprint = _tile(w, op, view, memory, target)
         moved = footprint if mask is None else masked(memory, footprint, mask(w))
         copies = w.lanes
         if combine is None and copies > 1 and not w.machine.options.ptx:
@@ -620,41 +643,31 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
             w.machine.lean("H23", op)
             copies = 1
         for _ in range(copies):
-            _issue(w, op, memory, moved, piece, reduces=combine is not None)
-        real = observed and bool(piece.memory.data.size)
-        lost = unknown_in(memory, footprint, op) if real else None
-        if combine is not None and real:
-            lost = first_of(lost, piece.unknown(op))
-        if lost is not None and piece.footprint is not None:
-            piece.memory.forget(piece.footprint, lost)
-        elif real and lost is None:
-            kind = source.view.dtype if piece.through is None else piece.dtype
-            values = read_elements(memory, footprint, kind)
-            for _ in range(times if combine is None else times * w.lanes):
-                piece.store(values, combine)
+            _issue(w, op, memory, moved, target, combine)
+        if observed and target.memory.data.size:
+            source = _shared_end(view, memory, footprint, target)
+            move(op, source, target, combine, times if combine is None else times * w.lanes)
 
     return step
 
 
 def _issue(
-    w: Warp, op: Op, memory: Memory, footprint: Footprint | None, piece: Piece, *, reduces: bool
-) -> None:
+    w: Warp, op: Op, memory: Memory, footprint: Footprint | None, target: End,
+    combine: Combine | None,
+) -> None:  # fmt: skip
     """Issues a copy of shared memory to global memory into the warp's open bulk group."""
     machine = w.machine
     reads, writes = w.lane_groups["bulk"], w.lane_groups["bulk.write"]
     w.last_issue["bulk"] = op
     number = reads.issue_by(w.mask)
-    if piece.through is not None:
-        piece.through.read(w, op, number)
-    read = Access(w, op, *number, True, False, lanes=w.mask, among=EVERY)
+    if target.through is not None:
+        target.through.read(w, op, number)
     if footprint is not None:
-        machine.races.read(memory, footprint, read, w.clock)
+        _reads(w, op, number, memory, footprint)
     place = writes.issue_by(w.mask)
-    if piece.footprint is not None:
-        scope: fx.Scope | None = "gpu" if reduces else None
-        write = Access(w, op, *place, True, True, scope, lanes=w.mask, among=EVERY)
-        machine.races.write(piece.memory, piece.footprint, write, w.clock)
-    finish = machine.env.now + machine.copy_cycles(piece.nbytes)
+    if target.footprint is not None:
+        _writes(w, op, place, target.memory, target.footprint, combine)
+    finish = machine.env.now + machine.copy_cycles(target.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
     w.effects += 1
 
@@ -724,12 +737,8 @@ class _Copy:
                 f"{self.op.mnemonic} with src-size {nbytes} of {self.most} bytes (C2)",
                 "src-size is between 0 and the copy size",
             )
-        if self.real and not self._forgets(origin, target):
-            values = np.zeros(target[1].addresses.shape, numpy_dtype(self.dtype))
-            if origin is not None:
-                count = nbytes // self.dtype.bytes
-                values.ravel()[:count] = read_elements(*origin, self.dtype).ravel()[:count]
-            write_elements(*target, self.target.view.dtype, values)
+        if self.real:
+            self._move(origin, target, np.array([nbytes]))
 
     def of_each(self, w: Warp) -> None:
         """Each lane copies the box that it names, all in one operation.
@@ -757,7 +766,7 @@ class _Copy:
             raise NotUniform
         origin = self._sources(w, reading) if reading else None
         self._record(w, origin, (memory, target), (reading, reading), w.mask, 0)
-        if self.real and not self._forgets(origin, (memory, target)):
+        if self.real:
             self._move(origin, (memory, target), sizes[mask_array(w.mask)])
 
     def _sources(self, w: Warp, reading: int) -> _At:
@@ -765,21 +774,19 @@ class _Copy:
         with acting(w, reading):
             return self.source.lane_footprint(w)[:2]
 
-    def _forgets(self, origin: _At | None, target: _At) -> bool:
-        """Whether what is copied is not known, and then neither is the target."""
+    def _move(self, origin: _At | None, target: _At, sizes: NDArray[np.int64]) -> None:
+        """The bytes of each box, ``sizes`` of them and zeros after them, if they are known."""
         lost = None if origin is None else unknown_in(*origin, self.op)
         if lost is not None:
-            target[0].forget(target[1], lost)
-        return lost is not None
-
-    def _move(self, origin: _At | None, target: _At, sizes: NDArray[np.int64]) -> None:
-        """The bytes of all lanes, ``sizes`` of each; zeros after them."""
+            target[0].forget(target[1].bytes, lost)
+            return
         each = self.most // self.dtype.bytes
         values = np.zeros((len(sizes), each), numpy_dtype(self.dtype))
         if origin is not None:
             values[sizes > 0] = read_elements(*origin, self.dtype).reshape(-1, each)
         values[np.arange(each) >= sizes[:, None] // self.dtype.bytes] = 0
-        write_elements(*target, self.target.view.dtype, values.ravel())
+        new = values.reshape(target[1].addresses.shape)
+        write_elements(*target, self.target.view.dtype, new)
 
     def _record(
         self, w: Warp, origin: _At | None, target: _At, reading: tuple[int, int], among: int,
@@ -870,50 +877,26 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         _require_peer_of_store(w, op, cta is w.cta and combine is not None, barrier.cta is cta)
         require_live(barrier, w, op)
         assert barrier.engine is not None
-        _, footprint, addresses = view.lane_footprint(w)
+        memory, footprint, addresses = view.lane_footprint(w)
         access = Access(
-            w,
-            op,
-            barrier.engine,
-            NEVER,
-            False,
-            True,
-            scope=None if combine is None else "cluster",
-            engine=True,
-            lanes=w.mask,
-            among=w.mask,
-        )
-        cells = cta.memory.typed(dtype)
-        where = addresses // dtype.bytes
-        given = value(w)
-        lost = given if isinstance(given, Unknown) else None
-        if combine is not None and lost is None:
-            lost = unknown_at(cta.memory, addresses, dtype.bytes, op)
-        new: NDArray[Any] = np.zeros(0)
-        if lost is None:
-            new = np.asarray(per_lane(w, given)).astype(numpy_dtype(dtype))
-        if footprint.common and combine is None:
-            at_one_place(access, footprint, addresses, None if lost else new)
-            if lost is None:
-                last_wins(w, op, footprint.tensor, addresses, new)
-        if combine is not None:
-            machine.races.unwritten.note(cta.memory, footprint, access)
-        machine.races.write(cta.memory, footprint, access, w.clock)
+            w, op, barrier.engine, NEVER, False, True, scope=None if combine is None else "cluster",
+            engine=True, lanes=w.mask, among=w.mask,
+        )  # fmt: skip
+        new = cells_of(w, value(w), dtype)
+        if combine is None:
+            at_one_place(access, footprint, addresses, new)
+            if isinstance(new, np.ndarray):
+                last_wins(access, footprint.tensor, addresses, new)
+        else:
+            machine.races.unwritten.note(memory, footprint, access)
+        machine.races.write(memory, footprint, access, w.clock)
         machine.peers.note(cta, access)
         lanes = w.lanes
         credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
-
-        def move() -> None:
-            if lost is not None:
-                cta.memory.forget_at(addresses, dtype.bytes, lost)
-                return
-            if cta.memory.marks is not None:
-                cta.memory.marks.set_at(addresses, dtype.bytes, None)
-            for index, item in zip(where.tolist(), new, strict=True):
-                cells[index] = item if combine is None else combine(cells[index], item)
-
-        issued, moves = w.clock.copy(), move if real else None
-        landing = Landing(w, op, barrier, credit, issued, moves, [access])
+        moves = (
+            partial(leave, op, memory, footprint, addresses, dtype, new, combine) if real else None
+        )
+        landing = Landing(w, op, barrier, credit, w.clock.copy(), moves, [access])
         machine.launch_async(op, w, machine.copy_cycles(0), landing.land)
         w.advance()
         w.effects += 1

@@ -16,7 +16,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.compose import OPERATIONS, Effects
-from tilesim.sim.machine.execute.copies import Piece, destinations, tracked_load
+from tilesim.sim.machine.execute.copies import End, destinations, tracked_load
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -57,7 +57,7 @@ def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
     return step
 
 
-class _Response(Piece):
+class _Response(End):
     """An answer that is known when the request is issued, as the end of a copy."""
 
     def __init__(self, w: Warp, view: View, words: NDArray[Any]) -> None:

@@ -16,25 +16,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.arith.types import numpy_dtype
+from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Fragment, Unsaid
 from tilesim.ir.expr import Expr
 from tilesim.ir.fragments import Held
 from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.clock import GENERIC, Clock
 from tilesim.sim.machine.compose import Act, Give, Take, acting, executor, lane_by_lane
+from tilesim.sim.machine.execute.lanes import per_lane
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.reduction import COMBINE
+from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.unknown import Unknown, require_known
-from tilesim.sim.machine.view_access import ViewAccess, read_elements, unknown_at, write_elements
+from tilesim.sim.machine.view_access import ViewAccess, read_elements, unknown_in, write_elements
 from tilesim.sim.observers.race_text import several_lanes
 
 
@@ -73,7 +75,7 @@ def write_whole(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
         access = _access(w, op, held, write=True)
         w.machine.races.write(memory, footprint, access, w.clock)
         if isinstance(values, Unknown):
-            memory.forget(footprint, values)
+            memory.forget(footprint.bytes, values)
         elif values is not None:
             write_elements(memory, footprint, dtype, np.reshape(values, footprint.addresses.shape))
         w.effects += 1
@@ -110,32 +112,73 @@ def _access(w: Warp, op: Op, held: Held | Unsaid | None, *, write: bool) -> Acce
 # ---------------------------------------------------------------- accesses of lanes (H.1, H.2, H15)
 
 
+def access_of(w: Warp, op: Op, *, write: bool, scope: FenceScope | None = None) -> Access:
+    """What the active lanes access now, each its own share of it."""
+    return Access(w, op, w.component, w.tick, False, write, scope, lanes=w.mask, among=w.mask)
+
+
+def cells_of(w: Warp, value: Any, dtype: DType) -> NDArray[Any] | Unknown:
+    """A register's value in each active lane, as an element of a memory; integers wrap."""
+    if type(value) is Unknown:
+        return value
+    values, kind = np.asarray(per_lane(w, value)), numpy_dtype(dtype)
+    if kind.kind in "iu" and values.dtype.kind == "O":
+        values = np.array([int(v) & 0xFFFF_FFFF_FFFF_FFFF for v in values], dtype=np.uint64)
+    return values.astype(kind)
+
+
+def leave(
+    op: Op, memory: Memory, footprint: Footprint, addresses: NDArray[np.int64], dtype: DType,
+    values: NDArray[Any] | Unknown, combine: Combine | None = None,
+) -> None:  # fmt: skip
+    """Lanes leave values at their addresses, or combine them with what is there, one after the
+    other; what is made of an unknown one is not known."""
+    before = None if combine is None else unknown_in(memory, footprint, op)
+    if isinstance(values, Unknown) or before is not None:
+        lost = values if isinstance(values, Unknown) else before
+        assert lost is not None
+        memory.forget(footprint.bytes, lost)
+        return
+    if memory.marks is not None:
+        memory.marks.set(footprint.bytes, None)
+    cells, places = memory.typed(dtype), addresses // dtype.bytes
+    if combine is None:
+        cells[places] = values
+        return
+    for place, new in zip(places, values, strict=True):
+        cells[place] = combine(cells[place], new)
+
+
 def last_wins(
-    w: Warp, op: Op, tensor: str, addresses: NDArray[np.int64], values: NDArray[Any]
+    access: Access, tensor: str, addresses: NDArray[np.int64], values: NDArray[Any]
 ) -> None:
     """Notes that lanes leave different values at one address: which one stays is not known."""
-    if tensor not in w.machine.plan.flow.steering:
+    machine = access.warp.machine
+    if tensor not in machine.plan.flow.steering:
         return
     left: dict[int, Any] = {}
-    for address, new in zip(addresses.tolist(), values.tolist(), strict=True):
+    for address, new in zip(addresses.ravel().tolist(), values.ravel().tolist(), strict=True):
         if left.setdefault(address, new) != new:
             what = f"which lane's value stays in {tensor}"
-            w.machine.nondeterministic(what, op, explorable=False)
+            machine.nondeterministic(what, access.op, explorable=False)
             return
 
 
 def at_one_place(
-    access: Access, footprint: Footprint, addresses: NDArray[np.int64], values: Any
-) -> None:
+    access: Access, footprint: Footprint, addresses: NDArray[np.int64],
+    values: NDArray[Any] | Unknown | None,
+) -> None:  # fmt: skip
     """Lanes of one weak store that write the same bytes, in no order (H4).
 
     In practice one of them stays, as CUDA's guide says: no race as long as only they do that, and
     if the ``values``, where they are known, differ, no other store is the same (H23).
     """
+    if not footprint.common:
+        return
     machine = access.warp.machine
     lanes = np.flatnonzero(mask_array(access.lanes))
     pieces = addresses.reshape(len(lanes), -1)
-    rows = None if values is None else np.reshape(values, pieces.shape)
+    rows = np.reshape(values, pieces.shape) if isinstance(values, np.ndarray) else None
     left: dict[int, int] = {}
     for i, address in enumerate(pieces[:, 0].tolist()):
         first = left.setdefault(address, i)
@@ -163,12 +206,6 @@ class _Lanes:
         #: of memory that other devices share: what is handed over there, this one cannot tell (H22)
         self.scope = None if effect.sem == "weak" else effect.scope
         self._limit = (1 << effect.lanes) - 1
-
-    def access(self, w: Warp, mask: int, *, write: bool) -> Access:
-        """The access of some lanes."""
-        return Access(
-            w, self.op, w.component, w.tick, False, write, self.scope, lanes=mask, among=mask
-        )
 
     def masks(self, w: Warp) -> Iterator[int]:
         """The lanes that access the memory of one CTA."""
@@ -225,10 +262,10 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
         for mask in lanes.masks(w):
             with acting(w, mask):
                 memory, footprint, addresses = lanes.places(w)
-                access = lanes.access(w, mask, write=False)
+                access = access_of(w, op, write=False, scope=lanes.scope)
                 w.machine.races.read(memory, footprint, access, w.clock)
                 if lost is None:
-                    lost = unknown_at(memory, addresses, dtype.bytes, op)
+                    lost = unknown_in(memory, footprint, op)
                 whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
         return whole if lost is None else lost
 
@@ -251,29 +288,21 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
         for mask in lanes.masks(w):
             with acting(w, mask):
                 memory, footprint, addresses = lanes.places(w)
-                access = lanes.access(w, mask, write=True)
-                lost = rows if isinstance(rows, Unknown) else None
-                told = None if rows is None or lost is not None else rows[mask_array(mask)]
-                if footprint.common and plain:
-                    at_one_place(access, footprint, addresses, told)
-                if together and told is not None and access.stored is None:
-                    access.stored = footprint, told.tobytes()
+                access = access_of(w, op, write=True, scope=lanes.scope)
+                new = rows
+                if rows is not None and not isinstance(rows, Unknown):
+                    new = rows[mask_array(mask)]
+                if plain:
+                    at_one_place(access, footprint, addresses, new)
+                if together and isinstance(new, np.ndarray) and access.stored is None:
+                    access.stored = footprint, new.tobytes()
                 w.machine.races.write(memory, footprint, access, w.clock)
-                if combine is not None and lost is None:
-                    lost = unknown_at(memory, addresses, dtype.bytes, op)
-                if real and lost is not None:
-                    memory.forget_at(addresses, dtype.bytes, lost)
-                elif rows is not None and not isinstance(rows, Unknown):
-                    if memory.marks is not None:
-                        memory.marks.set_at(addresses, dtype.bytes, None)
-                    values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
-                    cells, places = memory.typed(dtype), addresses // dtype.bytes
-                    if combine is None:
-                        last_wins(w, op, footprint.tensor, addresses.ravel(), values.ravel())
-                        cells[places] = values
-                    else:
-                        for place, new in zip(places, values, strict=True):
-                            cells[place] = combine(cells[place], new)
+                if real and new is not None:
+                    if isinstance(new, np.ndarray):
+                        new = new.astype(numpy_dtype(dtype))
+                        if combine is None:
+                            last_wins(access, footprint.tensor, addresses, new)
+                    leave(op, memory, footprint, addresses, dtype, new, combine)
                 for address in set(addresses.ravel().tolist()) if w.machine.released else ():
                     w.machine.released.pop((id(memory), address), None)
         w.effects += 1

@@ -8,17 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.arith.types import numpy_dtype
+from tilesim.arith.types import DType
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.sim.machine import word_order
-from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.compose import OPERATIONS, Effects, acting, in_groups
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
-from tilesim.sim.machine.execute.memory import at_one_place, issue, last_wins
+from tilesim.sim.machine.execute.memory import (
+    access_of,
+    at_one_place,
+    cells_of,
+    issue,
+    last_wins,
+    leave,
+)
 from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
@@ -29,7 +35,7 @@ from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, COMMUTATIVE, Combine, exact, reduction_form
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
-from tilesim.sim.machine.view_access import ViewAccess, unknown_at
+from tilesim.sim.machine.view_access import ViewAccess, unknown_in
 from tilesim.sim.machine.word_order import observe
 from tilesim.sim.observers.monotone_accesses import (
     added,
@@ -258,13 +264,13 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
     name = word.view.tensor.name
     allocates = name in c.code.alloc_slots
 
-    def value(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Any:
-        lost = unknown_at(memory, addresses, dtype.bytes, op)
+    def value(w: Warp, memory: Memory, footprint: Footprint, addresses: NDArray[np.int64]) -> Any:
+        lost = unknown_in(memory, footprint, op)
         return spread(w, memory.typed(dtype)[addresses // dtype.bytes]) if lost is None else lost
 
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
+        access = access_of(w, op, write=False, scope=scope)
         if strong and poll is None:
             _take_turns(w, footprint, addresses, word.element)
         # before the acquire: whether the write it reads comes first is up to the schedule
@@ -274,7 +280,7 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
         if strong:
             _strong(w, memory, addresses, reads=True, writes=False)
             _note(w, op, memory, addresses, "read")
-        loaded, waits, ends = value(w, memory, addresses), False, True
+        loaded, waits, ends = value(w, memory, footprint, addresses), False, True
         if poll is not None and w.machine.timed:
             if type(loaded) is Unknown:
                 raise UnknownSteers(loaded)
@@ -318,17 +324,17 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     # beside words that count, a weak store to one that has not begun to is one of data
     beside = counting and word.view.tensor.name not in c.code.counters
 
-    def counted(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """The active lanes that store to a word which counts; None if all do."""
+    def counted(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | slice:
+        """The active lanes that store to a word which counts."""
         if not beside or strong:
-            return None
+            return slice(None)
         return np.array(already(w, memory, addresses), dtype=bool)
 
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
         if strong and _by_lanes(w, addresses, tells=releases or bool(w.fences), step=step):
             return
-        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        access = access_of(w, op, write=True, scope=scope)
         clock = w.clock
         if element is not None:
             alone = not _several(w, addresses)
@@ -341,40 +347,31 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             told and type(new) is int and memory.mbarriers is not None and _is_everywhere(w, value)
         ):
             access.stored = new
-        if footprint.common and not strong:
-            at_one_place(access, footprint, addresses, _of_lanes(w, new))
+        cells = None if new is None else cells_of(w, new, dtype)
+        if not strong:
+            at_one_place(access, footprint, addresses, cells)
         w.machine.races.write(memory, footprint, access, w.clock)
-        if type(new) is Unknown:
+        if isinstance(cells, Unknown):
             if beside:
-                some = counted(w, memory, addresses)
-                lose(w, op, memory, addresses if some is None else addresses[some], new, dtype)
+                lose(w, op, memory, addresses[counted(w, memory, addresses)], cells, dtype)
             elif counting:
-                raise UnknownSteers(new)
-            if real:
-                memory.forget_at(addresses, dtype.bytes, new)
-        elif real:
-            values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
-            last_wins(w, op, footprint.tensor, addresses, values)
+                raise UnknownSteers(cells)
+        elif real and cells is not None:
+            last_wins(access, footprint.tensor, addresses, cells)
             if counting and w.machine.timed:
-                where = addresses.tolist()
-                own = (
-                    released_at(w, memory, where, word.scope, releases=releases, clock=clock)
-                    if strong
-                    else None
-                )
+                own = None
+                if strong:
+                    where = addresses.tolist()
+                    own = released_at(w, memory, where, word.scope, releases=releases, clock=clock)
                 some = counted(w, memory, addresses)
-                words, left = addresses, values
-                if some is not None:
-                    words, left = addresses[some], values[some]
                 if w.may_access is not None and beside:
-                    lose(w, op, memory, words, w.may_access, dtype)
+                    lose(w, op, memory, addresses[some], w.may_access, dtype)
                 stored(
-                    w, op, memory, words, left, own, dtype, element=element is not None,
-                    releases=releases,
+                    w, op, memory, addresses[some], cells[some], own, dtype,
+                    element=element is not None, releases=releases,
                 )  # fmt: skip
-            memory.typed(dtype)[addresses // dtype.bytes] = values
-            if memory.marks is not None:
-                memory.marks.set_at(addresses, dtype.bytes, None)
+        if real and cells is not None:
+            leave(op, memory, footprint, addresses, dtype, cells)
         if strong:
             _strong(w, memory, addresses, reads=False, writes=True)
             _note(w, op, memory, addresses, "write")
@@ -405,16 +402,12 @@ def _in_one_interval(step: Step, element: word_order.Element) -> Step:
     return run
 
 
-def _of_lanes(w: Warp, value: Any) -> NDArray[Any] | None:
-    """A number in each active lane, if they are known."""
-    return None if value is None or type(value) is Unknown else np.asarray(per_lane(w, value))
-
-
-def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Register values as elements of a memory: integers wrap."""
-    if dtype.kind in "iu" and values.dtype.kind == "O":
-        values = np.array([int(v) & 0xFFFF_FFFF_FFFF_FFFF for v in values], dtype=np.uint64)
-    return values.astype(dtype)
+def _known_cells(w: Warp, value: Evaluate, dtype: DType) -> NDArray[Any]:
+    """What each active lane has for its word, as an element of memory."""
+    found = cells_of(w, value(w), dtype)
+    if isinstance(found, Unknown):
+        raise UnknownSteers(found)
+    return found
 
 
 def _update(c: Operands, op: Op, word: WordAccess) -> Step:
@@ -435,23 +428,12 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     combine: Combine = COMBINE.get(how, lambda old, new: new)
     operands = [value] if compare is None else [value, compare]
 
-    def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
+    def lost(w: Warp, memory: Memory, footprint: Footprint) -> Unknown | None:
         """What is not known of the operands, or of what was there."""
         if not c.code.forgets:
             return None
         found = next((x for x in (f(w) for f in operands) if type(x) is Unknown), None)
-        return unknown_at(memory, addresses, dtype.bytes, op) if found is None else found
-
-    def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
-        """An unknown value is left there, and so is what was there before."""
-        if beside and poll is None:
-            lose(w, op, memory, addresses, new, dtype)
-        elif counting or poll is not None:
-            raise UnknownSteers(new)
-        memory.forget_at(addresses, dtype.bytes, new)
-        hand_over(w, memory, addresses, addresses.tolist())
-        if slot is not None:
-            assign(w, slot, new)
+        return unknown_in(memory, footprint, op) if found is None else found
 
     def hand_over(
         w: Warp, memory: Memory, addresses: NDArray[np.int64], written: list[int]
@@ -476,8 +458,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     ) -> tuple[NDArray[Any], list[int]]:
         """The values before, and the addresses that were written."""
         cells = memory.typed(dtype)
-        operands = _cells(per_lane(w, value(w)), cells.dtype)
-        expected = None if compare is None else _cells(per_lane(w, compare(w)), cells.dtype)
+        operands = _known_cells(w, value, dtype)
+        expected = None if compare is None else _known_cells(w, compare, dtype)
         old = np.zeros(len(addresses), dtype=cells.dtype)
         written: list[int] = []
         with np.errstate(over="ignore"):
@@ -493,12 +475,14 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 written.append(address)
         return old, written
 
-    def changes(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> bool:
+    def changes(
+        w: Warp, memory: Memory, footprint: Footprint, addresses: NDArray[np.int64]
+    ) -> bool:
         """Whether the word is written: where lanes compare it, by some of them."""
-        if only_reads or compare is None or not real or lost(w, memory, addresses) is not None:
+        if only_reads or compare is None or not real or lost(w, memory, footprint) is not None:
             return not only_reads
         cells = memory.typed(dtype)
-        expected = _cells(per_lane(w, compare(w)), cells.dtype)
+        expected = _known_cells(w, compare, dtype)
         return bool((cells[addresses // dtype.bytes] == expected).any())
 
     def draw(w: Warp) -> bool | None:
@@ -506,7 +490,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         first."""
         memory, footprint, addresses = view.lane_footprint(w)
         tickets = w.machine.tickets
-        unknown = lost(w, memory, addresses)
+        unknown = lost(w, memory, footprint)
         if unknown is not None:
             raise UnknownSteers(unknown)
         (address,) = addresses.tolist()
@@ -520,7 +504,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 what = f"whether a relaxed draw from {memory.label} finds a later one"
                 w.machine.nondeterministic(what, op)
             observe_value(w, memory, addresses, scope, acquires=acquires)
-        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        access = access_of(w, op, write=True, scope=scope)
         w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         w.machine.races.observations.saw(access, footprint)
@@ -556,7 +540,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             return
         alone = _take_turns(w, footprint, addresses)
         if w.machine.views is not None:
-            _strong(w, memory, addresses, reads=True, writes=changes(w, memory, addresses))
+            writes = changes(w, memory, footprint, addresses)
+            _strong(w, memory, addresses, reads=True, writes=writes)
         if w.machine.lane_order is not None:
             # before the acquire: that it comes after what it finds is up to the schedule
             w.machine.lane_order.acts(w)
@@ -565,18 +550,25 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             contended = w.machine.lane_order is not None and _contended(w, footprint)
             w.machine.nondeterministic(what, op, explorable=alone, contended=contended)
             observe_value(w, memory, addresses, scope, acquires=acquires)
-        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        access = access_of(w, op, write=True, scope=scope)
         if goes_on:
             w.machine.races.unwritten.note(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
-        unknown = lost(w, memory, addresses) if real else None
+        unknown = lost(w, memory, footprint) if real else None
         ends = True
         if poll is not None and timed and unknown is None:
             ends, _ = poll(w, memory, addresses)
         if slot is not None and w.lanes == 1 and ends:
             w.machine.races.observations.saw(access, footprint, waits=waits)
         if unknown is not None:
-            leave(w, memory, addresses, unknown)
+            if beside and poll is None:
+                lose(w, op, memory, addresses, unknown, dtype)
+            elif counting or poll is not None:
+                raise UnknownSteers(unknown)
+            memory.forget(footprint.bytes, unknown)
+            hand_over(w, memory, addresses, addresses.tolist())
+            if slot is not None:
+                assign(w, slot, unknown)
             return
         if counting and timed and not waits:
             if w.may_access is not None and beside:
@@ -588,7 +580,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             else:
                 added(w, op, memory, addresses, how, new, own, dtype, releases=releases)
         if real and not alone and ordered:
-            last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
+            last_wins(access, footprint.tensor, addresses, _known_cells(w, value, dtype))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
         hand_over(w, memory, addresses, [] if only_reads else written)
         if slot is not None and old is not None:
