@@ -171,7 +171,7 @@ WAYS = {
     ),
     "an arm under a guard": Pair(
         "@!%p2 bra END;\nmov.u32 %r10, 0; @%p4 mov.u32 %r10, 0; st.global.u32 [%rd6+4096], 1;\n"
-        "END: mov.u32 %r9, 1;\n" + STEERS, "@%p4 mov.u32 %r10", "@%p4 mov.u32 %r7", "st.global",
+        "END: mov.u32 %r9, 1;\n" + STEERS, "@%p4 mov.u32 %r10", "@%p4 mov.u32 %r7", "@%p5 bar",
     ),
 }  # fmt: skip
 PLACES = {

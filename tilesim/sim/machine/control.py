@@ -36,7 +36,6 @@ from tilesim.sim.machine.havoc import (
     Leaving,
     Region,
     Spared,
-    both_sides,
     may_be_made_inside,
     may_go,
 )
@@ -264,7 +263,7 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, may_access: Skipped = None, within: Within = nowhere,
+    skip: Skipped = None, within: Within = nowhere,
     spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
     divides: bool = True,
 ) -> Step:  # fmt: skip
@@ -273,9 +272,9 @@ def branch(
 
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
-    do nothing but set these registers; ``perhaps``: and access memory, one after the other;
-    ``within``: or any way. ``spared``: one side does nothing but trap; ``leaving``: or all
-    threads of a CTA end there. ``divides``: it is more than a predicate.
+    do nothing but set these registers; ``within``: or any way. ``spared``: one side does nothing
+    but trap; ``leaving``: or all threads of a CTA end there. ``divides``: it is more than a
+    predicate.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -294,10 +293,6 @@ def branch(
         elif skip is not None and type(value) is Unknown:
             forget(w, skip, value)
             w.pc = meet
-            return
-        elif may_access is not None and type(value) is Unknown:
-            both_sides(w, value, (w.pc, target), meet)
-            forget(w, may_access, value)
             return
         elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
             return
@@ -524,7 +519,7 @@ def trap(cond: Evaluate, op: Trap) -> Step:
 
 def guarded(step: Step, cond: Evaluate, skip: Skipped = None, may_access: Skipped = None) -> Step:
     """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
-    set these registers; ``perhaps``: and to access global memory."""
+    set these registers; ``may_access``: and to access global memory."""
 
     def run(w: Warp) -> bool | None:
         mask = w.mask

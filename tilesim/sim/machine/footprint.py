@@ -354,7 +354,7 @@ class FootprintTable:
     # ------------------------------------------------------------------ initialised bytes
 
     def note_write(self, footprint: Footprint, may_access: Unknown | None) -> None:
-        """Records that the bytes now hold something, if ``perhaps`` does not say whether."""
+        """Records that the bytes now hold something, if ``may_access`` does not say whether."""
         if may_access is not None:
             self._may_access.setdefault(footprint, may_access)
         elif not footprint.initialised:

@@ -32,11 +32,11 @@ import numpy as np
 from tilesim.analysis.cfg import FlowGraph, Loop, arms_that_compute
 from tilesim.analysis.solver import closure
 from tilesim.analysis.uniformity import agreed
-from tilesim.analysis.uses_defs import computed, operand_expressions, registers_set, sets
+from tilesim.analysis.uses_defs import computed, registers_set, sets
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.declarations import View
-from tilesim.ir.expr import Expr, Var, constant, walk
+from tilesim.ir.expr import constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Mir, Trap
 from tilesim.ir.op import Op
@@ -92,59 +92,6 @@ def _own(view: View) -> bool:
     """Whether a view is into no other CTA's shared memory, as far as the text says."""
     space = view.tensor.space if isinstance(view.tensor, AddressedTensor) else ""
     return view.cta is None and space != "shared::cluster"
-
-
-@dataclass(frozen=True)
-class _Arm:
-    """One way from a branch to where its lanes meet: registers that it sets, and that it needs from
-    before."""
-
-    sets: frozenset[str]
-    needs: frozenset[str]
-
-
-def arms(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[str] | None:
-    """The registers that lanes which a branch splits may set before they meet; None if its arms are
-    not straight, do anything but compute and access memory, or see what the other one sets."""
-    if meet == len(graph.mir.code):
-        return None
-    first, second = (_arm(graph, start, meet) for start in (number + 1, target))
-    if first is None or second is None or first.sets & second.needs:
-        return None
-    return first.sets | second.sets
-
-
-def _arm(graph: FlowGraph, start: int, meet: int) -> _Arm | None:
-    sets: set[str] = set()
-    known: set[str] = set()
-    needs: set[str] = set()
-    number, passed = start, set[int]()
-    while number != meet:
-        if number in passed or number >= len(graph.mir.code):
-            return None
-        passed.add(number)
-        instruction = graph.mir.code[number]
-        number += 1
-        match instruction.what:
-            case Op() as op:
-                effects = graph.mir.effects[op.number]
-                more = computed(effects)
-                more = accessing(effects) if more is None else more
-                if more is None:
-                    return None
-                guard = () if instruction.guard is None else (instruction.guard,)
-                needs |= _names((*operand_expressions(op), *guard)) - known
-                sets |= more
-                known |= more if instruction.guard is None else set()
-            case Branch(cond=None, target=on):
-                number = on
-            case _:
-                return None  # at a join, others may wait
-    return _Arm(frozenset(sets), frozenset(needs))
-
-
-def _names(expressions: tuple[Expr, ...]) -> set[str]:
-    return {part.name for e in expressions for part in walk(e) if isinstance(part, Var)}
 
 
 def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
@@ -207,22 +154,6 @@ def may_be_made_inside(w: Warp, value: Unknown, step: Step) -> None:
         w.mask = active
 
 
-def both_sides(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> None:
-    """All lanes go both ways of a branch, one after the other, up to where they meet."""
-
-    def go() -> None:
-        code = w.machine.code
-        for start in starts:
-            w.pc = start
-            while w.pc != meet:
-                step: Step = code[w.pc][0]
-                w.pc += 1
-                step(w)
-            forget_written(w, value)  # lanes that go the other way have not stored it
-
-    may_be_made(w, value, go)
-
-
 # ----------------------------------------------------------- all ways through a part of the program
 
 
@@ -237,6 +168,7 @@ class Region:
     """What lanes may execute from an instruction on up to where all of them have come to ``meet``.
 
     ``points`` are where several ways come together; ``loops`` those in it, by their heads.
+    ``forks``: there are branches in it.
     """
 
     graph: FlowGraph
@@ -245,6 +177,7 @@ class Region:
     points: frozenset[int]
     loops: dict[int, tuple[Loop, ...]]
     ends: frozenset[int]
+    forks: bool
 
     def iterations(self, head: int, number: int) -> bool:
         """Whether an instruction is in a loop that has this head."""
@@ -296,7 +229,10 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
         return None  # a loop with several entries, or that is entered in the middle
     starts = {b: graph.blocks[b].start for b in blocks}
     points = frozenset(n for b, n in starts.items() if len(graph.predecessors[b]) > 1)
-    return Region(graph, number, meet, points, found, ends)
+    forks = any(
+        isinstance(b := graph.mir.code[n].what, Branch) and b.cond is not None for n in inside
+    )
+    return Region(graph, number, meet, points, found, ends, forks)
 
 
 def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
@@ -389,7 +325,7 @@ class HavocRegion:
             UnknownSteers: the value has to be known.
         """
         w = self._w
-        w.machine.irregular += 1
+        w.machine.irregular += self._region.forks
         outer, w.havoc_region = w.havoc_region, self
         try:
             for start in starts:

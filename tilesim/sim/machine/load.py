@@ -47,7 +47,6 @@ from tilesim.sim.machine.execute.wgmma import in_a_row, products
 from tilesim.sim.machine.havoc import (
     Anywhere,
     accessing,
-    arms,
     leaving,
     region,
     skipped,
@@ -394,7 +393,6 @@ class Compiler(Operands):
         return control.branch(
             what, self.expr(what.cond), meet, ends_at(self.mir, meet), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number)),
-            may_access=self._slots(arms(self.code.graph, number, what.target, meet)),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
             leaving=partial(leaving, self.code.graph, number, what.target),
