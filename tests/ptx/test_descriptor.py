@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.ptx.test_check import ARRIVE, WAIT, lines, report
 from tilesim.checker import Report
-from tilesim.ptx.descriptor import Descriptor, Layout, Swizzle, addresses, layout_of
+from tilesim.ptx.descriptor import Descriptor, Layout, Swizzle, layout_of
 from tilesim.ptx.launch import Scalar
 
 START = 4096
@@ -31,6 +31,37 @@ def placed(layout: Layout, bits: int, rows: int, k: int, *, trans: bool) -> NDAr
     else:
         matrix = swizzled
     return matrix.T if trans else matrix
+
+
+def addresses(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) -> NDArray[np.int64]:
+    """The address of every element, (rows, k), straight from the ISA's canonical layouts.
+
+    Core matrices of 8 rows by 16 bytes; K-major: 8-row groups are ``stride`` apart, and without
+    swizzle the 16-byte columns ``leading``. MN-major: see `layout_of`; without swizzle the 16-byte
+    columns along MN are ``stride`` apart and 8-row groups along K ``leading``.
+    """
+    size = bits // 8
+    r, c = np.meshgrid(np.arange(rows), np.arange(k), indexing="ij")
+    mn, kk = r.astype(np.int64), c.astype(np.int64)
+    if not trans:
+        group, row, byte = mn // 8, mn % 8, kk * size
+        if form.swizzle:
+            linear = group * form.stride + row * form.swizzle + byte
+        else:
+            linear = group * form.stride + row * 16 + byte // 16 * form.leading + byte % 16
+    else:
+        byte, group, row = mn * size, kk // 8, kk % 8
+        if form.swizzle:
+            block, inside = byte // form.swizzle, byte % form.swizzle
+            linear = block * form.leading + group * form.stride + row * form.swizzle + inside
+        else:
+            linear = byte // 16 * form.stride + group * form.leading + row * 16 + byte % 16
+    return _swizzled(form.start + linear, form.swizzle)
+
+
+def _swizzled(address: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
+    mask = swizzle // 16 - 1 if swizzle else 0
+    return address ^ ((address >> 7 & mask) << 4)
 
 
 FORMS: tuple[tuple[Swizzle, int], ...] = (

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tilesim.records import dataclass
 
 Swizzle = Literal[0, 32, 64, 128]
@@ -105,7 +102,7 @@ def layout_of(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) ->
 def _grouped(
     form: Descriptor, size: int, rows: int, k: int, width: int, *, trans: bool
 ) -> Layout | str:
-    """Groups of eight rows of memory, each of blocks of ``width`` elements (`addresses`)."""
+    """Groups of eight rows of memory, each of blocks of ``width`` elements."""
     down, across = (k, rows) if trans else (rows, k)
     inside = min(across, width)
     if across % inside or down % _ROWS:
@@ -117,34 +114,3 @@ def _grouped(
         group, block = block, group
     shape = (down // _ROWS, _ROWS, across // inside, inside)
     return Layout(shape, (group // size, width, block // size, 1), form.swizzle)
-
-
-def addresses(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) -> NDArray[np.int64]:
-    """The address of every element, (rows, k), straight from the ISA's canonical layouts.
-
-    Core matrices of 8 rows by 16 bytes; K-major: 8-row groups are ``stride`` apart, and without
-    swizzle the 16-byte columns ``leading``. MN-major: see `layout_of`; without swizzle the 16-byte
-    columns along MN are ``stride`` apart and 8-row groups along K ``leading``.
-    """
-    size = bits // 8
-    r, c = np.meshgrid(np.arange(rows), np.arange(k), indexing="ij")
-    mn, kk = r.astype(np.int64), c.astype(np.int64)
-    if not trans:
-        group, row, byte = mn // _ROWS, mn % _ROWS, kk * size
-        if form.swizzle:
-            linear = group * form.stride + row * form.swizzle + byte
-        else:
-            linear = group * form.stride + row * _CORE + byte // _CORE * form.leading + byte % _CORE
-    else:
-        byte, group, row = mn * size, kk // _ROWS, kk % _ROWS
-        if form.swizzle:
-            block, inside = byte // form.swizzle, byte % form.swizzle
-            linear = block * form.leading + group * form.stride + row * form.swizzle + inside
-        else:
-            linear = byte // _CORE * form.stride + group * form.leading + row * _CORE + byte % _CORE
-    return _swizzled(form.start + linear, form.swizzle)
-
-
-def _swizzled(address: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
-    mask = swizzle // _CORE - 1 if swizzle else 0
-    return address ^ ((address >> 7 & mask) << 4)

@@ -285,19 +285,18 @@ def lanes_apart(mir: Mir, warp: int, lanes: int) -> tuple[Mir, tuple[int, ...]]:
     places = tuple(n for n, old in enumerate(mir.code) for _ in instead.get(n, (old,)))
     size, end = len(whole), 2 * len(whole) + 2
     mine = ((Const(lanes) >> Special("lane_id")) & 1).ne(0) & Special("warp_id").eq(warp)
+
+    def copy(begin: int) -> Iterator[Instruction]:
+        """What begins there; its end is that of the program."""
+        first = [*range(begin, begin + size), end]
+        return (_moved(i, begin + n, first) for n, i in enumerate(whole))
+
     code = (
-        Instruction(Branch(target=size + 2, cond=mine, loc=mir.kernel.loc)),
-        *(_moved_apart(i, 1, size, end) for i in whole),
-        Instruction(Branch(target=end, loc=mir.kernel.loc)),
-        *(_moved_apart(i, size + 2, size, end) for i in whole),
-    )
-    numbered = tuple(
-        replace(i, what=replace(i.what, number=n)) if isinstance(i.what, Op) else i
-        for n, i in enumerate(code)
-    )
+        Instruction(Branch(target=size + 2, cond=mine, loc=mir.kernel.loc)), *copy(1),
+        Instruction(Branch(target=end, loc=mir.kernel.loc)), *copy(size + 2),
+    )  # fmt: skip
     # lanes of both sides may be in different turns of one loop
-    apart = replace(mir, code=numbered, local=frozenset())
-    return apart, (0, *places, 0, *places)
+    return replace(mir, code=code, local=frozenset()), (0, *places, 0, *places)
 
 
 def _without_exit(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
@@ -307,18 +306,3 @@ def _without_exit(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     if not isinstance(last.what, Exit) or last.guard is not None:
         return code
     return (*code[:-1], replace(last, what=Branch(target=len(code), loc=last.what.loc)))
-
-
-def _moved_apart(instruction: Instruction, by: int, size: int, end: int) -> Instruction:
-    """An instruction of a copy that begins at ``by``; its end is that of the program."""
-
-    def to(target: int) -> int:
-        return end if target == size else target + by
-
-    match instruction.what:
-        case Branch(target=target) as branch:
-            return replace(instruction, what=replace(branch, target=to(target)))
-        case Switch(targets=targets) as switch:
-            return replace(instruction, what=replace(switch, targets=tuple(map(to, targets))))
-        case _:
-            return instruction
