@@ -53,7 +53,7 @@ from tilesim.ptx.launch import (
     pointers_in,
 )
 from tilesim.ptx.syntax import Float, Function, Initial, Integer, LaunchError, Variable
-from tilesim.records import dataclass, replace
+from tilesim.records import dataclass, field, replace
 from tilesim.wording import did_you_mean
 
 
@@ -65,7 +65,7 @@ def variable_tensors(
     Raises:
         LaunchError: it is not known how large one is, or the launch says what cannot be.
     """
-    given = variable_contents(launch)
+    given = dict(launch.variables)
     for name in given:
         if name not in kernel.variables:
             hint = did_you_mean(name, kernel.variables)
@@ -86,34 +86,83 @@ def variable_tensors(
             plain += "_"
         used.add(plain)
         size = (_pitch(variable) * threads,)
+        contents, pointers = _of_variable(variable, launch).begins
         found[name] = GlobalTensor(
-            plain, types.u8, size, contents=_variable_begins(variable, given),
-            pointers=tuple(pointers_in(given.get(name))), private=variable.space == "local",
-            constant=variable.space == "const",
+            plain, types.u8, size, contents=contents, pointers=pointers,
+            private=variable.space == "local", constant=variable.space == "const",
         )  # fmt: skip
     return found
 
 
-def _variable_begins(variable: Variable, given: Mapping[str, Contents | None]) -> str:
-    """What a variable is known to begin with, in hexadecimal.
+@dataclass
+class _Image:
+    """The bytes of a parameter or a variable when the kernel begins; None where one is not known.
+
+    ``wholes``: by place and size, what bytes are together that are no plain number: an address, a
+    number that stands for every one of its type (``--for-all``), or a tensor map, which has bytes
+    of its own that say nothing with others. ``pointers``: the addresses.
+    """
+
+    cells: list[int | None]
+    wholes: dict[tuple[int, int], Expr | _Image] = field(default_factory=dict)
+    pointers: list[Pointed] = field(default_factory=list)
+
+    @property
+    def begins(self) -> tuple[str, tuple[Pointed, ...]]:
+        """The bytes up to the first one that is not known, in hexadecimal, and the addresses among
+        them, where there are zeros."""
+        named = {one.at + n for one in self.pointers for n in range(ADDRESS_BYTES)}
+        cells = ((n, 0 if n in named else cell) for n, cell in enumerate(self.cells))
+        known = next((n for n, cell in cells if cell is None), len(self.cells))
+        data = bytes(cell or 0 for cell in self.cells[:known])
+        return data.hex(), tuple(one for one in self.pointers if one.at < known)
+
+    def put(self, at: int, other: _Image) -> None:
+        """Something lies at a place of it."""
+        self.cells[at : at + len(other.cells)] = other.cells
+        self.wholes |= {(at + n, size): value for (n, size), value in other.wholes.items()}
+        self.pointers += (replace(one, at=at + one.at) for one in other.pointers)
+
+    def read(self, at: int, nbytes: int) -> Expr | None:
+        """Some of the bytes as a number; None if one is not known, or not inside."""
+        for (start, size), value in self.wholes.items():
+            skipped = at - start
+            if skipped < 0 or skipped + nbytes > size:
+                continue
+            if isinstance(value, _Image):
+                return value.read(skipped, nbytes)
+            if nbytes == size:
+                return value
+            if size == ADDRESS_BYTES:
+                return value >> 8 * skipped & (1 << 8 * nbytes) - 1
+        known = [cell for cell in self.cells[at : at + nbytes] if cell is not None]
+        if at < 0 or len(known) < nbytes:
+            return None
+        return Const(int.from_bytes(bytes(known), "little"))
+
+
+def _of_address(address: Expr, pointer: Pointed) -> _Image:
+    return _Image([None] * ADDRESS_BYTES, {(0, ADDRESS_BYTES): address}, [pointer])
+
+
+def _of_variable(variable: Variable, launch: Launch) -> _Image:
+    """A variable: what the host has put there, or else its initialiser says.
 
     Raises:
         LaunchError: the launch says more than fits.
     """
-    if variable.name not in given:
-        whole = variable_constant(variable, 0, variable.size)
-        return "" if whole is None else whole.to_bytes(variable.size, "little").hex()
-    data = b"" if (said := given[variable.name]) is None else contents_of(said)
+    given = dict(launch.variables)
+    said = given.get(variable.name)
+    data = _initial(variable) if variable.name not in given else b""
+    data = data if said is None else contents_of(said)
     if len(data) > variable.size:
         raise LaunchError(
             f"variables.{variable.name}: {len(data)} bytes, the variable has {variable.size}"
         )
-    return data.hex()
-
-
-def variable_contents(launch: Launch) -> dict[str, Contents | None]:
-    """What the host has put into variables, by name."""
-    return dict(launch.variables)
+    found = _Image([*data])
+    for one in pointers_in(said):
+        found.put(one.at, _Image([None] * ADDRESS_BYTES, pointers=[replace(one, at=0)]))
+    return found
 
 
 def variable_address(variable: Variable, tensor: GlobalTensor, launch: Launch) -> Expr:
@@ -132,17 +181,16 @@ def _pitch(variable: Variable) -> int:
     return -(-variable.size // align) * align
 
 
-def variable_constant(variable: Variable, offset: int, nbytes: int) -> int | None:
-    """What bytes of a ``.const`` variable are, as a number; None: its initialiser does not say."""
+def _initial(variable: Variable) -> bytes:
+    """What a ``.const`` variable holds; nothing if its initialiser does not say all of it."""
     size = max(8, WIDTH[variable.type]) // 8
     cells = tuple(_cells(variable.initial, variable.type))
     known = tuple(cell for cell in cells if cell is not None)
-    inside = 0 <= offset <= variable.size - nbytes
     whole = not _nested(variable.initial) or size * len(known) == variable.size
-    if variable.space != "const" or not known or known != cells or not inside or not whole:
-        return None
-    data = b"".join(cell.to_bytes(size, "little") for cell in known).ljust(variable.size, b"\0")
-    return int.from_bytes(data[offset : offset + nbytes], "little")
+    if variable.space != "const" or not known or known != cells or not whole:
+        return b""
+    data = b"".join(cell.to_bytes(size, "little") for cell in known)
+    return data.ljust(variable.size, b"\0")[: variable.size]
 
 
 def _nested(initial: Initial) -> bool:
@@ -164,19 +212,14 @@ def _cells(initial: Initial, kind: str) -> Iterator[int | None]:
             yield None
 
 
-#: bytes, or None where one is not known, and the addresses among them
-_Held = tuple[list[int | None], list[Pointed]]
-
-
-def parameter_tensors(
-    kernel: Kernel, launch: Launch, constants: Constants, taken: Iterable[str]
-) -> dict[str, GlobalTensor]:
+def _parameter_tensors(found: Launched, taken: Iterable[str]) -> dict[str, GlobalTensor]:
     """By parameter the memory in which it lies, of those that need it.
 
     One with a tensor map in it has none: instructions name the map by where it is.
     """
-    chosen, used = set(_chosen(kernel, constants)), set(taken)
-    found: dict[str, GlobalTensor] = {}
+    kernel, launch = found.kernel, found.launch
+    chosen = set(_chosen(kernel, Constants(kernel, found.value, launch.sizes)))
+    used, tensors = set(taken), dict[str, GlobalTensor]()
     for formal, actual in zip(kernel.entry.params, launch.params, strict=True):
         if formal.name not in chosen or _has_map(actual):
             continue
@@ -184,13 +227,11 @@ def parameter_tensors(
         while name in used:
             name += "_"
         used.add(name)
-        cells, pointers = _held(actual, 0)
-        known = next((n for n, cell in enumerate(cells) if cell is None), len(cells))
-        found[formal.name] = GlobalTensor(
-            name, types.u8, (formal.size,), contents=bytes(c or 0 for c in cells[:known]).hex(),
-            pointers=tuple(p for p in pointers if p.at < known), constant=True,
-        )  # fmt: skip
-    return found
+        contents, pointers = found.image(formal.name, actual).begins
+        tensors[formal.name] = GlobalTensor(
+            name, types.u8, (formal.size,), contents=contents, pointers=pointers, constant=True
+        )
+    return tensors
 
 
 def _chosen(kernel: Kernel, constants: Constants) -> Iterator[str]:
@@ -226,46 +267,6 @@ def _has_map(actual: Parameter) -> bool:
     return isinstance(actual, Map) or any(_has_map(field.value) for field in fields)
 
 
-def _held(actual: Parameter, at: int) -> _Held:
-    """What a parameter that lies at a place holds. A number that stands for every one of its type
-    (``--for-all``) is none that is known here."""
-    match actual:
-        case Pointer(name, nbytes, offset) if nbytes != 0:
-            return [0] * 8, [Pointed(at, name, offset)]
-        case Pointer(offset=offset):
-            return list(offset.to_bytes(8, "little")), []
-        case Scalar(type=kind, value=int() | float() as value) if type(value) in (int, float):
-            return list(bytes_of(kind, value)), []
-        case Scalar(type=kind):
-            return [None] * len(bytes_of(kind, 0)), []
-        case Map():
-            return [None] * NBYTES, []
-        case Struct():
-            return _of_struct(actual, at)
-        case _:
-            raise AssertionError(actual)
-
-
-def _of_struct(actual: Struct, at: int) -> _Held:
-    cells: list[int | None] = [*actual.data, *[None] * actual.size][: actual.size]
-    pointers: list[Pointed] = []
-    for field in actual.fields:
-        own, addresses = _held(field.value, at + field.offset)
-        cells[field.offset : field.offset + len(own)] = own
-        pointers += addresses
-    return cells, pointers
-
-
-def _across(actual: Struct, offset: int, nbytes: int) -> Const | None:
-    """Bytes of a struct that no field has alone; None if one is not known, or of an address."""
-    cells, pointers = _of_struct(actual, 0)
-    known = [cell for cell in cells[offset : offset + nbytes] if cell is not None]
-    named = any(p.at < offset + nbytes and offset < p.at + ADDRESS_BYTES for p in pointers)
-    if named or len(known) < nbytes:
-        return None
-    return Const(int.from_bytes(bytes(known), "little"))
-
-
 #: element types of maps as those of tensors
 _ELEMENTS = {
     "u8": types.u8, "u16": types.u16, "u32": types.u32, "s32": types.s32, "u64": types.u64,
@@ -292,64 +293,51 @@ class Launched:
     variables: Mapping[str, GlobalTensor]
     #: what CTAs of a cooperative launch wait with for each other, if the kernel asks for it
     workspace: GlobalTensor | None = None
+    _images: dict[str, _Image] = field(default_factory=dict, repr=False, compare=False)
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
         """What lies at an offset of a parameter; None where that is not known, or not all inside of
         it. A tensor map has the bytes that the simulator gives it."""
-        for (parameter, start), map_ in self.maps.items():
-            if parameter == name and 0 <= offset - start <= NBYTES - nbytes:
-                return _bytes_of_map(map_, offset - start, nbytes)
-        for formal, actual in zip(self.kernel.entry.params, self.launch.params, strict=True):
-            if formal.name == name and 0 <= offset <= formal.size - nbytes:
-                return self._value(actual, offset, nbytes)
-        return None
+        pairs = zip(self.kernel.entry.params, self.launch.params, strict=True)
+        if name not in self._images:
+            actual = next((actual for formal, actual in pairs if formal.name == name), None)
+            self._images[name] = _Image([]) if actual is None else self.image(name, actual)
+        return self._images[name].read(offset, nbytes)
 
     def constant(self, variable: Variable, offset: int, nbytes: int) -> int | None:
         """What bytes of a ``.const`` variable are, as a number; None: not known."""
-        told = variable_contents(self.launch)
-        if variable.name not in told:
-            return variable_constant(variable, offset, nbytes)
-        given = told[variable.name]
-        data = b"" if given is None else contents_of(given)
-        named = any(p.at < offset + nbytes and offset < p.at + 8 for p in pointers_in(given))
-        inside = 0 <= offset <= len(data) - nbytes and not named
-        return int.from_bytes(data[offset : offset + nbytes], "little") if inside else None
+        found = _of_variable(variable, self.launch).read(offset, nbytes)
+        return found.value if isinstance(found, Const) and isinstance(found.value, int) else None
 
-    def _value(self, actual: Parameter, offset: int, nbytes: int) -> Expr | None:
+    def image(self, name: str, actual: Parameter, at: int = 0) -> _Image:
+        """What lies at a place of a parameter."""
         match actual:
-            case Pointer() if (offset, nbytes) == (0, 8):
-                tensor = self.tensors.get(actual.name)  # none of a buffer without bytes
-                return (Const(0) if tensor is None else address_of(tensor)) + actual.offset
-            case Scalar(type=kind, value=int() as number) if (
-                kind[0] in "bus" and (offset, 8 * nbytes) == (0, WIDTH[kind]) and number >= 0
-            ):  # fmt: skip
-                return Const(number)
-            case Scalar():
-                data = None if actual.value is None else bytes_of(actual.type, actual.value)
-                if data is None or offset + nbytes > len(data):
-                    return None
-                return Const(int.from_bytes(data[offset : offset + nbytes], "little"))
-            case Struct():
-                for field in actual.fields:
-                    inside = offset - field.offset
-                    if 0 <= inside <= _size(field.value) - nbytes:
-                        return self._value(field.value, inside, nbytes)
-                return _across(actual, offset, nbytes)
+            case Pointer(offset=offset):
+                tensor = self.tensors.get(actual.name)
+                if tensor is None:  # of a buffer without bytes
+                    return _Image([*offset.to_bytes(ADDRESS_BYTES, "little")])
+                return _of_address(address_of(tensor) + offset, Pointed(0, actual.name, offset))
+            case Scalar(type=kind, value=None):
+                return _Image([None] * len(bytes_of(kind, 0)))
+            case Scalar(type=kind, value=int() as value) if (
+                type(value) is not int and kind[0] in "bus" and value >= 0
+            ):
+                nbytes = WIDTH[kind] // 8
+                return _Image([None] * nbytes, {(0, nbytes): Const(value)})
+            case Scalar(type=kind, value=int() | float() as value):
+                return _Image([*bytes_of(kind, value)])
+            case Map():
+                map_ = self.maps[name, at]
+                inner = _Image([*encoded(fields_of(map_), 0)[0].tobytes()])
+                inner.put(0, _of_address(address_of(map_.tensor), Pointed(0, map_.tensor.name)))
+                return _Image([None] * NBYTES, {(0, NBYTES): inner})
+            case Struct(size=size, data=data):
+                found = _Image([*data, *[None] * (size - len(data))])
+                for part in actual.fields:
+                    found.put(part.offset, self.image(name, part.value, at + part.offset))
+                return found
             case _:
-                return None
-
-
-def _bytes_of_map(map_: TensorMap, offset: int, nbytes: int) -> Expr | None:
-    """Bytes of a tensor map as a number: of the address that it begins with, or of the rest; None
-    for bytes of both."""
-    mask = (1 << 8 * nbytes) - 1
-    if offset < ADDRESS_BYTES < offset + nbytes:
-        return None
-    if offset >= ADDRESS_BYTES:
-        row = encoded(fields_of(map_), 0)[0].tobytes()
-        return Const(int.from_bytes(row[offset : offset + nbytes], "little"))
-    address = address_of(map_.tensor)
-    return address if nbytes == ADDRESS_BYTES else address >> 8 * offset & mask
+                raise AssertionError(actual)
 
 
 def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
@@ -388,7 +376,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         smem_bytes=total,
     )  # fmt: skip
     found = Launched(kernel, launch, program, tensors, maps, own, word)
-    passed = parameter_tensors(kernel, launch, Constants(kernel, found.value, launch.sizes), taken)
+    passed = _parameter_tensors(found, taken)
     if passed:
         program = replace(program, params=(*program.params, *passed.values()))
         found = replace(found, program=program, variables=own | passed)
@@ -702,11 +690,11 @@ def check(entry: Function, launch: Launch) -> None:
                 f"{name}: params[{number}]: parameter {formal.name} has {formal.size} bytes, the "
                 f"description gives {size}"
             )
-        for field in actual.fields if isinstance(actual, Struct) else ():
-            end = field.offset + _size(field.value)
+        for inner in actual.fields if isinstance(actual, Struct) else ():
+            end = inner.offset + _size(inner.value)
             if end > size:
                 raise LaunchError(
-                    f"{name}: params[{number}]: the field at byte {field.offset} ends at byte "
+                    f"{name}: params[{number}]: the field at byte {inner.offset} ends at byte "
                     f"{end}, the struct has {size}"
                 )
 
