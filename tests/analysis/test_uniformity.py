@@ -7,7 +7,7 @@ import pytest
 from tests.ptx.test_check import program
 from tilesim.analysis.cfg import FlowGraph, graph_of
 from tilesim.analysis.pointer_table import located
-from tilesim.analysis.uniformity import agreed, diverging
+from tilesim.analysis.uniformity import diverging, uniform_branches
 from tilesim.ir.mir import condition
 from tilesim.ptx.launch import Pointer
 
@@ -74,7 +74,7 @@ def last(body: str) -> bool:
     """Whether all threads go the same way at the last branch."""
     graph = asked(body)
     (*_, number) = (n for n, i in enumerate(graph.mir.code) if condition(i) is not None)
-    return number in agreed(graph)
+    return number in uniform_branches(graph)
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -25,7 +25,7 @@ from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Var, walk
 from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Mir
 
-#: alternatives that are told apart, at most; and of a register that is set anew from itself
+#: alternatives, at most; and of a register that is set anew from itself
 _MANY, _FEW = 32, 8
 #: the distance between the addresses of two CTAs of a cluster
 _RANK = 1 << RANK_SHIFT

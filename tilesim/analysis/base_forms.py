@@ -42,7 +42,7 @@ _ONE = Fraction(1)
 #: an address of shared memory in its own space, and as one of any
 _NEAR: Form = frozenset(((SHARED, _ONE),))
 NEAR_IN_GENERIC: Form = frozenset(((SHARED, _ONE), (GENERIC, _ONE)))
-#: forms that are told apart
+#: forms of a value, at most
 _MANY = 8
 #: operations in one another that are followed to find the bits of a number
 _DEEP = 4
@@ -92,7 +92,7 @@ def is_known(forms: Forms) -> bool:
 
 
 def limited(forms: frozenset[Form]) -> Forms:
-    """The forms, if they are few enough to be told apart."""
+    """The forms, if they are few enough."""
     return forms if len(forms) <= _MANY else None
 
 

@@ -260,7 +260,7 @@ def graph_of(mir: Mir) -> FlowGraph:
     return FlowGraph(mir)
 
 
-def arms_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
+def sides_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
     """The instructions behind a branch before its lanes meet, if all they do is compute registers,
     without loops; else None."""
     branch = graph.mir.code[number].what

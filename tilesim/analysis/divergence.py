@@ -1,15 +1,12 @@
-"""Which lanes of a warp execute what, and into how many groups they may fall.
-
-Into how many parts the lanes of a warp may fall: read off MIR, before it runs.
+"""Which lanes of a warp execute what, and into how many parts they may fall, before a program runs.
 
 A warp acts as one where all lanes execute an instruction, and where some of them act between two
 meetings of all while the others do nothing. Everywhere else its parts have clocks of their own
 (`tilesim.sim.machine.lane_groups`), and room for these has to be made.
 
-Which lanes of a warp execute what: values that differ between lanes, and where lanes meet again.
-
-Emitted code has a `bar.warp.sync` where ``elect.sync`` chooses a lane, and behind a region that the
-whole warp came to and only some lanes entered, unless a lane may have left for good.
+`Lanes` says the same of the tree of a program. Emitted code has a `bar.warp.sync` where
+``elect.sync`` chooses a lane, and behind a region that the whole warp came to and only some lanes
+entered, unless a lane may have left for good.
 """
 
 from __future__ import annotations
@@ -162,32 +159,34 @@ class _Splitting:
 
     @property
     def issuers(self) -> dict[tuple[int, str], int]:
-        """See `issuers_of`. Lanes are told by the branches around an instruction; those that are
+        """See `issuers_of`. The branches around an instruction tell lanes apart; those that are
         elected are always the same."""
         found: dict[tuple[int, str], set[frozenset[int]]] = {}
         for number, effect in self._mir.all_of(Issues):
             guard = self._mir.code[number].guard
-            told = {self._teller(n) for n, region in self._regions.items() if number in region}
+            deciding = {
+                self._deciding_branch(n) for n, region in self._regions.items() if number in region
+            }
             if guard is not None and self._diverging.differs(guard, number):
-                told.add(_ELECTED if self._unelected(guard) is not None else number)
-            lanes = [frozenset(told)]
-            if self._of_each_lane(number) or any(map(self._moves, told)):
-                lanes = [frozenset((*told, -2 - lane)) for lane in range(_ALL)]
+                deciding.add(_ELECTED if self._unelected(guard) is not None else number)
+            lanes = [frozenset(deciding)]
+            if self._of_each_lane(number) or any(map(self._moves, deciding)):
+                lanes = [frozenset((*deciding, -2 - lane)) for lane in range(_ALL)]
             for warp in self._warps[number]:
                 found.setdefault((warp, effect.group), set()).update(lanes)
         return {key: len(lanes) for key, lanes in found.items()}
 
-    def _moves(self, teller: int) -> bool:
+    def _moves(self, branch: int) -> bool:
         """Whether a branch that tells lanes may send others there each time (``lane == i``)."""
-        what = None if teller == _ELECTED else self._mir.code[teller].what
+        what = None if branch == _ELECTED else self._mir.code[branch].what
         if not isinstance(what, Branch) or what.cond is None:
             return False
-        names = mentioned(self._set_before(teller, what.cond)) - self._diverging.names
+        names = mentioned(self._set_before(branch, what.cond)) - self._diverging.names
         return any(
             map(self._repeats, (n for name in names for n in self._mir.setters.get(name, ())))
         )
 
-    def _teller(self, number: int) -> int:
+    def _deciding_branch(self, number: int) -> int:
         branch = self._mir.code[number].what
         cond = branch.cond if isinstance(branch, Branch) else None
         if cond is None or self._unelected(self._set_before(number, cond)) is None:

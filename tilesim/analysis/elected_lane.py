@@ -1,11 +1,11 @@
 """Whether it matters which lane ``elect.sync`` chooses (E12): read off MIR, before it runs.
 
 It does not where lanes that an election leaves alone do nothing that depends on a lane, and where
-nothing tells the lanes apart that they have done since they last met: then what one of them does
-any other would have done as well. Nor may anything tell them apart afterwards, before they meet
+nothing distinguishes the lanes that they have done since they last met: then what one of them does
+any other would have done as well. Nor may anything distinguish them afterwards, before they meet
 again: a lane may follow what it did by itself, which it knows only if it was chosen. What stays
-with its thread although lanes meet, as groups of copies do, no lane told by its number may go on
-with at all. The same lane is chosen each time.
+with its thread although lanes meet, as groups of copies do, no lane that its number singles out may
+go on with at all. The same lane is chosen each time.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from tilesim.ir.op import Op
 #: the mask of all lanes
 _FULL = (1 << 32) - 1
 #: what lanes do alike that all execute it, if no operand differs between them
-_ALIKE = (
+_COMMON = (
     Arrives, Crosses, Defines, Elects, FencesFragments, Gathers, JoinsBarrier, JoinsCluster,
     Orders, Registers, Waits,
 )  # fmt: skip
 #: what a lane that does it alone does not follow later for that: a wait for it is by memory
-_TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
+_SEEN_IN_MEMORY = (Arrives, Completes, Defines, Gathers, ReadsMap)
 
 
 @cached
@@ -87,7 +87,7 @@ class _Elected:
     def matters(self) -> bool:
         """Whether the elected lane does something that depends on a lane, or hands something on
         in registers; or something tells lanes apart before an election."""
-        if not self._of_threads(self._alone).isdisjoint(self._of_threads(self._telling)):
+        if not self._of_threads(self._alone).isdisjoint(self._of_threads(self._distinguishing)):
             return True
         if self._tracks_others or self._fences_apart:
             return True
@@ -99,7 +99,7 @@ class _Elected:
             tested = apart is self._chosen and not isinstance(what, Op)
             if not tested and apart.any_differs(self._deciding(number), number):
                 return True
-        return any(self._told_apart()) or self._followed
+        return any(self._distinguished()) or self._followed
 
     def _deciding(self, number: int) -> frozenset[str]:
         """What an instruction mentions, but for numbers that it only stores, where nothing that
@@ -120,7 +120,9 @@ class _Elected:
     @property
     def _followed(self) -> bool:
         """Whether an instruction tells lanes apart while the elected one may be ahead of others."""
-        return any(ahead and number in self._telling for number, ahead in self._where(self._ahead))
+        return any(
+            ahead and number in self._distinguishing for number, ahead in self._where(self._ahead)
+        )
 
     @property
     def _tracks_others(self) -> bool:
@@ -131,14 +133,14 @@ class _Elected:
 
     @property
     def _fences_apart(self) -> bool:
-        """Whether a lane that is told by its number fences what may have been another's, which it
+        """Whether a lane that its number singles out fences what may have been another's, which it
         does for relaxed operations of its own thread only (H3)."""
-        alone, told = map(self._effects, (self._alone, self._telling))
+        alone, others_do = map(self._effects, (self._alone, self._distinguishing))
         relaxed = any(is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
         others = self._electing.difference(self._alone)
-        if relaxed and told and any(is_fence(e) for e in self._effects(others)):
+        if relaxed and others_do and any(is_fence(e) for e in self._effects(others)):
             return True
-        return any(map(is_fence, alone)) and any(map(is_relaxed, told))
+        return any(map(is_fence, alone)) and any(map(is_relaxed, others_do))
 
     def _effects(self, numbers: Iterable[int]) -> list[Effect]:
         return [effect for n in numbers for effect in self._mir.effects[n]]
@@ -155,21 +157,23 @@ class _Elected:
         return frozenset(n for n, own in enumerate(warps) if not electing.isdisjoint(own))
 
     @cached_property
-    def _telling(self) -> frozenset[int]:
+    def _distinguishing(self) -> frozenset[int]:
         """What tells lanes of warps that elect apart, but for what the elected one does alone."""
         return frozenset(
             n for n in self._electing - self._alone
             if isinstance(what := self._mir.code[n].what, Op)
-            and not sets_only(what) and self._tells_apart(n)
+            and not sets_only(what) and self._distinguishes(n)
         )  # fmt: skip
 
     @cached_property
     def _touched(self) -> frozenset[str]:
         """The memory that is accessed by what tells lanes apart."""
-        effects = (effect for number in self._telling for effect in self._mir.effects[number])
+        effects = (
+            effect for number in self._distinguishing for effect in self._mir.effects[number]
+        )
         return frozenset(name for effect in effects for name in _memory(effect))
 
-    def _told_apart(self) -> Iterator[bool]:
+    def _distinguished(self) -> Iterator[bool]:
         """Per election, whether lanes that come to it may have done something since they last met
         that tells them apart, or not all of them elect."""
         for number, apart in self._where(self._after):
@@ -191,7 +195,7 @@ class _Elected:
                 yield number, holds
                 holds = step(number, holds)
 
-    def _tells_apart(self, number: int) -> bool:
+    def _distinguishes(self, number: int) -> bool:
         """Whether not all lanes execute an instruction, or its operands differ between them."""
         return number in self._lanes.inside or self._lanes.any_differs(self._names[number], number)
 
@@ -200,18 +204,20 @@ class _Elected:
         what, alone = self._mir.code[number].what, number in self._alone
         if not isinstance(what, Op) or sets_only(what) or not alone:
             return ahead and self._after(number, ahead)
-        return ahead or not all(map(self._is_told_otherwise, self._mir.effects[number]))
+        return ahead or not all(map(self._is_seen_in_memory, self._mir.effects[number]))
 
-    def _is_told_otherwise(self, effect: Effect) -> bool:
+    def _is_seen_in_memory(self, effect: Effect) -> bool:
         """Whether the lane that has an effect does not follow it for having had it."""
         if isinstance(effect, Reads | Writes):
             names = _memory(effect)
-            elsewhere = names.isdisjoint(self._touched) and not _anywhere(names | self._touched)
+            elsewhere = names.isdisjoint(self._touched) and not _is_any_address(
+                names | self._touched
+            )
             return elsewhere or (isinstance(effect, Writes) and effect.asynchronous)
-        return isinstance(effect, _TOLD_OTHERWISE)
+        return isinstance(effect, _SEEN_IN_MEMORY)
 
     def _after(self, number: int, apart: bool) -> bool:
-        """Whether lanes are told apart behind an instruction."""
+        """Whether lanes differ behind an instruction."""
         instruction = self._mir.code[number]
         what, inside = instruction.what, number in self._lanes.inside or number in self._alone
         if isinstance(what, Join):
@@ -223,7 +229,9 @@ class _Elected:
             return False
         if number in self._alone:
             return apart
-        return apart or self._tells_apart(number) or not all(isinstance(e, _ALIKE) for e in effects)
+        return (
+            apart or self._distinguishes(number) or not all(isinstance(e, _COMMON) for e in effects)
+        )
 
     def _by_all(self, number: int) -> bool:
         """Whether all lanes take part in an election."""
@@ -264,6 +272,6 @@ def _memory(effect: Effect) -> frozenset[str]:
     return frozenset((*tensors_read(effect), *tensors_written(effect)))
 
 
-def _anywhere(names: frozenset[str]) -> bool:
+def _is_any_address(names: frozenset[str]) -> bool:
     """Whether there is memory among these of which only an address is known."""
     return any(name.startswith(".") for name in names)

@@ -1,31 +1,22 @@
-"""Addresses: where memory begins, and what may depend on it (SEMANTICS J5).
-
-Which addresses a load may find in a tensor that begins with some (SEMANTICS J5).
-
-A load of a word finds what lies at one multiple of its size. Where its address is a sum of the
-tensor's and of multiples, only every so many bytes are such places: of an array of structs the
-addresses in one field.
-
-Parts of shared memory that a program whose operands are at addresses never mixes.
-
-PTX has one array of shared memory and addresses into it: what is a barrier, an answer or a tile
-there, no declaration says. Runs show which bytes each instruction accesses. Where nothing decides
-about instructions and addresses in shared memory that is not the same in other runs, these bytes
-are the same as well; so what shows that may go by them.
-
-Addresses that some lanes hold for all, as a matrix descriptor for each stage of a pipeline.
-
-    mine = select(lane < stages, first + lane * size, 0)
-    shfl.sync descriptor, mine, idx, stage
-
-A lane without a stage holds a number of no account. Whether such a lane is asked, the run sees.
-
-Where a program's results could depend on where memory begins, which no run shows (SEMANTICS J5).
+"""Where a program's results could depend on where memory begins, which no run shows (SEMANTICS J5).
 
 A register's value is followed as a sum of unknown bases and a rest that every launch agrees on. A
 difference of two addresses in one allocation, their comparison, the low bits of an aligned one or
 its CTA rank have no base left; what steers must be like that. An operand at an address must have
-the base of its state space.
+the base of its state space. What a load finds in a tensor that begins with addresses is what lies
+there at multiples of its size; where its address is a sum of the tensor's and of multiples, only
+every so many bytes are such places: of an array of structs the addresses in one field.
+
+Some lanes may hold an address for all, as a matrix descriptor for each stage of a pipeline; a lane
+without one holds a number of no account, and whether it is asked, the run sees:
+
+    mine = select(lane < stages, first + lane * size, 0)
+    shfl.sync descriptor, mine, idx, stage
+
+PTX has one array of shared memory and addresses into it: what is a barrier, an answer or a tile
+there, no declaration says. Runs show which bytes each instruction accesses. Where nothing decides
+about instructions and addresses in shared memory that is not the same in other runs, these bytes
+are the same as well; so what shows that may go by parts that a program never mixes.
 """
 
 from __future__ import annotations
@@ -114,16 +105,16 @@ def _is_far(offsets: Numbers) -> bool:
     return max(abs(offsets.low), abs(offsets.high)) >= _FAR
 
 
-class Told:
+class PointersInMemory:
     """The addresses that tensors begin with; ``given``: what registers are set to, always."""
 
     def __init__(self, typing: Typing, given: Mapping[str, Expr]) -> None:
         self._typing = typing
         self._given = given
 
-    def anywhere(self, tensor: GlobalTensor) -> Forms:
+    def all_words(self, tensor: GlobalTensor) -> Forms:
         """What the words of a tensor are in the beginning."""
-        return self._union(tensor, range(0, _bytes_told(tensor), _NBYTES))
+        return self._union(tensor, range(0, _bytes_known(tensor), _NBYTES))
 
     def at(self, tensor: GlobalTensor, address: Expr, start: int, size: int) -> Forms:
         """What is loaded ``start`` bytes behind an address in a tensor, as ``size`` bytes."""
@@ -131,7 +122,7 @@ class Told:
         if _is_far(found):
             found = Numbers(found.step & -found.step, found.at)
         found += Numbers.one(start)
-        end = _bytes_told(tensor)
+        end = _bytes_known(tensor)
         places = range(found.at, end, found.step) if found.step else (found.at,)
         words = [p for p in places if p in found and 0 <= p < end and p % size == 0]
         if size == _NBYTES:
@@ -195,7 +186,7 @@ class Told:
         return Numbers(1, 0, *(self._typing.interval(expr) or ()))
 
 
-def _bytes_told(tensor: GlobalTensor) -> int:
+def _bytes_known(tensor: GlobalTensor) -> int:
     return len(tensor.contents or "") // 2
 
 
@@ -232,7 +223,7 @@ def parts_of_shared(accessed: Mapping[int, Iterable[Range]]) -> dict[int, str]:
     return {number: f"{PART}{first[root(number)]}" for number in accessed}
 
 
-def told_apart(mir: Mir, parts: Mapping[int, str], far: Collection[int]) -> Mir:
+def with_shared_parts(mir: Mir, parts: Mapping[int, str], far: Collection[int]) -> Mir:
     """``mir`` with operands that name the part of shared memory that they are in.
 
     Operands of which copies and products read keep their names: they may be in any part. An
@@ -320,7 +311,7 @@ class _Bases:
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
         self._by_space = overlap or is_addressed(mir)
-        #: of shared memory, as far as they are told apart
+        #: of shared memory, as far as they are kept apart
         parts = {t.within for t in at_addresses(mir) if is_part(t.within)}
         self._parts = tuple(f"[{name}]" for name in sorted(parts))
         #: by name of a tensor or tile
@@ -334,7 +325,7 @@ class _Bases:
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
         self._given = given(mir)
-        self._told = Told(self._typing, self._given)
+        self._tables_hold = PointersInMemory(self._typing, self._given)
         self._graph, self._never, self._threads = graph, never(mir), Threads(graph)
         #: by number of a shuffle, the lanes that hold an address for all
         self.lanes: dict[int, int] = {}
@@ -397,8 +388,8 @@ class _Bases:
 
     def _nodes(self, tensor: Tensor, *, write: bool) -> tuple[str, ...]:
         """What a tensor's contents are followed as: with all of shared memory if addresses reach
-        it, but for parts that are told apart: what is written anywhere is in none of them, and is
-        read in each. Global tensors are told apart where it is known which an address is of."""
+        it, but for parts that are kept apart: what is written anywhere is in none of them, and is
+        read in each. Global tensors are kept apart where it is known which an address is of."""
         near = ("[shared]",) if write else ("[shared]", *self._parts)
         if not isinstance(tensor, AddressedTensor):
             return near if self._by_space and tensor.name in self._near else (f"[{tensor.name}]",)
@@ -434,7 +425,7 @@ class _Bases:
         nodes = [node for e in effects for node in self._reached(e, write=False)]
         found = NOTHING
         for tensor in (self._tables[node] for node in nodes if node in self._tables):
-            found = union(found, self._told.anywhere(tensor))
+            found = union(found, self._tables_hold.all_words(tensor))
         for effect in effects:
             match effect:
                 case fx.UsesFragment(fragment=fragment, write=False):
@@ -493,10 +484,10 @@ class _Bases:
             for node in nodes:
                 forms = union(forms, self._contents.get(node, NOTHING))
                 if node in self._tables:
-                    told = self._told.at(
+                    initial = self._tables_hold.at(
                         self._tables[node], view.tensor.address, number * size, size
                     )
-                    forms = union(forms, told)
+                    forms = union(forms, initial)
             found[var.name] = forms
         return found
 
@@ -510,11 +501,11 @@ class _Bases:
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else within_bits(moved, effect.var.dtype.bits)
             case fx.Shuffles(value=value, mode=mode):
-                return self._held(value) if mode == "idx" else self.forms(value)
+                return self._shuffled(value) if mode == "idx" else self.forms(value)
             case _:
                 return computed
 
-    def _held(self, value: Expr) -> Forms:
+    def _shuffled(self, value: Expr) -> Forms:
         """What a shuffle gives: where some lanes hold an address and the others a number, in every
         warp the same, that address."""
         forms, mir, at = self.forms(value), self._graph.mir, self._at
@@ -558,8 +549,8 @@ class _Bases:
                     return NONE if is_known(inner) else None
                 return each(inner, lambda form: scaled(form, -1))
             case Select(cond, then, other):
-                arms = union(self.forms(then), self.forms(other))
-                return arms if is_known(self.forms(cond)) else None
+                either = union(self.forms(then), self.forms(other))
+                return either if is_known(self.forms(cond)) else None
             case Binary():
                 return self._binary(expr)
             case _:
@@ -632,8 +623,8 @@ class _Bases:
     def _ask(self, asked: list[Expr]) -> None:
         """Has this looked at whenever the instruction is executed."""
         if self._looking is not None and asked:
-            told = self.stays.setdefault(self._looking, [])
-            told += [one for one in asked if one not in told]
+            known = self.stays.setdefault(self._looking, [])
+            known += [one for one in asked if one not in known]
 
     def _is_inside(self, value: Expr) -> bool:
         """Whether a value is the address of something declared, or of what lies close behind."""

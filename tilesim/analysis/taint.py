@@ -1,11 +1,12 @@
-"""Which data steers a kernel: tensors whose contents reach control flow, addresses or barriers.
+"""Which data, and which numbers that hardware hands out, decide what a kernel does.
 
-Numbers that hardware hands out, and what a program does with them.
+`Dataflow`: tensors whose contents reach control flow, addresses or barriers.
 
-A ticket of a counter, or the coordinates of a cancelled cluster: which one an agent draws is not up
-to the program. If such numbers choose addresses in global memory and are compared with fixed
-numbers, and do nothing else, then all draws with the same outcomes of these comparisons are alike:
-they lead to the same instructions, barriers and shared memory.
+`Taint`: what a program does with a ticket of a counter, or with the coordinates of a cancelled
+cluster. Which one an agent gets is not up to the program. If such numbers choose addresses in
+global memory and are compared with fixed numbers, and do nothing else, then all outcomes of the
+draw with the same results of these comparisons lead to the same instructions, barriers and shared
+memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
-from tilesim.analysis.cfg import FlowGraph, arms_that_compute
+from tilesim.analysis.cfg import FlowGraph, sides_that_compute
 from tilesim.analysis.solver import closure
 from tilesim.analysis.ssa import assigned, reaching
 from tilesim.analysis.thread_values import Threads
@@ -296,22 +297,22 @@ def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     written so goes to none of them (`tilesim.analysis.pointer_table`).
     """
     # those that may be of any tensor of their state space
-    anywhere: dict[str, list[tuple[str, ...]]] = {}
+    everywhere: dict[str, list[tuple[str, ...]]] = {}
     for tensor in at_addresses(mir):
         if not tensor.within:
-            anywhere.setdefault(tensor.name, []).append(tensor.among)
-    told_apart = {t.within for t in at_addresses(mir) if is_part(t.within)}
+            everywhere.setdefault(tensor.name, []).append(tensor.among)
+    separate = {t.within for t in at_addresses(mir) if is_part(t.within)}
     near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
     spaces = {
         name: _parts(name, near, far) if not all(among) else set().union(*among)
-        for name, among in sorted(anywhere.items())
+        for name, among in sorted(everywhere.items())
     }
     found = []
     for name, parts in spaces.items():
         for other in sorted(parts):
             found += [(name, other), (other, name)]
         found += [(name, o) for o, theirs in spaces.items() if o != name and theirs & parts]
-        found += [(part, name) for part in sorted(told_apart) if name != ".global"]
+        found += [(part, name) for part in sorted(separate) if name != ".global"]
     return tuple(found)
 
 
@@ -365,7 +366,7 @@ _HALVES = ("the first half of an answer", "the second half of an answer")
 _PLACES = ("coords", "src_bytes")
 
 
-class Drawn:
+class Taint:
     """What numbers from ``counters`` and from launch control decide in a program.
 
     With ``ctas`` the number of the CTA is looked at in the same way, under the names in `CTAS`.
@@ -394,7 +395,7 @@ class Drawn:
         self.placed: dict[str, set[frozenset[str]]] = {}
         self.kernel, self._instead = mir.kernel, instead or {}
         self._mir, self._graph = mir, graph
-        self._known_arms: dict[int, tuple[int, ...] | None] = {}
+        self._known_sides: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = reaching(graph).setters
         self._threads = Threads(graph, launch=True)
@@ -431,21 +432,21 @@ class Drawn:
 
     def _decide(self, value: Value, number: int, loc: Loc) -> None:
         """Something decides where to go on: what is executed, or what a few registers hold."""
-        arms = None if not value or number in self._instead else self._arms(number)
-        if arms is None:
+        sides = None if not value or number in self._instead else self._sides(number)
+        if sides is None:
             self._steer(value, loc)
             return
-        for inside in arms:
+        for inside in sides:
             for effect in self._mir.effects[inside]:
                 if isinstance(effect, fx.Defines):
                     node = effect.var.name, inside
                     self._put(node, _any(value) | self._both(number, (), value, self._get(node)))
 
-    def _arms(self, number: int) -> tuple[int, ...] | None:
+    def _sides(self, number: int) -> tuple[int, ...] | None:
         """What a branch may jump over, if that is nothing but arithmetic without loops."""
-        if number not in self._known_arms:
-            self._known_arms[number] = arms_that_compute(self._graph, number)
-        return self._known_arms[number]
+        if number not in self._known_sides:
+            self._known_sides[number] = sides_that_compute(self._graph, number)
+        return self._known_sides[number]
 
     def _look_at(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
         match effects:
@@ -557,7 +558,7 @@ class Drawn:
 
     def _word(self, view: View, number: int) -> Word | None:
         """What words of the CTA's shared memory are followed as: one at a fixed address, or those
-        of a part of it that is told apart; else None.
+        of a part of it that is kept apart; else None.
 
         An access at another address, or as another type, may get any function of them.
         """
@@ -657,7 +658,7 @@ class Drawn:
     def _registers(self, at: int, exprs: Iterable[Expr], others: object) -> Iterator[str]:
         """What ``exprs`` are functions of, where they are evaluated.
 
-        A register that one instruction sets is told by its operands, if these have not changed
+        A register that one instruction sets is known by its operands, if these have not changed
         since.
         """
         left = [(at, expr) for expr in exprs]

@@ -49,7 +49,7 @@ class Threads:
         if launch:
             sizes = (*mir.kernel.grid, mir.kernel.cluster_size)
             names = ("grid_x", "grid_y", "grid_z", "cluster_size")
-            self._special |= {name: _told(n) for name, n in zip(names, sizes, strict=True)}
+            self._special |= {name: _plain_number(n) for name, n in zip(names, sizes, strict=True)}
         #: by register and the instruction that sets it
         self._registers: dict[tuple[str, int], Value] = {}
 
@@ -57,14 +57,18 @@ class Threads:
         """An expression of integers of which no part wraps, as an instruction finds it."""
         match expr:
             case Const(int(value)):
-                return _told(value)
+                return _plain_number(value)
             case ScalarParam(_, int(value)) if self._launch:
-                return _told(value)
+                return _plain_number(value)
             case Special(name):
                 return self._special.get(name)
             case Var(name):
-                held = [self._held(expr, setter) for setter in self._setters(number, name)]
-                return held[0] if held and all(_same(held[0], other) for other in held) else None
+                values = [self._in_register(expr, setter) for setter in self._setters(number, name)]
+                return (
+                    values[0]
+                    if values and all(_same(values[0], other) for other in values)
+                    else None
+                )
             case Unary(op, operand):
                 a = self.value(operand, number)
                 return None if a is None else self._within(expr, ARRAY_UNARY[op](np.asarray(a)))
@@ -84,7 +88,7 @@ class Threads:
             case _:
                 return None
 
-    def _held(self, var: Var, number: int) -> Value:
+    def _in_register(self, var: Var, number: int) -> Value:
         """What a register holds that an instruction has set, always to the same."""
         if self._mir.code[number].guard is not None or var.name in self._typing.tokens:
             return None
@@ -147,7 +151,7 @@ class Threads:
         return found if _lies(found, *LIMITS[kind]) else None
 
 
-def _told(value: int) -> int | None:
+def _plain_number(value: int) -> int | None:
     """A number that a program says, unless it is too large or stands for other values as well: what
     may be any value of a parameter has the look of an integer, but another type."""
     return value if issubclass(type(value), int) and _lies(value, -_MOST, _MOST) else None

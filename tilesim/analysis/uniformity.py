@@ -102,8 +102,8 @@ class Diverging:
         """Where lanes that a branch splits may set registers differently, with these: where they
         come together, or wherever both may come before. What lanes outside of its loop have in a
         counter does not matter."""
-        arms, meet = self._graph.sides(number), self._graph.meetings[number]
-        all_of_them = sum(map(len, arms)) != len(self._graph.inside(number))
+        sides, meet = self._graph.sides(number), self._graph.meetings[number]
+        all_of_them = sum(map(len, sides)) != len(self._graph.inside(number))
         used_later = live_at(self._graph, meet)
         for n in self._graph.inside(number):
             for effect in self._sets.get(n, ()):
@@ -140,8 +140,8 @@ class Diverging:
                 level = self._level(operand, number)
                 return level if level == SAME or op == "~" else ANYTHING
             case Select(cond, then, other):
-                arms = max(self._level(then, number), self._level(other, number))
-                return ANYTHING if self._level(cond, number) else arms
+                sides = max(self._level(then, number), self._level(other, number))
+                return ANYTHING if self._level(cond, number) else sides
             case _:
                 return SAME
 
@@ -226,7 +226,7 @@ class _OfCta(Diverging):
 
 
 @cached
-def agreed(graph: FlowGraph) -> frozenset[int]:
+def uniform_branches(graph: FlowGraph) -> frozenset[int]:
     """The branches, and what a guard decides, at which all threads of a CTA that come there go the
     same way, whatever that is: each comes there equally often, and decides by the same number."""
     if any(tensor.dependent for tensor in graph.mir.kernel.tensors):

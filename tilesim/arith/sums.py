@@ -18,7 +18,7 @@ from tilesim.arith.operators import RELATIONS
 Integers: TypeAlias = NDArray[np.int64]
 #: an operator on two arrays
 Operator: TypeAlias = Callable[[Any, Any], Any]
-#: numbers beyond this are left to those who compute lane by lane
+#: numbers beyond this are left to code that computes lane by lane
 _MOST = 1 << 62
 _EITHER_WAY = frozenset({"+", "*", "&", "|", "^"})
 #: what leaves every number as it is
@@ -83,7 +83,7 @@ class Sums:
 
     __slots__ = ("__dict__", "column", "row")
 
-    #: for those who look at results of NumPy
+    #: for code that looks at results of NumPy
     dtype = np.dtype(np.int64)
     ndim = 2
 

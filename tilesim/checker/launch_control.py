@@ -19,7 +19,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.analysis.taint import BOTH, CLUSTERS, CTAS, Drawn
+from tilesim.analysis.taint import BOTH, CLUSTERS, CTAS, Taint
 from tilesim.analysis.uses_defs import OPERANDS, expressions_in
 from tilesim.checker.assumptions import Kind, Leaning
 from tilesim.ir import effects as fx
@@ -270,19 +270,19 @@ class LaunchPlans:
         return Plan(self._clusters, answers)
 
 
-def drawn_in(simulation: Simulation, *, ctas: bool = False) -> Drawn:
+def drawn_in(simulation: Simulation, *, ctas: bool = False) -> Taint:
     """What numbers that hardware hands out decide, or with ``ctas`` those of the CTAs.
 
     Where memory is all that a number may reach a decision by, parts of it are told apart by what
     runs so far have accessed.
     """
-    drawn = Drawn(simulation.code.graph, ctas=ctas)
+    drawn = Taint(simulation.code.graph, ctas=ctas)
     if simulation.accessed is not None and (drawn.steers or drawn.periods):
-        drawn = Drawn(simulation.accessed.graph, ctas=ctas)
+        drawn = Taint(simulation.accessed.graph, ctas=ctas)
     return drawn
 
 
-def representatives(drawn: Drawn, clusters: Sequence[int]) -> tuple[int, ...]:
+def representatives(drawn: Taint, clusters: Sequence[int]) -> tuple[int, ...]:
     """One cluster of each kind that executes other instructions; ``drawn``: what numbers of CTAs
     decide."""
     program = drawn.kernel
@@ -306,7 +306,7 @@ def are_the_same(simulation: Simulation) -> bool:
     if simulation.accessed is not None:
         return False
     graph = simulation.code.graph
-    drawn = [Drawn(graph), Drawn(graph, ctas=True)]
+    drawn = [Taint(graph), Taint(graph, ctas=True)]
     if any(d.steers or d.periods for d in drawn):
         return False
     rings(simulation.code.mir)

@@ -23,7 +23,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.analysis.cfg import FlowGraph
-from tilesim.analysis.taint import BOTH, Dataflow, Drawn
+from tilesim.analysis.taint import BOTH, Dataflow, Taint
 from tilesim.checker.launch_control import Plan, representatives, rings
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
@@ -148,7 +148,7 @@ class OrderPlans:
     def _told_by(self, graph: FlowGraph, flow: Dataflow) -> frozenset[int] | None:
         """What tells draws apart, by what may flow where."""
         tickets = drawn_tensors(graph.mir) & self._simulation.code.counters
-        drawn = Drawn(graph, tickets)
+        drawn = Taint(graph, tickets)
         if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
             return None
         if flow.steering_state and not tickets >= {*flow.steering_state}:
@@ -174,10 +174,10 @@ class OrderPlans:
     # ------------------------------------------------------------------ places in global memory
 
     @cached_property
-    def _deciding(self) -> Drawn:
+    def _deciding(self) -> Taint:
         """What the numbers drawn and those of the CTAs decide, looked at together."""
         code = self._simulation.code
-        return Drawn(code.graph, drawn_tensors(code.mir) & code.counters, ctas=True)
+        return Taint(code.graph, drawn_tensors(code.mir) & code.counters, ctas=True)
 
     @cached_property
     def _placed(self) -> list[set[frozenset[str]]]:

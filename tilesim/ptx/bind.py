@@ -1,18 +1,10 @@
 """A kernel with its launch: declarations of MIR, and the values of its parameters.
 
-Variables outside of shared memory: ``.global``, ``.const`` and ``.local`` ones as tensors.
-
-``.local`` memory is a part of a tensor for every thread of the grid. What constants hold is known
-where their initialisers say it.
-
-Parameters of which the place that is loaded is chosen while the kernel runs, as tensors.
-
-``ld.param`` mostly names its place, and what lies there is known without running anything. A choice
-between two structs (``selp`` of their addresses), or an element of an array in one (``p.rows[i]``,
-of a ``__grid_constant__``), is an address like any other: such a parameter lies in memory that
-begins with what the launch passes, and that is never written (PTX 5.1.6: ``.param`` is read-only).
-
-A kernel with its launch: declarations of MIR, and the values of its parameters.
+Variables outside of shared memory are tensors; a ``.local`` one has a part for every thread of the
+grid. So is a parameter of which the place that is loaded is chosen while the kernel runs, by a
+``selp`` of two addresses or the index of an array: memory that begins with what the launch passes,
+and that is never written (PTX 5.1.6: ``.param`` is read-only). Mostly ``ld.param`` names its place,
+and what lies there is known without running anything.
 """
 
 from __future__ import annotations
@@ -424,11 +416,11 @@ def _globals(
 ) -> tuple[dict[str, GlobalTensor], dict[tuple[str, int], TensorMap]]:
     tensors: dict[str, GlobalTensor] = {}
     maps: dict[tuple[str, int], TensorMap] = {}
-    told, wholes = _contents(launch, entry), _wholes(launch, entry)
+    found, wholes = _contents(launch, entry), _wholes(launch, entry)
     for name, offset, value in _every(launch, entry):
         if isinstance(value, Map):
             own = f"{name}+{offset}" if offset else f"{name}.map"
-            known = told.get(value.name)
+            known = found.get(value.name)
             whole = wholes.get(value.name, value)
             if _is_begun(whole, launch, known):
                 begun, known = begun_name(own), None
@@ -441,7 +433,7 @@ def _globals(
         if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
             if value.bytes is None:
                 raise LaunchError(f"{value.name}: give the bytes of this buffer")
-            known = told.get(value.name)
+            known = found.get(value.name)
             tensors[value.name] = GlobalTensor(
                 value.name, types.u8, (value.bytes,), dependent=launch.dependent,
                 contents=_hexadecimal(known), pointers=tuple(pointers_in(known)),
@@ -536,19 +528,19 @@ def _contents(launch: Launch, entry: Function) -> dict[str, Contents]:
     Raises:
         LaunchError: two parameters say different things of one buffer, or more than fits.
     """
-    told: dict[str, Contents] = {}
+    found: dict[str, Contents] = {}
     for _, _, value in _every(launch, entry):
         if not isinstance(value, Pointer) or value.contents is None:
             continue
         data = contents_of(value.contents)
-        before = told.setdefault(value.name, value.contents)
+        before = found.setdefault(value.name, value.contents)
         if (contents_of(before), *pointers_in(before)) != (data, *pointers_in(value.contents)):
             raise LaunchError(f"{value.name}: two parameters give different contents")
         if value.bytes is not None and len(data) > value.bytes:
             raise LaunchError(
                 f"{value.name}: contents of {len(data)} bytes, the buffer has {value.bytes}"
             )
-    return told
+    return found
 
 
 def _tensor(value: Map, launch: Launch, contents: Contents | None) -> GlobalTensor:

@@ -1,9 +1,4 @@
-"""Resolves the names of a kernel and puts the functions that it calls in its place.
-
-A kernel as one list of instructions with resolved names: what `tilesim.ptx.inline` makes.
-
-Resolves the names of a kernel and puts the functions that it calls in its place.
-"""
+"""A kernel as one list of instructions with resolved names, what it calls inlined."""
 
 from __future__ import annotations
 

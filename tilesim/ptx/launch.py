@@ -1,11 +1,7 @@
-"""What PTX does not say of a launch: its size, and the parameters of the kernel.
-
-What PTX does not say of a launch: its size, and the parameters of the kernel.
+"""What PTX does not say of a launch: its size, the parameters of the kernel, and what memory holds.
 
 Dimensions, strides and boxes are in the order of CUDA and PTX: the innermost dimension first. As
 JSON: `tilesim.ptx.description`.
-
-Values of a launch description as bytes in memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Operands of tensor cores in shared memory, which matrix descriptors name.
 
-Operands of tensor cores in shared memory, which matrix descriptors name.
-
-Products of 4-bit elements with K = 96, of sm_103a: 48 bytes of every row of A and B.
-
-Rows lie 128 bytes apart in the swizzle of 128 bytes, so those that begin at byte 96 go on somewhere
-else: at the address which the descriptor has in place of a leading offset (PTX 9.7.16.3.1.2).
+Of products of 4-bit elements with K = 96 (sm_103a) a row of A and B has 48 bytes. Rows lie 128
+bytes apart in the swizzle of 128 bytes, so those that begin at byte 96 go on somewhere else: at the
+address which the descriptor has in place of a leading offset (PTX 9.7.16.3.1.2).
 """
 
 from __future__ import annotations

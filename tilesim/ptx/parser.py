@@ -1,13 +1,4 @@
-"""Parses a PTX text into a `tilesim.ptx.syntax.Module`, in time linear in its length.
-
-Operands, constant expressions and initialisers.
-
-Declarations: variables, parameters and registers.
-
-The statements between the braces of a function.
-
-Reads a PTX text into a `tilesim.ptx.syntax.Module`, in time linear in its length.
-"""
+"""Reads a PTX text into a `tilesim.ptx.syntax.Module`, in time linear in its length."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The syntax of a PTX module as immutable objects, and what is wrong with a text.
-
-The syntax of a PTX module as immutable objects; nothing is resolved or checked for meaning.
-
-What is wrong with a PTX text or a launch description.
-"""
+"""The syntax of a PTX module as immutable objects, in which no name is resolved; its errors."""
 
 from __future__ import annotations
 

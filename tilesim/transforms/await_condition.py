@@ -1,16 +1,5 @@
 """Loops that only wait, as the waits that they are (A25, docs/soundness.md).
 
-A try_wait whose answer only decides whether to wait again (DETERMINACY section 6).
-
-``flag = try_wait(b, p)`` and, later, ``if not flag: wait(b, p)`` (or a loop of polls in its place)
-is one wait that starts to look early: whatever the first look answers, the warp goes on when the
-phase has completed. The timed run makes the second wait alone; what the first could have seen is
-checked with the clock it had (condition C1), and whether the phase can be missed at the second
-(C2). That both ask the same is seen when they are executed
-(`tilesim.sim.machine.execute.mbarrier`). A chosen schedule makes the first look.
-
-Loops that only wait, as the waits that they are (A25, docs/soundness.md).
-
     again: ...                                   mbarrier.wait [b], parity
            mbarrier.try_wait p, [b], parity  ->  mov p, 1
            add n, n, 1; nanosleep n
@@ -20,11 +9,17 @@ An *await* is a loop that looks at one thing, an mbarrier or a word of memory, c
 others see, and ends when a condition holds of what it has seen. How often it looks is up to the
 schedule, so nothing else may depend on that. Of its turn only what the condition, the look, or code
 behind the loop needs is left (dead code elimination with control dependences); that is a straight
-line, and each turn computes the same. What counts turns, looks at the time and sleeps is gone.
+line, and each turn computes the same. What counts turns, looks at the time and sleeps is gone. A
+loop that traps after so many turns, or so long, waits without that (``no-timeout``); one that goes
+on after many turns does so after a few.
 
-A loop that traps after so many turns, or so long, waits without that (``no-timeout``); one that
-goes on after many turns does so after a few. An earlier poll that jumps over the wait, a *peek*,
-becomes the guard of the wait (DETERMINACY section 6).
+An earlier poll that jumps over the wait, a *peek* (``flag = try_wait(b, p)`` and, later, ``if not
+flag: wait(b, p)``), becomes the guard of the wait (DETERMINACY section 6): the two are one wait
+that starts to look early. Whatever the first look answers, the warp goes on when the phase has
+completed. The timed run makes the second wait alone; what the first could have seen is checked with
+the clock it had (condition C1), and whether the phase can be missed at the second (C2). That both
+ask the same is seen when they are executed (`tilesim.sim.machine.execute.mbarrier`). A chosen
+schedule makes the first look.
 """
 
 from __future__ import annotations
@@ -174,7 +169,7 @@ def _await(graph: FlowGraph, head: int, blocks: frozenset[int]) -> Await | None:
     iteration = tuple(sorted(needed, key=lambda n: (graph.ranks[n], n)))
     branches = [n for n in iteration if not isinstance(mir.code[n].what, Op)]
     if branches != [test] or any(
-        mir.code[n].guard is not None or _drawn(mir, n) for n in iteration
+        mir.code[n].guard is not None or _is_oracle(mir, n) for n in iteration
     ):
         return None
     return Await(
@@ -255,7 +250,7 @@ def is_idle(mir: Mir, number: int) -> bool:
     )
 
 
-def _drawn(mir: Mir, number: int) -> bool:
+def _is_oracle(mir: Mir, number: int) -> bool:
     """Whether an instruction sets a register to what no operand says."""
     return any(isinstance(e, Defines) and e.oracle for e in mir.effects[number])
 
@@ -270,7 +265,7 @@ def _plain(graph: FlowGraph, found: Await) -> dict[int, tuple[Instruction, ...]]
     look, branch = code[found.look].what, code[found.test].what
     if (
         iteration[-1] != found.test
-        or not is_alike(mir, iteration)
+        or not is_loop_independent(mir, iteration)
         or not isinstance(branch, Branch)
     ):
         return {}
@@ -284,7 +279,7 @@ def _plain(graph: FlowGraph, found: Await) -> dict[int, tuple[Instruction, ...]]
         ends = _holds(branch.cond, no), _holds(branch.cond, yes)
         if ends != (not leaves, leaves) or not all(sets(mir, n) for n in iteration[:-1]):
             return {}
-        line[at + 1 :] = [_told(code[n], yes) for n in iteration[at + 1 : -1]]
+        line[at + 1 :] = [_with_answer(code[n], yes) for n in iteration[at + 1 : -1]]
         line[at : at + 1] = [line[at].doing(what) for what in repeated(look, look.loc)]
     elif all(n in iteration or _only_goes_on(code[n]) for n in inside):
         return {}
@@ -296,7 +291,7 @@ def _plain(graph: FlowGraph, found: Await) -> dict[int, tuple[Instruction, ...]]
     return {**dict.fromkeys(inside, ()), found.head: tuple(line)}
 
 
-def _told(instruction: Instruction, values: Mapping[str, int]) -> Instruction:
+def _with_answer(instruction: Instruction, values: Mapping[str, int]) -> Instruction:
     """An instruction that sets a register to a number, if these have it."""
     match instruction.what:
         case Assign(var=var, loc=loc) if var.name in values:
@@ -311,7 +306,7 @@ def _only_goes_on(instruction: Instruction) -> bool:
     )
 
 
-def is_alike(mir: Mir, iteration: Iterable[int]) -> bool:
+def is_loop_independent(mir: Mir, iteration: Iterable[int]) -> bool:
     """Whether no instruction of a turn reads what an earlier turn has left."""
     left = {name for n in iteration for name in sets(mir, n)}
     for n in iteration:
@@ -565,7 +560,7 @@ def _counts(
     asked = _closure(made_of, tested)
     if any(not asked.isdisjoint(sets(mir, n)) for n in numbers if _looks(mir, n)):
         return False
-    times = {name for n in numbers if _drawn(mir, n) for name in sets(mir, n)}
+    times = {name for n in numbers if _is_oracle(mir, n) for name in sets(mir, n)}
     return any(name in times or name in _closure(made_of, made_of.get(name, ())) for name in asked)
 
 

@@ -1,13 +1,5 @@
 """Which accesses each warp may know of at every place of a program, and whether through fences.
 
-Whether two operands may name the same memory, as far as the program's text tells.
-
-Which warps take a branch, where its condition depends on nothing but their numbers.
-
-A program's statements with numbers and parents, so that passes can name places in it.
-
-Which accesses each warp may know of at every place of a program, and whether through fences.
-
 The analysis behind the fence passes. Agents are the classes of warps that take the same roles, in
 two CTAs if there are clusters. A *fact* is an access of an agent that can be known elsewhere; it
 travels with every release (arrive, barrier) to the acquires (wait, barrier) of the same barrier.
@@ -17,8 +9,6 @@ nothing: knowledge that has gone through B is not new to B.
 A fact is *good* where the fence on its way has been executed and *bad* where it is missing; a fact
 that is in neither set is not known. Where paths meet, bad wins. *Unseen* are facts learned since
 the agent's last fence on the receiving side.
-
-The barriers through which an instruction hands over what its thread knows, and learns.
 """
 
 from __future__ import annotations
@@ -168,7 +158,7 @@ class Tree:
                 ):
                     raise reject(
                         f"{op.mnemonic} has an operand at an address, {operand}: where fences are "
-                        "missing is only told for declared memory", op.loc,
+                        "missing is only said for declared memory", op.loc,
                     )  # fmt: skip
         nodes: list[Node] = []
         body = _number(program.body, None, 0, nodes)

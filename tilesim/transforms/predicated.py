@@ -7,7 +7,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
 
-#: what lanes do without waiting for anybody, and whichever others do it
+#: what lanes do without waiting for others, whichever do it
 _AT_ONCE = (
     fx.Reads, fx.Writes, fx.RemoteStore, fx.ReadsMap, fx.WritesMap, fx.Prefetches, fx.Defines,
     fx.InitsMbarrier, fx.InvalidatesMbarrier, fx.Arrives, fx.Expects, fx.Completes, fx.PendingCount,

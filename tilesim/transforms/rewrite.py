@@ -1,29 +1,20 @@
-"""Programs with statements put in, taken out or replaced.
+"""Programs with statements or instructions put in, taken out or replaced.
 
-Machine code with instructions put in and taken out: jumps lead to where they led.
+Faults and repairs (`tilesim.mistakes`) say of one statement what stands there instead; where
+statements are, and how a program is put together again, is said here, for a tree and for machine
+code, in which jumps lead to where they led.
 
-Edits of a program: some of its statements replaced by others, in a tree or in machine code.
+`joined` finds where lanes go on together in code whose branches make any graph (docs/mir.md).
+`bare` leaves out what a listing claims besides its instructions: that lanes on both sides of a
+branch synchronise, that a loop only waits, within which bounds a counter stays, and that it is not
+read after its loop. Lowering knows them; of a text written by hand they would have to be believed,
+and a wrong one could make a wrong proof. So they are found again as for PTX, which has none.
 
-Faults and repairs (`tilesim.mistakes`) are functions of one statement that say what
-stands there instead; where statements are, and how a program is put together again, is said here
-for both forms of a program.
-
-Joins for a list of instructions whose branches make any graph (docs/mir.md).
-
-Machine programs without what their text claims about them.
-
-Some of what a listing says is no instruction but a claim, on which analyses rest: that lanes on
-both sides of a branch synchronise, that a loop only waits, within which bounds a counter stays, and
-that it is not read after its loop. Lowering knows them; of a text written by hand they
-would have to be believed, and a wrong one could make a wrong proof. So they are left out, and found
-again as for PTX, which has none.
-
-A program in which some lanes of a warp go their own way from the start.
-
-PTX lets lanes of a warp that no instruction keeps together run ahead or lag behind, also where all
-execute the same instructions. A machine that moves warps shows no such schedule of the program as
-it is, but it does of this one: those lanes execute a copy of it, and the sides of a branch that
-both synchronise are agents of their own.
+`lanes_apart` lets some lanes of a warp go their own way from the start: PTX lets lanes that no
+instruction keeps together run ahead or lag behind, also where all execute the same instructions. A
+machine that moves warps shows no such schedule of the program as it is, but it does of this one:
+those lanes execute a copy of it, and the sides of a branch that both synchronise are agents of
+their own.
 """
 
 from __future__ import annotations
@@ -236,10 +227,10 @@ def _waits(graph: FlowGraph, loop: Loop) -> bool:
         for n in numbers
         for e in effects[n]
     )
-    return not any(_counts(code[n]) for n in numbers) if looks else _alike(graph, loop)
+    return not any(_counts(code[n]) for n in numbers) if looks else _repeats_itself(graph, loop)
 
 
-def _alike(graph: FlowGraph, loop: Loop) -> bool:
+def _repeats_itself(graph: FlowGraph, loop: Loop) -> bool:
     """Whether each turn of a loop computes what the one before it did, and does nothing else."""
     what = [graph.mir.code[n].what for block in loop.blocks for n in graph.blocks[block]]
     if any(isinstance(w, Trap) or (isinstance(w, Op) and not only_computes(w)) for w in what):

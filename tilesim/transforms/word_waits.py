@@ -20,7 +20,7 @@ from tilesim.ir.expr import Expr, Var, binary, unary
 from tilesim.ir.mir import Branch, Join, Mir
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.records import dataclass, replace
-from tilesim.transforms.await_condition import Await, awaits, is_alike, is_idle
+from tilesim.transforms.await_condition import Await, awaits, is_idle, is_loop_independent
 
 #: kinds of words
 INTEGERS = ("int", "uint")
@@ -91,7 +91,7 @@ def _wait(graph: FlowGraph, found: Await) -> _Wait | None:
     numbers = [n for n in found.iteration if late or n != test]
     behind = found.iteration[found.iteration.index(test) :]
     left = {name for n in behind for name in sets(mir, n)} & {*live_at(graph, found.past)}
-    if not is_alike(mir, numbers) or left - {access.result.name}:
+    if not is_loop_independent(mir, numbers) or left - {access.result.name}:
         return None  # what is used behind the loop would tell how many turns there were
     iteration = _Iteration(mir, numbers, look)
     leaves = branch.sense == (branch.target == found.past)

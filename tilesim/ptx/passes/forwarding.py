@@ -1,18 +1,5 @@
 """Instructions of PTX with what registers hold in their place.
 
-Instructions while they are rewritten, with what each mentions and sets.
-
-Most of them are assignments, of which both are seen without asking for effects and operands.
-
-Quotients that compilers compute by a product with a constant.
-
-    mul.wide.u32 a, x, 0xAAAAAAAB; shr.u64 b, a, 33          ->    x // 3
-
-A ring of three stages divides by 3 in every turn. Of a quotient it is known how it changes when
-the dividend does, and that of a remainder nothing changes after so many turns.
-
-Instructions of PTX with what registers hold in their place.
-
     mov a, address(shared)
     mov b, a + 1024          ->    mbarrier.init mbar_at(address(shared) + 1024), 8
     mov c, 8
@@ -23,6 +10,13 @@ analyse, to load and to run. An expression takes the place of a register where i
 every lane: what it is made of is not set in between. Where a value is not known, neither is what
 is computed of it, and of that only counts what it is made of. What is not read any more,
 `tilesim.ptx.passes.simplify` leaves out.
+
+Quotients that compilers compute by a product with a constant are quotients again:
+
+    mul.wide.u32 a, x, 0xAAAAAAAB; shr.u64 b, a, 33          ->    x // 3
+
+A ring of three stages divides by 3 in every turn. Of a quotient it is known how it changes when
+the dividend does, and that of a remainder nothing changes after so many turns.
 """
 
 from __future__ import annotations
@@ -159,7 +153,7 @@ def forward(
     return replace(typing, ranges={**typing.ranges, **forwarding.ranges})
 
 
-class _Held:
+class _Contents:
     """What registers hold at one place, until something is set that it is made of."""
 
     def __init__(self) -> None:
@@ -227,39 +221,41 @@ class _Forwarding:
 
     def walk(self, block: int) -> None:
         """The instructions of a block."""
-        held, listing, always = _Held(), self._listing, self._always
+        contents, listing, always = _Contents(), self._listing, self._always
         for number in self._graph.blocks[block]:
             if number in self._gone:
                 continue
             values: dict[str, Expr] = {}
             for name in listing.names[number]:
                 if name in always and self._graph.dominates(always[name][0], block):
-                    held.values[name] = always[name][1]
-                if name in held.values:
-                    values[name] = held.values[name]
+                    contents.values[name] = always[name][1]
+                if name in contents.values:
+                    values[name] = contents.values[name]
             old = listing.code[number]
-            new = self._with(old, values, held)
+            new = self._with(old, values, contents)
             if new is not old:
                 listing.put(number, new)
             if isinstance(new.what, Op):
                 for name in listing.sets[number]:
-                    held.forget(name)
+                    contents.forget(name)
                 if new.guard is None:
-                    self._note(new.what, listing.names[number], block, held)
+                    self._note(new.what, listing.names[number], block, contents)
 
-    def _note(self, op: Op, names: frozenset[str], block: int, held: _Held) -> None:
+    def _note(self, op: Op, names: frozenset[str], block: int, contents: _Contents) -> None:
         """An instruction that mentions these has set registers."""
         if isinstance(op, Assign):
-            self._note_value(op, names, block, held)
+            self._note_value(op, names, block, contents)
         elif isinstance(op, Data | Computation):
             # of what another lane has got, the order says whether two compute the same
             if (isinstance(op, Data) and op.partly) or not self._of_lanes.isdisjoint(names):
                 return
             operands = operand_expressions(op)
             for result in registers_set(op):
-                held.note_data(result.name, operands, names)
+                contents.note_data(result.name, operands, names)
 
-    def _note_value(self, op: Assign, names: frozenset[str], block: int, held: _Held) -> None:
+    def _note_value(
+        self, op: Assign, names: frozenset[str], block: int, contents: _Contents
+    ) -> None:
         name = op.var.name
         value = None if name in self._given else self._value(op)
         if value is None or _size(op.value) > _MOST:
@@ -269,7 +265,7 @@ class _Forwarding:
             return
         if self._setters[name] == 1 and not any(map(_varies, names)):
             self._always[name] = block, value
-        held.note(name, value, names)
+        contents.note(name, value, names)
 
     def _value(self, assign: Assign) -> Expr | None:
         """What the register of an assignment holds from then on; None if no expression says it."""
@@ -293,11 +289,11 @@ class _Forwarding:
 
     # ------------------------------------------------------------------ instructions
 
-    def _with(self, instruction: Instruction, values: Values, held: _Held) -> Instruction:
+    def _with(self, instruction: Instruction, values: Values, contents: _Contents) -> Instruction:
         """An instruction that takes what registers hold."""
         what, guard = instruction.what, instruction.guard
         if isinstance(what, Data):
-            what = _of_sources(what, held)
+            what = _of_sources(what, contents)
         elif values:
             what = self._taking(instruction, values)
             if guard is not None:
@@ -413,7 +409,7 @@ class _Forwarding:
         (first, _), (other, _), *_ = known
         (last, _), (other_last, _) = known[-2:]
         if first == other and last == other_last:
-            return _held_by(new, typing.type_of(old))
+            return _wrapped_as(new, typing.type_of(old))
         intervals = [bounds(*part) for part in known[1::2]]
         for kind in (join_types(first, last), join_types(other, other_last)):
             if kind not in LIMITS:
@@ -427,7 +423,7 @@ class _Forwarding:
         return new
 
 
-def _held_by(expr: Expr, kind: CType) -> Expr:
+def _wrapped_as(expr: Expr, kind: CType) -> Expr:
     """An expression that stands for one of a type: a literal that is folded from others of it
     wraps as the type does."""
     if isinstance(expr, Const) and kind in LIMITS:
@@ -451,14 +447,14 @@ class _OtherTypeError(Exception):
     """An expression would be computed in a type in which it has another value."""
 
 
-def _of_sources(data: Data, held: _Held) -> Data:
+def _of_sources(data: Data, contents: _Contents) -> Data:
     """What is not known, whatever it is made of, with what that is made of itself."""
     found: dict[str, Expr] = {}
     for source in data.sources:
         for part in walk(source):
             if isinstance(part, Var):
-                value = held.values.get(part.name)
-                made = held.made_of.get(part.name, (part,)) if value is None else walk(value)
+                value = contents.values.get(part.name)
+                made = contents.made_of.get(part.name, (part,)) if value is None else walk(value)
                 found.update((str(p), p) for p in made if isinstance(p, Var | Special | Base))
             elif isinstance(part, Special | Base):
                 found[str(part)] = part

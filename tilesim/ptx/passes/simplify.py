@@ -1,24 +1,20 @@
 """MIR of PTX without detours: fewer predicates, registers and instructions.
 
-MIR of PTX without detours: predicates that went through a number, registers that are not read.
-
     selp r, 1, 0, p
     setp q, r == 0        ->    branch ..., cond=p, sense=False
     branch ..., cond=q
 
 Inline assembly hands its predicates on so, `elect.sync` and polls among them. What an instruction
-that only sets registers from others sets, and is not read, is left out.
-
-Instructions that compute data of the same data are one, which has the results of all.
+that only sets registers from others sets, and is not read, is left out. Instructions that compute
+data of the same data are one, which has the results of all:
 
     cvt r1, f1, f2
-    cvt r2, f3, f4    ->    ptx.data "cvt", {r1, r2}, {tile}
+    cvt r2, f3, f4        ->    ptx.data "cvt", {r1, r2}, {tile}
 
 A variable stands for all registers of a tile (`tilesim.ptx.accumulators`), and a compiler does to
-each of them what it does to the others. What comes out is not known, only what it is made of; that
-is the same for all, and one instruction is to be analysed, loaded and run.
+each of them what it does to the others: what comes out is not known, only what it is made of.
 
-Branches that ask whether a pointer of the launch is null, where it is.
+Branches that ask whether a pointer of the launch is null go where it is:
 
     mov r, 0; mov p, r == 0; branch L, cond=p    ->    branch L
 
@@ -69,7 +65,7 @@ class _Choice:
 
 
 def simple(mir: Mir, given: Collection[str] = ()) -> Mir:
-    """``mir`` with predicates in place of what they are told by, and what registers hold in place
+    """``mir`` with predicates in place of what decides them, and what registers hold in place
     of them, but for those of ``given``. It does the same."""
     graph, listing = graph_of(mir), Listing(mir.code)
     flags = {var.name: var for var in mir.kernel.variables if var.dtype.kind == "pred"}
@@ -156,7 +152,7 @@ def _unread(graph: FlowGraph, listing: Listing, again: Collection[int]) -> set[i
 
 
 def _set_again(graph: FlowGraph, listing: Listing, known: Collection[int]) -> set[int]:
-    """What sets registers of which its lanes set all again before anybody reads one; ``known`` are
+    """What sets registers of which its lanes set all again before one is read; ``known`` are
     among them."""
     found = {*known}
     for block in graph.blocks:
@@ -200,7 +196,7 @@ def _same(what: Op | Control) -> bool:
 
 
 def _shorten(listing: Listing, block: Sequence[int], flags: Mapping[str, Var]) -> None:
-    """Puts what other predicates are told by in place of them; ``flags`` are all by name."""
+    """Puts what decides predicates in place of them; ``flags`` are all by name."""
     choices = _Choices()
     for number in block:
         instruction, names = listing.code[number], listing.names[number]
@@ -294,7 +290,7 @@ def _with_flags(instruction: Instruction, choices: Mapping[str, _Choice]) -> Ins
 
 
 def _flags(expr: Expr, choices: Mapping[str, _Choice]) -> dict[str, Expr]:
-    """What predicates in an expression are told by."""
+    """What decides the predicates in an expression."""
     found: dict[str, Expr] = {}
     for part in walk(expr):
         if isinstance(part, Var) and part.dtype.kind == "pred" and part.name in choices:

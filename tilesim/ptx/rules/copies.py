@@ -257,7 +257,7 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("prefetch", "prefetchu")
 def _hint(low: Lowering, step: Step) -> Iterator[Op]:
-    """Loads into a cache: they have no effect that anybody can observe."""
+    """Loads into a cache: they have no effect that can be observed."""
     return iter(())
 
 

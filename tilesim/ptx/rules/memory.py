@@ -1,8 +1,6 @@
-"""Rules for memory that MIR does not have, and for atomics that are atomics on each element.
+"""Rules for memory that MIR does not have: parameters, arguments, constants, local variables.
 
-Rules for memory that MIR does not have: parameters, arguments, constants, local variables.
-
-Rules for atomics on vectors and on floating-point numbers: they are atomics on each element.
+Atomics on vectors and on floating-point numbers are atomics on each element.
 """
 
 from __future__ import annotations
@@ -192,7 +190,7 @@ def _each(step: Step) -> Iterator[Step]:
 @rule("st.async")
 def _st_async(low: Lowering, step: Step) -> Iterator[Op]:
     """A vector is stored, and its bytes are completed, element by element; what releases is a
-    scalar in global memory, and no barrier is told."""
+    scalar in global memory, and no barrier counts it."""
     if "release" in step.qualifiers:
         yield from _spelled(low, step)
         return

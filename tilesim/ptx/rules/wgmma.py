@@ -1,11 +1,8 @@
 """Rules for wgmma and wmma: descriptors give the tiles, tuples of registers the accumulators.
 
-Rules for wgmma: matrix descriptors give the tiles, tuples of registers the accumulators.
-
-Rules for ``wmma``: matrices of a warp in memory, and their products (SEMANTICS E26).
-
-Which lane has which element PTX does not say, so each lane is taken to access all of a matrix, but
-for what its warp loads and stores in one form: that is as each lane has it.
+``wmma`` has matrices of a warp in memory (SEMANTICS E26). Which lane has which element PTX does not
+say, so each lane is taken to access all of a matrix, but for what its warp loads and stores in one
+form: that is as each lane has it.
 """
 
 from __future__ import annotations

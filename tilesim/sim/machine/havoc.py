@@ -29,9 +29,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilesim.analysis.cfg import FlowGraph, Loop, arms_that_compute
+from tilesim.analysis.cfg import FlowGraph, Loop, sides_that_compute
 from tilesim.analysis.solver import closure
-from tilesim.analysis.uniformity import agreed
+from tilesim.analysis.uniformity import uniform_branches
 from tilesim.analysis.uses_defs import computed, registers_set, sets
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
@@ -498,7 +498,7 @@ def _alike(one: Any, other: Any) -> bool:
 def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
     """The registers that lanes which a branch splits may set before they meet; None if they may do
     anything else, or anything again and again."""
-    inside = arms_that_compute(graph, number)
+    inside = sides_that_compute(graph, number)
     if inside is None or graph.meetings[number] == len(graph.mir.code):
         return None
     return frozenset(name for n in inside for name in sets(graph.mir, n))
@@ -595,7 +595,7 @@ def leaving(graph: FlowGraph, number: int, target: int) -> Leaving | None:
         for end, stay in sides
         if _leads_to_end(graph, led_to(graph, end))
     ]
-    return found[0] if len(found) == 1 and number in agreed(graph) else None
+    return found[0] if len(found) == 1 and number in uniform_branches(graph) else None
 
 
 def _leads_to_end(graph: FlowGraph, number: int) -> bool:

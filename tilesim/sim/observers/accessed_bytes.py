@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilesim.analysis.cfg import FlowGraph, graph_of
-from tilesim.analysis.pointer_table import Range, located, parts_of_shared, told_apart
+from tilesim.analysis.pointer_table import Range, located, parts_of_shared, with_shared_parts
 from tilesim.analysis.taint import Dataflow, at_addresses
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
@@ -70,7 +70,7 @@ class Accessed:
         if self._graph is None:
             mir = self._mir
             if self._far.isdisjoint(self._ranges):
-                mir = told_apart(mir, parts_of_shared(self._ranges), self._far)
+                mir = with_shared_parts(mir, parts_of_shared(self._ranges), self._far)
             self._graph = graph_of(mir)
         return self._graph
 

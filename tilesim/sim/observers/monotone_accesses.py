@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.analysis.preimage import ALL
-from tilesim.analysis.taint import Drawn
+from tilesim.analysis.taint import Taint
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.sim.machine.compose import in_groups
 from tilesim.sim.machine.expression import plain
@@ -201,7 +201,7 @@ def draws_in_turns(c: Operands, view: View) -> Round | None:
     if not polled or not only_drawn(c.mir, name):
         return None
     waits = {wait.test: wait.ends.decides for wait in c.word_waits.values()}
-    drawn = Drawn(c.code.graph, (name,), instead=waits)
+    drawn = Taint(c.code.graph, (name,), instead=waits)
     if name in drawn.steers:
         return None
     bounds = sorted(drawn.bounds.get(name, ()))
