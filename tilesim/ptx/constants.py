@@ -32,6 +32,11 @@ _READS_FIRST = "tcgen05.dealloc"
 _DEEPEST = 64
 
 
+#: known bits of a number: where the mask has ones, the bits of the value
+Bits = tuple[int, int]
+_ALL = (1 << 64) - 1
+
+
 class Constants:
     """The values of registers that are known without running the kernel.
 
@@ -46,9 +51,8 @@ class Constants:
         self._parameter_value = parameter_value
         self._sizes = sizes
         self._setters = naming(kernel).setters
-        self._known: dict[str, int | Symbol | None] = {}
-        #: by register what `known_bits` has found
-        self.bits: dict[str, Bits] = {}
+        #: by register, and whether what is not known counts as 0
+        self._known: dict[tuple[str, bool], Bits | Symbol] = {}
         self._code = kernel.code
 
     @cached_property
@@ -68,28 +72,36 @@ class Constants:
         """The registers that some instruction reads."""
         return frozenset(name for step in self._code for name in read_by(step))
 
-    def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
-        """A number (unsigned bits of the register), the address of a parameter or constant, or
-        None."""
+    def value(self, operand: Flat, depth: int = 0, *, zeros: bool = False) -> Bits | Symbol:
+        """Which bits of an operand of up to 64 bits are known, and what they are, or the address of
+        a parameter or constant that it is; ``zeros``: as if what is not known were 0."""
         match operand:
-            case Integer(value):
-                return value
-            case Special(name):
-                return self._sizes.get(name)
-            case Symbol():
-                return operand if operand.variable.space in ("param", "const") else None
+            case Integer(number):
+                return _ALL, number & _ALL
+            case Special(name) if name in self._sizes:
+                return _ALL, self._sizes[name]
+            case Symbol(variable) if variable.space in ("param", "const"):
+                return operand
             case Register(name):
-                if name not in self._known:
-                    self._known[name] = None  # while it is looked for
-                    self._known[name] = self._computed(name, depth)
-                return self._known[name]
+                key = name, zeros
+                if key not in self._known:
+                    self._known[key] = _unknown(operand, zeros=zeros)  # while it is looked for
+                    self._known[key] = self._computed(operand, depth, zeros=zeros)
+                return self._known[key]
             case _:
-                return None
+                return _unknown(operand, zeros=zeros)
+
+    def bits(self, operand: Flat, *, zeros: bool = False) -> Bits:
+        """The same of what is a number: of an address no bit is known."""
+        found = self.value(operand, zeros=zeros)
+        return _unknown(operand, zeros=zeros) if isinstance(found, Symbol) else found
 
     def number(self, operand: Flat) -> int | None:
         """A known number, or None."""
-        found = self.of(operand)
-        return found if isinstance(found, int) else None
+        if isinstance(operand, Integer):
+            return operand.value
+        mask, value = self.bits(operand)
+        return value if mask == _ALL else None
 
     def parameter(self, operand: Flat) -> Symbol | None:
         """A known address of a parameter, or None."""
@@ -98,7 +110,7 @@ class Constants:
 
     def place(self, operand: Flat) -> Symbol | None:
         """A known address of a parameter or constant, or None."""
-        found = self.of(operand)
+        found = self.value(operand)
         return found if isinstance(found, Symbol) else None
 
     def setter(self, operand: Flat) -> Step | None:
@@ -109,34 +121,24 @@ class Constants:
         steps = self._setters.get(name, ())
         return steps[0] if len(steps) == 1 and steps[0].guard is None else None
 
-    def _computed(self, name: str, depth: int) -> int | Symbol | None:
-        step = self._setter(name)
+    def _computed(self, register: Register, depth: int, *, zeros: bool) -> Bits | Symbol:
+        """What the instruction that sets a register leaves there."""
+        step, unknown = self._setter(register.name), _unknown(register, zeros=zeros)
         if step is None or depth > _DEEPEST or len(step.operands) < 2:
-            return None
+            return unknown
         if step.opcode.startswith("ld.param"):
-            return self._loaded(step, name, depth)
-        if step.base == "mov" and isinstance(step.operands[1], Items):
-            return self._joined(step, step.operands[1].items, depth + 1)
-        values: list[int | Symbol] = []
-        for operand in step.operands[1:]:
-            value = self.of(operand, depth + 1)
-            if value is None:
-                return None
-            values.append(value)
-        numbers = [value for value in values if isinstance(value, int)]
-        if len(numbers) < len(values):
-            return _moved(step, values)
-        return _result(step, name, numbers)
-
-    def _joined(self, step: Step, items: tuple[Flat, ...], depth: int) -> int | None:
-        """A register that is made of items of one size, the first one lowest."""
-        width, total = WIDTH[step.qualifiers[-1]] // len(items), 0
-        for place, item in enumerate(items):
-            value = self.of(item, depth)
-            if not isinstance(value, int):
-                return None
-            total |= (value & (1 << width) - 1) << place * width
-        return total
+            return self._loaded(step, register, depth) or unknown
+        source, *_ = sources = step.operands[1:]
+        packs = step.base == "mov" and isinstance(source, Items)
+        items = source.items if packs and isinstance(source, Items) else sources
+        values = [self.value(item, depth + 1, zeros=zeros) for item in items]
+        numbers = [
+            _unknown(item, zeros=zeros) if isinstance(value, Symbol) else value
+            for item, value in zip(items, values, strict=True)
+        ]
+        if packs:
+            return _packed(numbers, WIDTH[step.qualifiers[-1]]) or unknown
+        return _moved(step, values) or _result(step, register, numbers) or unknown
 
     @cached_property
     def _arguments(self) -> dict[tuple[str, int, int], Flat | None]:
@@ -157,7 +159,7 @@ class Constants:
                 found[key] = None if key in found or step.guard is not None else item
         return found
 
-    def _loaded(self, step: Step, name: str, depth: int) -> int | Symbol | None:
+    def _loaded(self, step: Step, register: Register, depth: int) -> Bits | Symbol | None:
         """What a load from a parameter leaves in one of its registers, if the launch says it, or
         the call of a function."""
         target, source = step.operands[:2]
@@ -167,21 +169,23 @@ class Constants:
         if place is None:
             return None
         items = target.items if isinstance(target, Items) else (target,)
-        number, register = next(
-            (k, x) for k, x in enumerate(items) if isinstance(x, Register) and x.name == name
-        )
         nbytes = WIDTH[step.qualifiers[-1]] // 8
-        at = place.offset + source.offset + number * nbytes
+        at = place.offset + source.offset + items.index(register) * nbytes
         argument = self._arguments.get((place.variable.name, at, nbytes))
         if argument is not None:
-            value = self.of(argument, depth + 1)
-            if not isinstance(value, int):
+            value = self.value(argument, depth + 1)
+            if isinstance(value, Symbol):
                 return value
-            return extended(value & (1 << 8 * nbytes) - 1, step.qualifiers[-1], register)
-        found = self._parameter_value(place.variable.name, at, nbytes)
-        if not isinstance(found, Const) or not isinstance(found.value, int):
-            return None
-        return extended(found.value, step.qualifiers[-1], register)
+            mask, number = value
+            if mask != _ALL:
+                return None
+            number &= (1 << 8 * nbytes) - 1
+        else:
+            found = self._parameter_value(place.variable.name, at, nbytes)
+            if not isinstance(found, Const) or not isinstance(found.value, int):
+                return None
+            number = found.value
+        return _ALL, extended(number, step.qualifiers[-1], register)
 
 
 def extended(number: int, kind: str, target: Flat) -> int:
@@ -201,20 +205,40 @@ def narrowed(step: Step) -> str:
     return kind if WIDTH.get(kind, 64) < WIDTH[step.operands[0].type] else ""
 
 
-def _result(step: Step, name: str, values: list[int]) -> int | None:
-    """What an operation on numbers gives one of its results; None if it is not computed."""
+def _unknown(operand: Flat, *, zeros: bool = False) -> Bits:
+    """Nothing is known but that bits are 0 that a register does not have."""
+    width = WIDTH[operand.type] if isinstance(operand, Register) else 64
+    return _ALL if zeros else _ALL & ~((1 << min(width, 64)) - 1), 0
+
+
+def _result(step: Step, register: Register, values: list[Bits]) -> Bits | None:
+    """What an operation leaves in one of its results; None if nothing is known of that."""
     found = operation(step.opcode)
     if found is None or len(found.sources) != len(values):
         return None
-    results = found(*values)
-    part = _part(step, name)
+    part, target = _part(step, register.name), step.operands[0]
     if part is not None:
-        return results[0] >> part[0] & (1 << part[1]) - 1
-    if len(results) == 1:
-        kind = narrowed(step)
-        return extended(results[0], kind, step.operands[0]) if kind else results[0]
-    names = [r.name for r in registers(step.operands[0])]
-    return results[names.index(name)] if len(names) <= len(results) else None
+        (mask, value), (first, width) = values[0], part
+        return mask >> first | _ALL & ~((1 << width) - 1), value >> first & (1 << width) - 1
+    kind = narrowed(step)
+    if all(mask == _ALL for mask, _ in values):
+        results = found(*(value for _, value in values))
+        targets = [target.first, target.second] if isinstance(target, Both) else [target]
+        if register not in targets or len(targets) > len(results):
+            return None
+        number = results[targets.index(register)]
+        return _ALL, extended(number, kind, target) if kind else number
+    above = _ALL & ~((1 << found.results[0]) - 1)
+    is_cvt = found.name == "cvt"
+    if len(found.results) > 1 or (is_cvt and ("sat" in found.detail or kind.startswith("s"))):
+        return None
+    if step.opcode.startswith("bfe.s") or (found.name in ("cvt", "shr") and found.detail[0] == "s"):
+        return above, 0
+    if is_cvt:  # the bits beyond its type do not count
+        own = (1 << found.sources[0]) - 1
+        values = [(mask | _ALL & ~own, value & own) for mask, value in values]
+    mask, value = _combined(found.name, values)
+    return mask | above, value & ~above & mask
 
 
 def _part(step: Step, name: str) -> tuple[int, int] | None:
@@ -229,15 +253,27 @@ def _part(step: Step, name: str) -> tuple[int, int] | None:
     return place * width, width
 
 
-def _moved(step: Step, values: list[int | Symbol]) -> Symbol | None:
+def _moved(step: Step, values: list[Bits | Symbol]) -> Symbol | None:
     """The address of a parameter that is moved, converted, or has a number added."""
     match step.base, values:
         case (("mov" | "cvta" | "cvt"), [Symbol() as symbol]):
             return symbol
-        case "add", [Symbol(variable, offset), int() as more]:
-            return Symbol(variable, offset + more)
+        case "add", [Symbol(variable, offset), (mask, more)] if mask == _ALL:
+            return Symbol(variable, offset + (more - (1 << 64) if more >> 63 else more))
         case _:
             return None
+
+
+def _packed(items: list[Bits], width: int) -> Bits | None:
+    """A register of ``width`` bits that is made of items of one size, the first one lowest."""
+    if width > 64:
+        return None
+    each = width // len(items)
+    mask, value, part = _ALL & ~((1 << width) - 1), 0, (1 << each) - 1
+    for place, (known, bits) in enumerate(items):
+        mask |= (known & part) << place * each
+        value |= (bits & part) << place * each
+    return mask, value
 
 
 def read_by(step: Step) -> Iterator[str]:
@@ -336,93 +372,6 @@ def _all(
         else:
             found += of(item)
     return tuple(found)
-
-
-# ---------------------------------------------------------------------- bits
-
-#: known bits of a number: where the mask has ones, the bits of the value
-Bits = tuple[int, int]
-_ALL = (1 << 64) - 1
-
-
-def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
-    """Which bits of a register of up to 64 bits are known, and what they are."""
-    number = constants.number(operand)
-    if number is not None:
-        return _ALL, number & _ALL
-    if not isinstance(operand, Register):
-        return _bits_of(constants, operand, depth)
-    if operand.name not in constants.bits:
-        constants.bits[operand.name] = _width_bits(operand), 0  # while they are looked for
-        constants.bits[operand.name] = _bits_of(constants, operand, depth)
-    return constants.bits[operand.name]
-
-
-def _bits_of(constants: Constants, operand: Flat, depth: int) -> Bits:
-    """The same of what is no constant."""
-    step = constants.setter(operand)
-    if step is None or depth > _DEEPEST:
-        return _width_bits(operand), 0
-    if step.base == "mov" and isinstance(step.operands[1], Items):
-        return _packed(constants, step.operands[1].items, depth + 1)
-    found = operation(step.opcode)
-    if found is None or len(step.operands) - 1 != len(found.sources):
-        return _width_bits(operand), 0
-    sources = [known_bits(constants, o, depth + 1) for o in step.operands[1:]]
-    above = _ALL & ~((1 << found.results[0]) - 1)
-    part = _part(step, operand.name) if isinstance(operand, Register) else None
-    if part is not None:
-        (mask, value), (first, width) = sources[0], part
-        return mask >> first | _ALL & ~((1 << width) - 1), value >> first & (1 << width) - 1
-    if len(found.results) > 1 or not isinstance(step.operands[0], Register):
-        return _width_bits(operand), 0
-    if found.name == "cvt" and ("sat" in found.detail or narrowed(step).startswith("s")):
-        return _width_bits(operand), 0
-    signed = found.name in ("cvt", "shr") and found.detail[0] == "s"
-    if signed or step.opcode.startswith("bfe.s"):
-        return above, 0
-    if found.name == "cvt":  # the bits beyond its type do not count
-        sources = [(mask | _ALL & ~((1 << found.sources[0]) - 1), value) for mask, value in sources]
-        sources = [(mask, value & (1 << found.sources[0]) - 1) for mask, value in sources]
-    mask, value = _combined(found.name, sources)
-    return mask | above, value & ~above & mask
-
-
-def assumed(constants: Constants, operand: Flat, depth: int = 0) -> int:
-    """A register of up to 64 bits, if every number in it that is not known were 0."""
-    number = constants.number(operand)
-    if number is not None:
-        return number & _ALL
-    step = constants.setter(operand)
-    if step is None or depth > _DEEPEST:
-        return 0
-    if step.base == "mov" and isinstance(step.operands[1], Items):
-        total = 0
-        items = step.operands[1].items
-        for place, item in enumerate(items):
-            width = WIDTH[item.type] if isinstance(item, Register) else 64 // len(items)
-            total |= (assumed(constants, item, depth + 1) & (1 << width) - 1) << place * width
-        return total & _ALL
-    values = [assumed(constants, source, depth + 1) for source in step.operands[1:]]
-    assert isinstance(operand, Register)
-    return _result(step, operand.name, values) or 0
-
-
-def _packed(constants: Constants, items: tuple[Flat, ...], depth: int) -> Bits:
-    """A register of 64 bits, or fewer, that is made of items of one size."""
-    width = WIDTH[items[0].type] if isinstance(items[0], Register) else 64 // len(items)
-    mask, value, part = _ALL & ~((1 << width * len(items)) - 1), 0, (1 << width) - 1
-    for place, item in enumerate(items):
-        known, bits = known_bits(constants, item, depth)
-        mask |= (known & part) << place * width
-        value |= (bits & part) << place * width
-    return mask & _ALL, value & _ALL
-
-
-def _width_bits(operand: Flat) -> int:
-    """The bits that a register does not have are known to be 0."""
-    width = WIDTH[operand.type] if isinstance(operand, Register) else 64
-    return _ALL & ~((1 << min(width, 64)) - 1)
 
 
 def _combined(name: str, sources: list[Bits]) -> Bits:

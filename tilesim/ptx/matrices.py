@@ -13,7 +13,6 @@ from tilesim.ir.declarations import View
 from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.ops.compute import Assumes
 from tilesim.ir.ops.tcgen05_k96 import LONG_ROW
-from tilesim.ptx.constants import assumed, known_bits
 from tilesim.ptx.descriptor import LEADING, TCGEN05, Descriptor, Format, layout_of
 from tilesim.ptx.inline import Flat
 from tilesim.ptx.lowering_context import Lowering
@@ -46,10 +45,10 @@ def matrix(
 
 def _form(low: Lowering, operand: Flat, format: Format, *, trans: bool) -> tuple[Descriptor, Expr]:
     """How a tile lies; a number that is 0, and not known where it lies otherwise when it runs."""
-    mask, value = known_bits(low.constants, operand)
+    mask, value = low.constants.bits(operand)
     known = mask & (format.bits | LEADING) == format.bits | LEADING
     if not known:
-        value |= assumed(low.constants, operand) & ~mask
+        value |= low.constants.bits(operand, zeros=True)[1] & ~mask
     form = Descriptor.of(value, format)
     if isinstance(form, str):
         raise low.unsupported(form)
@@ -78,7 +77,7 @@ def long_rows(low: Lowering, operand: Flat, rows: int) -> tuple[View, View | Non
     Raises:
         Unsupported: where in a row it begins is not known before it runs, or it has another form.
     """
-    known, value = known_bits(low.constants, operand)
+    known, value = low.constants.bits(operand)
     needed = TCGEN05.bits | _LINE // 16 - 1
     if known & needed != needed:
         raise low.unsupported("the form of a matrix descriptor is not known before it runs")

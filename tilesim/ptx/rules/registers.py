@@ -18,7 +18,7 @@ from tilesim.ir.ops.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import inline
-from tilesim.ptx.constants import known_bits, narrowed, registers
+from tilesim.ptx.constants import narrowed, registers
 from tilesim.ptx.expressions import expressions, signed
 from tilesim.ptx.inline import Both, Flat, Items, Register, Step
 from tilesim.ptx.lowering_context import Lowering, rule
@@ -110,7 +110,7 @@ def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
 
 def _high(low: Lowering, operand: Flat, width: int) -> int | None:
     """The upper half of a register of ``width`` bits, if it is known."""
-    mask, bits = known_bits(low.constants, operand)
+    mask, bits = low.constants.bits(operand)
     half = width // 2
     return (bits & (1 << half) - 1) << half if mask == (1 << 64) - 1 else None
 

@@ -41,7 +41,6 @@ from tilesim.ir.ops.tcgen05_mma import (
     Tcgen05MmaWs,
 )
 from tilesim.ir.tensor_memory import LANES, TmemView
-from tilesim.ptx.constants import known_bits
 from tilesim.ptx.descriptor import TCGEN05
 from tilesim.ptx.inline import At, Flat, Items, Step
 from tilesim.ptx.lowering_context import Lowering, rule
@@ -114,7 +113,7 @@ class _Product:
         """The instruction descriptor. Which bytes of their columns hold the scale factors need not
         be known: CuTe DSL takes it from the upper bits of their addresses, and what an instruction
         accesses is the columns."""
-        known, number = known_bits(self.low.constants, operand)
+        known, number = self.low.constants.bits(operand)
         unsaid = SCALE_IDS if self.kind in SCALE_VECTORS else 0
         if (known | unsaid) & _WORD != _WORD:
             return self.low.constant(operand, "the instruction descriptor")
