@@ -32,15 +32,6 @@ def verdict(
     return check(program, strict=strict, inputs=given, **options).verdict
 
 
-def assert_proved(case: Case, strict: Strict) -> None:
-    """The kernel is right on every schedule, given its inputs if it has some of its own."""
-    program, params = case.build(), {**case.kernel.params, **case.params}
-    given = inputs(case.kernel, program, params) if case.kernel.inputs else None
-    report = check(program, strict=strict, inputs=given)
-    assert report.findings == ()
-    assert report.verdict == "proved", report.reasons
-
-
 def assert_computes(
     case: Case,
     schedules: Iterable[tuple[Policy, int]] = SCHEDULES,

@@ -1,11 +1,9 @@
-"""Attention for speed: what breaks when a part is left out, its schedule, its machine code."""
+"""Attention for speed: what it computes, its schedule, its machine code."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +13,8 @@ import pytest
 
 from benchmarks.attention import HEADER, Bench, Row, Shape, main
 from benchmarks.attention import line as row_line
-from tilesim.checker import check
-from tilesim.errors import UsageError
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
-from tilesim.ir.expr import Const
-from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierInit
-from tilesim.ir.program import Program, instructions
 from tilesim.ir.target import TARGETS
 from tilesim.kernels.attention import attention_weights
 from tilesim.kernels.hopper.attention_tiles import Schedule
@@ -30,34 +22,13 @@ from tilesim.kernels.hopper.attention_v1 import attention
 from tilesim.sim.machine.simulate import simulate
 
 from ..gpu import needs
-from .mutate import changed, edited, inputs, line, without
+from .mutate import inputs, without
 
 #: two rounds per CTA, so that every ring and buffer is used again
 PARAMS: dict[str, Any] = {"queries": 256, "keys": 384, "heads": 1, "ctas": 1}
 PROGRAM = attention.build(**PARAMS)
-#: results staged where the queries were; the last block of keys is not whole
-IN_PLACE: dict[str, Any] = {**PARAMS, "keys": 200, "block": 80, "in_place": True}
 #: of the sum over |V|: both roundings to bf16, and f32
 BOUND = 2.0**-7 + 1e-5
-
-
-def on(text: str, edit: Callable[[Any], Op | None], nth: int = 0) -> Program:
-    """The kernel with the synchronising instruction of one line edited."""
-    place = line(attention, text, nth)
-    (kind,) = {op.mnemonic for op in instructions(PROGRAM) if op.loc.line == place}
-    return edited(PROGRAM, kind, lambda op: edit(op) if op.loc.line == place else op)
-
-
-def first(program: Program, rule: str) -> Any:
-    """The first finding of ``rule``; the check in practice strictness must have failed."""
-    report = check(program)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, [(f.rule, f.message) for f in report.findings]
-    return next(f for f in report.findings if f.rule == rule)
-
-
-def places(found: Any) -> set[int]:
-    return {p.loc.line for p in found.participants}
 
 
 def error(given: Any, result: Any, **forms: Any) -> float:
@@ -67,124 +38,6 @@ def error(given: Any, result: Any, **forms: Any) -> float:
     return float(
         (np.abs(result.astype(np.float64) - exact["W"] @ exact["V"]) / scale).max() / BOUND
     )
-
-
-# ------------------------------------------------------------------ synchronisation
-
-
-@pytest.mark.parametrize(
-    ("text", "nth", "access"),
-    [
-        ("q.wait()", 0, "self.k.tma.load(source"),
-        ("key.slot.wait()", 0, "self.k.tma.load(source"),
-        ("key.slot.wait()", 1, "self.k.tma.load(source"),
-        ("key.slot.wait()", 2, "self.k.tma.load(source"),
-        ("value.slot.wait()", 0, "self.k.tma.load(source"),
-        ("value.slot.wait()", 1, "self.k.tma.load(source"),
-        ("slot.acquire()", 0, "self.k.tma.load(source"),
-        ("# the buffer is free", 0, "k.tile.store(sO[piece]"),
-        ("# the buffer is complete", 0, "k.tile.store(sO[piece]"),
-    ],
-)
-def test_every_wait_is_needed(text: str, nth: int, access: str) -> None:
-    program = on(text, lambda op: None, nth)
-    report = check(program)
-    assert report.verdict == "failed", report
-    found = [f for f in report.findings if f.rule in ("race", "proxy-fence", "over-arrival")]
-    assert any(line(attention, access) in places(f) for f in found) or found[0].rule == (
-        "over-arrival"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "nth", "access"),
-    [
-        ("# the scores", 0, 'k.tile.reduce(self.new_max, "max", self.scores)'),
-        ("# the values", 0, 'self.k.tile.zip(self.out, "mul", self.out, self.alpha)'),
-        ("k.wgmma.wait_group(0)", 0, 'k.tile.reduce(self.row_max, "max", self.scores)'),
-        ("k.wgmma.wait_group(0)", 2, 'k.tile.zip(self.out, "mul", self.out, self.shift)'),
-    ],
-)
-def test_registers_are_used_after_the_wgmma_that_writes_them(
-    text: str, nth: int, access: str
-) -> None:
-    found = first(on(text, lambda op: None, nth), "wgmma-order")
-    assert line(attention, access) in places(found)
-
-
-def test_one_group_in_flight_is_the_limit_at_the_scores() -> None:
-    """With two, the softmax reads scores that are being computed."""
-    place = line(attention, "# the scores")
-    waits = [op for op in instructions(PROGRAM) if op.mnemonic == "wgmma.wait_group"]
-    nth = next(i for i, op in enumerate(waits) if op.loc.line == place)
-    found = first(changed(PROGRAM, "wgmma.wait_group", nth, pending=2), "wgmma-order")
-    assert line(attention, 'k.tile.reduce(self.new_max, "max", self.scores)') in places(found)
-
-
-def test_without_the_fence_new_weights_are_not_ordered_before_their_wgmma() -> None:
-    found = first(on("k.wgmma.fence()", lambda op: None, 1), "wgmma-order")
-    assert "wgmma.fence" in found.message
-
-
-@pytest.mark.parametrize("text", ["q.release()", "cursor.slot.release()"])
-def test_what_is_not_given_back_is_waited_for(text: str) -> None:
-    found = first(on(text, lambda op: None), "deadlock")
-    assert line(attention, "slot.acquire()") in places(found)
-
-
-def test_a_stage_given_back_by_one_consumer_of_two_is_overwritten_too_early() -> None:
-    """The barriers of the values' ring expect one consumer's arrivals."""
-
-    def half(op: MbarrierInit) -> MbarrierInit:
-        return replace(op, count=Const(4)) if op.mbar.array.name == "v_empty" else op
-
-    report = check(edited(PROGRAM, "mbarrier.init", half))
-    assert report.verdict == "failed"
-    assert report.rules & {"race", "over-arrival", "phase-ambiguity"}
-
-
-def test_the_result_without_a_proxy_fence_is_stale() -> None:
-    found = first(without(PROGRAM, "fence.proxy.async"), "proxy-fence")
-    assert places(found) == {
-        line(attention, "k.tma.store(self.o_map"), line(attention, "k.tile.store(sO[piece]"),
-    }  # fmt: skip
-
-
-def test_the_result_is_staged_once_the_one_before_was_read() -> None:
-    place = line(attention, "k.bulk.wait_group(0, read=True)")
-    program = edited(
-        PROGRAM, "cp.async.bulk.wait_group", lambda op: None if op.loc.line == place else op
-    )
-    found = first(program, "race")
-    assert places(found) == {
-        line(attention, "k.tma.store(self.o_map"), line(attention, "k.tile.store(sO[piece]"),
-    }  # fmt: skip
-
-
-def test_turns_are_for_speed_only() -> None:
-    """Without them the result is proved too; one that is not given stops everybody."""
-    barriers = {line(attention, "self.k.bar.sync("), line(attention, "self.k.bar.arrive(")}
-
-    def gone(op: Op) -> Op | None:
-        return None if op.loc.line in barriers else op
-
-    silent = edited(edited(PROGRAM, "barrier.sync", gone), "barrier.arrive", gone)
-    assert check(silent).verdict == "proved"
-    found = first(edited(PROGRAM, "barrier.arrive", gone), "deadlock")
-    assert line(attention, "self.k.bar.sync(") in places(found)
-
-
-def test_queries_take_the_place_of_a_result_once_it_was_read() -> None:
-    """Without the wait the next ones are copied over rows that are being stored."""
-    place = line(attention, "# the result has left the buffer")
-    program = attention.build(**IN_PLACE)
-    early = edited(
-        program, "cp.async.bulk.wait_group", lambda op: None if op.loc.line == place else op
-    )
-    assert check(program).verdict == "proved"
-    assert places(first(early, "race")) == {
-        line(attention, "k.tma.store(self.o_map"), line(attention, "self.k.tma.load(source"),
-    }  # fmt: skip
 
 
 # ------------------------------------------------------------------ numbers
@@ -239,21 +92,6 @@ def test_rows_behind_the_last_query_stay_out_of_the_next_head() -> None:
     program = attention.build(**params)
     given = inputs(attention, program, params)
     assert error(given, simulate(program, given).outputs["O"]) <= 1
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"block": 72}, "block=72 must be a multiple of 16"),
-        ({"heads": 3, "grouped": 2}, "heads=3 must be a multiple of grouped=2"),
-        ({"depth": 80}, "depth=80 is not a positive multiple of the block size 64"),
-        ({"consumers": 4}, "consumers=4 must be 2 or 3"),
-        ({"causal": True, "keys": 512}, "queries=256 must be equal to keys=512"),
-    ],
-)
-def test_sizes_it_does_not_cover_are_refused(params: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        attention.build(**params)
 
 
 @pytest.mark.parametrize(

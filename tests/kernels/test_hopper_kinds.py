@@ -16,8 +16,8 @@ from tilesim.ir.program import If, Program, Stmt, rewrite
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
 from tilesim.sim.machine.simulate import simulate
 
-from .evidence import finding, participating
-from .mutate import Arrays, changed, inputs, line, without
+from .evidence import participating
+from .mutate import Arrays, changed, inputs, line
 
 ONE = {"ctas": 1, "m": 256}
 
@@ -48,11 +48,6 @@ def test_scales_of_rows_are_for_the_rows_and_those_of_columns_for_the_columns() 
     assert set(columns[rows != 70]) == {9}
 
 
-def test_accumulators_are_scaled_once_the_last_product_is_there() -> None:
-    found = finding(without(matmul_fp8.matmul.build(**ONE), "wgmma.wait_group", 1), "wgmma-order")
-    assert line(matmul_fp8.matmul, 'k.tile.zip(acc, "mul", acc, by_row)') in participating(found)
-
-
 def test_a_k_tile_of_fp8_has_twice_the_elements_in_the_same_bytes() -> None:
     program = matmul_fp8.matmul.build(**ONE)
     halved = changed(program, "mbarrier.arrive.expect_tx", bytes=Const(16384))
@@ -74,28 +69,6 @@ def test_scales_of_blocks_change_with_the_k_tile() -> None:
     given["SA"][1, 5] /= 4
     given["SB"][1, 0] *= 4
     assert set(np.nonzero(wrong(program, given, expected))[1]) == set(range(128, 256))
-
-
-def test_a_product_that_keeps_the_last_k_tile_begins_with_nothing() -> None:
-    program = changed(
-        matmul_fp8_blocks.matmul.build(**ONE), "wgmma.mma_async", 0, accumulate=Const(1)
-    )
-    found = finding(program, "uninitialised-read")
-    assert "part" in found.message
-
-
-def test_a_product_is_added_once_it_is_there() -> None:
-    program = without(matmul_fp8_blocks.matmul.build(**ONE), "wgmma.wait_group", 0)
-    found = finding(program, "wgmma-order")
-    assert line(matmul_fp8_blocks.matmul, "self.k.tile.fma(self.total") in participating(found)
-
-
-def test_a_stage_that_is_released_after_half_of_its_products_is_overwritten() -> None:
-    """With 256 columns a stage is multiplied in two turns."""
-    program = matmul_fp8_blocks.matmul.build(**ONE, block_n=256, band=1, stages=1, pieces=1)
-    early = without(program, "wgmma.wait_group", 1)
-    race = finding(early, "race")
-    assert race.roles[0] == "producer"
 
 
 # ------------------------------------------------------------------ groups

@@ -7,6 +7,11 @@ import pytest
 import tilesim as ts
 from tests.lib.lines import marks, roles
 from tests.lib.rings import by_cursor, by_item, counted
+from tilesim.dsl.builder import Builder
+from tilesim.ir.expr import constant
+from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierWait
+from tilesim.ir.program import instructions
+from tilesim.lib.pipeline import Pipeline
 
 BOTH = {"load", "use"}
 
@@ -67,3 +72,35 @@ def test_items_counted_from_0_for_every_tile_are_found() -> None:
     finding = ts.check(counted(fault="restart", items=2)).findings[0]
     assert (finding.rule, roles(finding)) == ("over-arrival", {"load"})
     assert marks(counted, finding) == ("acquire", "tiles", "commit")
+
+
+@pytest.mark.parametrize(
+    ("item", "stage", "parity"), [(0, 0, 0), (3, 3, 0), (4, 0, 1), (7, 3, 1), (8, 0, 0)]
+)
+def test_slot_follows_from_the_number_of_the_item(item: int, stage: int, parity: int) -> None:
+    pipe = Pipeline(Builder("k"), 4)
+    slot = pipe[item]
+    assert (constant(slot.stage), constant(slot.parity)) == (stage, parity)
+    assert (str(slot.full), str(slot.empty)) == (f"full[{stage}]", f"empty[{stage}]")
+
+
+def test_slot_operations_are_one_instruction_each() -> None:
+    k = Builder("k")
+    slot = Pipeline(k, 2, name="x")[3]
+    slot.acquire()
+    slot.commit(64)
+    slot.commit()
+    slot.wait()
+    slot.release()
+    acquire, expect, commit, wait, release = instructions(k.finish())
+    assert isinstance(acquire, MbarrierWait)
+    assert (str(acquire.mbar), constant(acquire.phase)) == ("x_empty[1]", 0)
+    assert isinstance(expect, MbarrierArriveExpectTx)
+    assert (str(expect.mbar), constant(expect.bytes)) == ("x_full[1]", 64)
+    assert isinstance(commit, MbarrierArrive)
+    assert str(commit.mbar) == "x_full[1]"
+    assert isinstance(wait, MbarrierWait)
+    assert (str(wait.mbar), constant(wait.phase)) == ("x_full[1]", 1)
+    assert isinstance(release, MbarrierArrive)
+    assert str(release.mbar) == "x_empty[1]"
+    assert acquire.loc.file.endswith("test_rings.py")
