@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, InvalidProgram
+from tilesim.arith.types import DTYPES
 from tilesim.checker import check
 from tilesim.ir.expr import Binary, BinaryOp, Const, binary
 from tilesim.ir.text import parse, to_text
@@ -250,3 +253,11 @@ def test_inputs_that_are_no_numbers() -> None:
 def test_what_has_no_value_is_not_folded(op: BinaryOp, lhs: float, rhs: float) -> None:
     assert str(binary(op, lhs, rhs)) == str(Binary(op, Const(lhs), Const(rhs)))
     assert binary("<<", 3, 2) == Const(12)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_copy_of_a_type_is_the_type(name: str) -> None:
+    """Types are compared by identity in checks, also of programs that another process unpickles."""
+    dtype = DTYPES[name]
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+    assert copy.deepcopy(dtype) is dtype

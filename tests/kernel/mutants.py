@@ -222,6 +222,7 @@ def modules() -> list[str]:
               help="An output, whose mutants that are alive are tried.")  # fmt: skip
 def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: Path | None) -> None:
     """Tries mutants of the proof kernel by its own tests."""
+    end = time.monotonic() + seconds
     some = [m for m in modules() if m.endswith(only)]
     every = drawn(some, count, seed) if earlier is None else again(earlier.read_text())
     every = [one for one in every if one.module in some]
@@ -229,7 +230,6 @@ def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: P
     every = [one for one in every if one not in known]
     if not _passes_tests():
         raise click.ClickException("without a change, the tests of the kernel fail")
-    end = time.monotonic() + seconds
     LAUNCHES.extend(launches())
     tried: Counter[str] = Counter()
     by: Counter[str] = Counter()
@@ -241,6 +241,7 @@ def main(count: int, seed: int, jobs: int, seconds: float, only: str, earlier: P
             if not why:
                 alive.append(mutant)
                 print(f"ALIVE {mutant}", flush=True)
+            print(f"{tried.total()} of {len(every)}", end="\r", file=sys.stderr, flush=True)
             if time.monotonic() > end:
                 break
     left = Counter(mutant.module for mutant in alive)

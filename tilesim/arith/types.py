@@ -36,6 +36,10 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> str:
+        """A copy of a type, also one that another process unpickles, is the type itself."""
+        return self.name
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Hypothesis and IPython print it as code."""
         printer.text(f"tilesim.{self.name}")
