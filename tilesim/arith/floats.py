@@ -11,7 +11,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from tilesim.arith.integers import signed
+from tilesim.arith.integers import COMPARE, signed
 
 #: the NumPy type of the bits, and of the number
 _TYPES: dict[str, tuple[type, type]] = {
@@ -41,66 +41,41 @@ def _flushed(value: float, kind: str, ftz: bool) -> float:
     return math.copysign(0.0, value) if ftz and abs(value) < _LEAST[kind] else value
 
 
-def arithmetic(name: str, kind: str, *, ftz: bool) -> Callable[[int, int], int]:
+def _read(bits: int, kind: str, ftz: bool) -> float:
+    return _flushed(number(bits, kind), kind, ftz)
+
+
+def _rounded(value: float, kind: str, ftz: bool) -> int:
+    bits = encode(value, kind)
+    return encode(_read(bits, kind, ftz), kind) if ftz else bits
+
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "div": lambda a, b: float(np.divide(np.float64(a), np.float64(b))),
+}  # fmt: skip
+
+
+def arithmetic(a: int, b: int, *, op: str, kind: str, ftz: bool) -> int:
     """``add``, ``sub``, ``mul``, ``div.rn``: one rounding.
 
     Numbers of f16, bf16 and f32 are combined in double precision: a sum, product or quotient of two
     is rounded twice to the same result as once (53 >= 2 * 24 + 2).
     """
-    operation: dict[str, Callable[[float, float], float]] = {
-        "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-        "div": _quotient,
-    }  # fmt: skip
-    combine = operation[name]
-
-    def evaluate(a: int, b: int) -> int:
-        x, y = _flushed(number(a, kind), kind, ftz), _flushed(number(b, kind), kind, ftz)
-        with np.errstate(all="ignore"):
-            exact = float(combine(x, y))
-        bits = encode(exact, kind)
-        return encode(_flushed(number(bits, kind), kind, ftz), kind) if ftz else bits
-
-    return evaluate
+    with np.errstate(all="ignore"):
+        exact = float(_ARITHMETIC[op](_read(a, kind, ftz), _read(b, kind, ftz)))
+    return _rounded(exact, kind, ftz)
 
 
-def _quotient(a: float, b: float) -> float:
-    return float(np.divide(np.float64(a), np.float64(b)))
-
-
-def extreme(kind: str, *, largest: bool, nan: bool, ftz: bool) -> Callable[[int, int], int]:
+def extreme(a: int, b: int, *, kind: str, largest: bool, nan: bool, ftz: bool) -> int:
     """``min`` and ``max``: of a NaN and a number the number, or the NaN if ``nan``; -0 < +0."""
-
-    def evaluate(a: int, b: int) -> int:
-        x, y = (_flushed(number(v, kind), kind, ftz) for v in (a, b))
-        if math.isnan(x) or math.isnan(y):
-            if nan or (math.isnan(x) and math.isnan(y)):
-                return encode(math.nan, kind)
-            return encode(y if math.isnan(x) else x, kind)
-        order = (x, math.copysign(1, x)) < (y, math.copysign(1, y))
-        return encode(y if order is largest else x, kind)
-
-    return evaluate
-
-
-def compare(name: str, kind: str, *, ftz: bool) -> Callable[[int, int], bool]:
-    """Comparisons of numbers: with a NaN they are false, those with a ``u`` at the end true."""
-    relations: dict[str, Callable[[float, float], bool]] = {
-        "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
-        "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    }  # fmt: skip
-    if name in ("num", "nan"):
-        wanted = name == "nan"
-        return lambda a, b: (math.isnan(number(a, kind)) or math.isnan(number(b, kind))) is wanted
-    unordered = len(name) == 3
-    relation = relations[name[:2]]
-
-    def evaluate(a: int, b: int) -> bool:
-        x, y = (_flushed(number(v, kind), kind, ftz) for v in (a, b))
-        if math.isnan(x) or math.isnan(y):
-            return unordered
-        return relation(x, y)
-
-    return evaluate
+    x, y = _read(a, kind, ftz), _read(b, kind, ftz)
+    if math.isnan(x) or math.isnan(y):
+        if nan or (math.isnan(x) and math.isnan(y)):
+            return encode(math.nan, kind)
+        return encode(y if math.isnan(x) else x, kind)
+    order = (x, math.copysign(1, x)) < (y, math.copysign(1, y))
+    return encode(y if order is largest else x, kind)
 
 
 COMPARISONS = frozenset({
@@ -108,40 +83,39 @@ COMPARISONS = frozenset({
 })  # fmt: skip
 
 
+def compare(a: int, b: int, *, name: str, kind: str, ftz: bool) -> bool:
+    """Comparisons of numbers: with a NaN they are false, those with a ``u`` at the end true."""
+    x, y = _read(a, kind, ftz), _read(b, kind, ftz)
+    unordered = math.isnan(x) or math.isnan(y)
+    if name in ("num", "nan"):
+        return unordered is (name == "nan")
+    return len(name) == 3 if unordered else COMPARE[name[:2]](x, y)
+
+
+_TO_INTEGER: dict[str, Callable[[float], int]] = {
+    "rzi": math.trunc, "rni": round, "rmi": math.floor, "rpi": math.ceil,
+}  # fmt: skip
+
+
 def to_integer(
-    source: str, width: int, *, is_signed: bool, rounding: str, ftz: bool
-) -> Callable[[int], int]:
+    a: int, *, source: str, width: int, is_signed: bool, rounding: str, ftz: bool
+) -> int:
     """``cvt`` of a number to an integer: NaN is 0, what does not fit the nearest bound."""
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
-    rounded: dict[str, Callable[[float], int]] = {
-        "rzi": math.trunc, "rni": round, "rmi": math.floor, "rpi": math.ceil,
-    }  # fmt: skip
-
-    def evaluate(a: int) -> int:
-        value = _flushed(number(a, source), source, ftz)
-        if math.isnan(value):
-            return 0
-        if math.isinf(value):
-            return (low if value < 0 else high) & (1 << width) - 1
-        return min(max(rounded[rounding](value), low), high) & (1 << width) - 1
-
-    return evaluate
+    value = _read(a, source, ftz)
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return (low if value < 0 else high) & (1 << width) - 1
+    return min(max(_TO_INTEGER[rounding](value), low), high) & (1 << width) - 1
 
 
-def from_integer(
-    target: str, width: int, *, is_signed: bool, saturate: bool
-) -> Callable[[int], int]:
+def from_integer(a: int, *, target: str, width: int, is_signed: bool, saturate: bool) -> int:
     """``cvt.rn`` of an integer to a number, rounded once; ``saturate`` to 0..1."""
-
-    kept = {"f64": 64, "f32": 53}.get(target, 24)
-
-    def evaluate(a: int) -> int:
-        value = signed(a, width) if is_signed else a
-        if saturate:
-            value = min(max(value, 0), 1)
-        return encode(_to_odd(value, kept), target)
-
-    return evaluate
+    value = signed(a, width) if is_signed else a
+    if saturate:
+        value = min(max(value, 0), 1)
+    return encode(_to_odd(value, {"f64": 64, "f32": 53}.get(target, 24)), target)
 
 
 def _to_odd(value: int, kept: int) -> float:
@@ -158,20 +132,9 @@ def _to_odd(value: int, kept: int) -> float:
     return math.copysign(math.ldexp(high, dropped), value)
 
 
-def between(source: str, target: str, *, ftz: bool, saturate: bool) -> Callable[[int], int]:
+def between(a: int, *, source: str, target: str, ftz: bool, saturate: bool) -> int:
     """``cvt`` of a number to another format, to nearest; ``saturate`` to 0..1."""
-
-    def evaluate(a: int) -> int:
-        value = number(a, source)
-        if source == "f32":
-            value = _flushed(value, source, ftz)
-        if saturate:
-            value = min(value, 1.0) if value > 0 else 0.0  # also of a NaN, and of -0
-        bits = encode(value, target)
-        return (
-            encode(_flushed(number(bits, target), target, ftz), target)
-            if (ftz and target == "f32")
-            else bits
-        )
-
-    return evaluate
+    value = _read(a, source, ftz and source == "f32")
+    if saturate:
+        value = min(value, 1.0) if value > 0 else 0.0  # also of a NaN, and of -0
+    return _rounded(value, target, ftz and target == "f32")

@@ -17,7 +17,7 @@ Scalar = Callable[..., int]
 Function = Callable[..., Any]
 
 #: comparisons by name; those of unsigned numbers have names of their own
-COMPARE: dict[str, Callable[[int, int], bool]] = {
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
@@ -39,47 +39,30 @@ def saturated(value: int) -> int:
     return min(max(value, -(1 << 31)), (1 << 31) - 1) & 0xFFFFFFFF
 
 
-def saturated_sum(multiply: Function) -> Scalar:
-    """``.sat`` of a ``mad``: a part of a product of signed numbers, and c."""
-    return lambda a, b, c: saturated(multiply(a, b) + signed(c, 32))
-
-
-def multiply(width: int, *, is_signed: bool, shift: int) -> Function:
+def multiply(a: Any, b: Any, *, width: int, is_signed: bool, shift: int) -> Any:
     """``mul``, ``mul24``: from bit ``shift`` on, a product of the low ``width`` bits of each; of
     arrays as well, if it has at most 64 bits."""
-
-    def evaluate(a: Any, b: Any) -> Any:
-        if width == 24:
-            a, b = a & 0xFFFFFF, b & 0xFFFFFF
-        if is_signed:
-            a, b = signed(a, width), signed(b, width)
-        return a * b >> shift
-
-    return evaluate
+    if width == 24:
+        a, b = a & 0xFFFFFF, b & 0xFFFFFF
+    if is_signed:
+        a, b = signed(a, width), signed(b, width)
+    return a * b >> shift
 
 
-def multiply_add(multiply: Function) -> Function:
+def multiply_add(a: Any, b: Any, c: Any, *, multiply: Function) -> Any:
     """``mad``, ``mad24``: a product, and c; of arrays as well."""
-
-    def evaluate(a: Any, b: Any, c: Any) -> Any:
-        product = multiply(a, b)
-        return product + c if isinstance(product, int) else unsigned(product) + c
-
-    return evaluate
+    product = multiply(a, b)
+    return product + c if isinstance(product, int) else unsigned(product) + c
 
 
-def divide(width: int, *, is_signed: bool, remainder: bool) -> Scalar:
+def divide(a: int, b: int, *, width: int, is_signed: bool, remainder: bool) -> int:
     """``div`` and ``rem``: rounding towards zero; by zero both are what the machine code of
     ``ptxas`` gives, all bits: PTX does not say it."""
-
-    def evaluate(a: int, b: int) -> int:
-        if b == 0:
-            return -1
-        x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
-        quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
-        return int(x - quotient * y if remainder else quotient)
-
-    return evaluate
+    if b == 0:
+        return -1
+    x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
+    quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
+    return int(x - quotient * y if remainder else quotient)
 
 
 def shift_right(width: int, *, is_signed: bool) -> tuple[Scalar, Function]:
@@ -107,69 +90,44 @@ def shift_left(width: int) -> tuple[Scalar, Function]:
     return lambda a, n: a << n if n < width else 0, array
 
 
-def funnel(*, left: bool, clamp: bool) -> Scalar:
+def funnel(a: int, b: int, c: int, *, left: bool, clamp: bool) -> int:
     """``shf``: 32 of the 64 bits ``b:a``, shifted by c, which is clamped to 32 or wraps."""
-
-    def evaluate(a: int, b: int, c: int) -> int:
-        n = min(c, 32) if clamp else c & 31
-        both = b << 32 | a
-        return (both << n >> 32 if left else both >> n) & 0xFFFFFFFF
-
-    return evaluate
+    n = min(c, 32) if clamp else c & 31
+    both = b << 32 | a
+    return (both << n >> 32 if left else both >> n) & 0xFFFFFFFF
 
 
-def extract(width: int, *, is_signed: bool) -> Scalar:
+def extract(a: int, b: int, c: int, *, width: int, is_signed: bool) -> int:
     """``bfe``: a field of ``c`` bits from bit ``b`` on; above it, the sign or zeros."""
-    mask = (1 << width) - 1
-
-    def evaluate(a: int, b: int, c: int) -> int:
-        position, length = b & 0xFF, c & 0xFF
-        if length == 0:
-            return 0
-        field = a >> position & (1 << length) - 1
-        if is_signed:
-            top = min(position + length - 1, width - 1)
-            if a >> top & 1:
-                field |= -1 << max(0, min(length, width - position))
-        return field & mask
-
-    return evaluate
+    position, length = b & 0xFF, c & 0xFF
+    if length == 0:
+        return 0
+    field = a >> position & (1 << length) - 1
+    if is_signed and a >> min(position + length - 1, width - 1) & 1:
+        field |= -1 << max(0, min(length, width - position))
+    return field & (1 << width) - 1
 
 
-def insert(width: int) -> Scalar:
+def insert(a: int, b: int, c: int, d: int, *, width: int) -> int:
     """``bfi``: ``b`` with ``d`` bits of ``a`` at bit ``c``."""
-    mask = (1 << width) - 1
-
-    def evaluate(a: int, b: int, c: int, d: int) -> int:
-        position, length = c & 0xFF, d & 0xFF
-        field = ((1 << length) - 1) << position & mask
-        return b & ~field | a << position & field
-
-    return evaluate
+    position, length = c & 0xFF, d & 0xFF
+    field = ((1 << length) - 1) << position & (1 << width) - 1
+    return b & ~field | a << position & field
 
 
-def bit_mask(*, clamp: bool) -> Scalar:
+def bit_mask(a: int, b: int, *, clamp: bool) -> int:
     """``bmsk``: ``b`` ones from bit ``a`` on."""
-
-    def evaluate(a: int, b: int) -> int:
-        if clamp:
-            return ((1 << min(b, 32)) - 1) << min(a, 32) & 0xFFFFFFFF
-        return ((1 << (b & 31)) - 1) << (a & 31) & 0xFFFFFFFF
-
-    return evaluate
+    first, count = (min(a, 32), min(b, 32)) if clamp else (a & 31, b & 31)
+    return ((1 << count) - 1) << first & 0xFFFFFFFF
 
 
-def extend(*, is_signed: bool, clamp: bool) -> Scalar:
+def extend(a: int, b: int, *, is_signed: bool, clamp: bool) -> int:
     """``szext``: ``b`` low bits of ``a``, with their sign or zeros above."""
-
-    def evaluate(a: int, b: int) -> int:
-        n = min(b, 32) if clamp else b & 31
-        field = a & (1 << n) - 1
-        if is_signed and n and field >> (n - 1):
-            field |= -1 << n
-        return field & 0xFFFFFFFF
-
-    return evaluate
+    n = min(b, 32) if clamp else b & 31
+    field = a & (1 << n) - 1
+    if is_signed and n and field >> (n - 1):
+        field |= -1 << n
+    return field & 0xFFFFFFFF
 
 
 def nth_set(mask: int, base: int, offset: int) -> int:
@@ -183,82 +141,54 @@ def nth_set(mask: int, base: int, offset: int) -> int:
     return found[number] if number < len(found) else 0xFFFFFFFF
 
 
-def permute(mode: str) -> Scalar:
+#: by mode of ``prmt``, the bytes that the lowest two bits of ``c`` choose
+PERMUTED: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "f4e": lambda n: (n, n + 1, n + 2, n + 3),
+    "b4e": lambda n: (n, n + 7 & 7, n + 6 & 7, n + 5 & 7),
+    "rc8": lambda n: (n, n, n, n),
+    "ecl": lambda n: tuple(max(i, n) for i in range(4)),
+    "ecr": lambda n: tuple(min(i, n) for i in range(4)),
+    "rc16": lambda n: (2 * (n & 1), 2 * (n & 1) + 1) * 2,
+}
+
+
+def permute(a: int, b: int, c: int, *, mode: str) -> int:
     """``prmt``: bytes of ``b:a`` chosen by nibbles of ``c``, or by a mode."""
-    choices: dict[str, Callable[[int], tuple[int, ...]]] = {
-        "f4e": lambda n: (n, n + 1, n + 2, n + 3),
-        "b4e": lambda n: (n, n + 7 & 7, n + 6 & 7, n + 5 & 7),
-        "rc8": lambda n: (n, n, n, n),
-        "ecl": lambda n: tuple(max(i, n) for i in range(4)),
-        "ecr": lambda n: tuple(min(i, n) for i in range(4)),
-        "rc16": lambda n: (2 * (n & 1), 2 * (n & 1) + 1) * 2,
-    }
-
-    def evaluate(a: int, b: int, c: int) -> int:
-        both = b << 32 | a
-        nibbles = tuple(c >> 4 * i & 15 for i in range(4))
-        chosen = choices[mode](c & 3) if mode else nibbles
-        result = 0
-        for i, n in enumerate(chosen):
-            byte = both >> 8 * (n & 7) & 0xFF
-            if n & 8:
-                byte = 0xFF if byte & 0x80 else 0
-            result |= byte << 8 * i
-        return result
-
-    return evaluate
+    both, result = b << 32 | a, 0
+    chosen = PERMUTED[mode](c & 3) if mode else tuple(c >> 4 * i & 15 for i in range(4))
+    for i, n in enumerate(chosen):
+        byte = both >> 8 * (n & 7) & 0xFF
+        if n & 8:
+            byte = 0xFF if byte & 0x80 else 0
+        result |= byte << 8 * i
+    return result
 
 
-PERMUTE_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
-
-
-def logic(table: int, width: int) -> Scalar:
+def logic(a: int, b: int, c: int, table: int) -> int:
     """``lop3``: bit i of the table is the result for the bits (a, b, c) of i."""
-    mask = (1 << width) - 1
-
-    def evaluate(a: int, b: int, c: int) -> int:
-        result = 0
-        for i in range(8):
-            if table >> i & 1:
-                result |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
-        return result & mask
-
-    return evaluate
+    result = 0
+    for i in range(8):
+        if table >> i & 1:
+            result |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+    return result & 0xFFFFFFFF
 
 
-def leading_zeros(width: int) -> Scalar:
-    """``clz``."""
-    return lambda a: width - a.bit_length()
-
-
-def find_leading(width: int, *, is_signed: bool, shift: bool) -> Scalar:
+def find_leading(a: int, *, width: int, is_signed: bool, shift: bool) -> int:
     """``bfind``: the highest bit that is not the sign, or how far to shift it to the top."""
-
-    def evaluate(a: int) -> int:
-        value = a ^ (1 << width) - 1 if is_signed and a >> (width - 1) else a
-        if not value:
-            return 0xFFFFFFFF
-        bit = value.bit_length() - 1
-        return width - 1 - bit if shift else bit
-
-    return evaluate
+    value = a ^ (1 << width) - 1 if is_signed and a >> (width - 1) else a
+    if not value:
+        return 0xFFFFFFFF
+    bit = value.bit_length() - 1
+    return width - 1 - bit if shift else bit
 
 
-def reverse(width: int) -> Scalar:
-    """``brev``."""
-    return lambda a: int(f"{a:0{width}b}"[::-1], 2)
-
-
-def dot(parts: int, a_signed: bool, b_signed: bool, high: bool = False) -> Scalar:
+def dot(
+    a: int, b: int, c: int, *, parts: int, a_signed: bool, b_signed: bool, high: bool = False
+) -> int:
     """``dp4a`` (4 bytes times 4 bytes) and ``dp2a`` (2 words times 2 bytes), added to ``c``."""
-    width = 32 // parts
-
-    def evaluate(a: int, b: int, c: int) -> int:
-        total = c
-        for i in range(parts):
-            x = a >> width * i & (1 << width) - 1
-            y = b >> 8 * (i + (2 if high else 0)) & 0xFF
-            total += (signed(x, width) if a_signed else x) * (signed(y, 8) if b_signed else y)
-        return total & 0xFFFFFFFF
-
-    return evaluate
+    width, total = 32 // parts, c
+    for i in range(parts):
+        x = a >> width * i & (1 << width) - 1
+        y = b >> 8 * (i + (2 if high else 0)) & 0xFF
+        total += (signed(x, width) if a_signed else x) * (signed(y, 8) if b_signed else y)
+    return total & 0xFFFFFFFF

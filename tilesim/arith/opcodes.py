@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from operator import add as plus
 from operator import and_, invert, neg, or_, pos, sub, xor
 from typing import Any
@@ -79,14 +79,11 @@ def operation(opcode: str) -> Operation | None:
 
 
 def _same(
-    name: str,
-    width: int,
-    count: int,
-    function: Callable[..., Any],
-    *detail: str,
-    array: Callable[..., Any] | None = None,
-) -> Operation:
-    """All operands have one width."""
+    name: str, width: int, count: int, function: Callable[..., Any], *detail: str,
+    array: Callable[..., Any] | None = None, **options: object,
+) -> Operation:  # fmt: skip
+    """All operands have one width; ``options`` are given to the function."""
+    function = partial(function, **options) if options else function
     return Operation(name, (width,) * count, (width,), function, detail, array)
 
 
@@ -97,19 +94,21 @@ def _alike(
     return _same(name, width, count, function, *detail, array=function)
 
 
+def _saturated(name: str, count: int, function: Callable[..., int]) -> Operation:
+    """``.sat`` of 32 bits with a sign."""
+    return _same(name, 32, count, lambda *numbers: integers.saturated(function(*numbers)))
+
+
 def _sum(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
     width = WIDTH[kind]
     if kind in floats.FLOATS:
         ftz = kind == "f32" and q.has("ftz")
         q.one(("rn",), "rn")
-        return _same(f"{base}.float", width, 2, floats.arithmetic(base, kind, ftz=ftz))
+        return _same(f"{base}.float", width, 2, floats.arithmetic, op=base, kind=kind, ftz=ftz)
     if kind == "s32" and q.has("sat"):
         sign = 1 if base == "add" else -1
-        return _same(
-            f"{base}.sat", 32, 2,
-            lambda a, b: integers.saturated(signed(a, 32) + sign * signed(b, 32)),
-        )  # fmt: skip
+        return _saturated(f"{base}.sat", 2, lambda a, b: signed(a, 32) + sign * signed(b, 32))
     return _alike(base, width, 2, plus if base == "add" else sub)
 
 
@@ -121,16 +120,18 @@ def _product(q: _Qualifiers, base: str) -> Operation:
             raise _Unknown
         ftz = kind == "f32" and q.has("ftz")
         q.one(("rn",), "rn")
-        return _same("mul.float", width, 2, floats.arithmetic("mul", kind, ftz=ftz))
+        return _same("mul.float", width, 2, floats.arithmetic, op="mul", kind=kind, ftz=ftz)
     part = q.one(("lo", "hi", "wide"))
     if part == "wide" and width == 64:
         raise _Unknown
     result = 2 * width if part == "wide" else width
-    multiply = integers.multiply(width, is_signed=is_signed, shift=width if part == "hi" else 0)
+    multiply = partial(
+        integers.multiply, width=width, is_signed=is_signed, shift=width if part == "hi" else 0
+    )
     if kind == "s32" and part == "hi" and base == "mad" and q.has("sat"):
-        return _same("mad.sat", 32, 3, integers.saturated_sum(multiply))
+        return _saturated("mad.sat", 3, lambda a, b, c: multiply(a, b) + signed(c, 32))
     detail = (part, "s" if is_signed else "u")
-    function = multiply if base == "mul" else integers.multiply_add(multiply)
+    function = multiply if base == "mul" else partial(integers.multiply_add, multiply=multiply)
     sources = (width, width) if base == "mul" else (width, width, result)
     # a product of two numbers of 64 bits has 128
     array = None if part == "hi" and width > 32 else function
@@ -142,10 +143,12 @@ def _product_24(q: _Qualifiers, base: str) -> Operation:
     ``__mul24``; PTX says no more than that there are 24). The product has 48."""
     is_signed = q.type(("u32", "s32")) == "s32"
     part = q.one(("lo", "hi"))
-    multiply = integers.multiply(24, is_signed=is_signed, shift=16 if part == "hi" else 0)
+    multiply = partial(
+        integers.multiply, width=24, is_signed=is_signed, shift=16 if part == "hi" else 0
+    )
     if base == "mad24" and is_signed and part == "hi" and q.has("sat"):
-        return _same("mad24.sat", 32, 3, integers.saturated_sum(multiply))
-    function = multiply if base == "mul24" else integers.multiply_add(multiply)
+        return _saturated("mad24.sat", 3, lambda a, b, c: multiply(a, b) + signed(c, 32))
+    function = multiply if base == "mul24" else partial(integers.multiply_add, multiply=multiply)
     return _alike(base, 32, 2 if base == "mul24" else 3, function, part, "s" if is_signed else "u")
 
 
@@ -157,9 +160,9 @@ def _quotient(q: _Qualifiers, base: str) -> Operation:
             raise _Unknown
         q.one(("rn",))
         ftz = kind == "f32" and q.has("ftz")
-        return _same("div.float", width, 2, floats.arithmetic("div", kind, ftz=ftz))
-    function = integers.divide(width, is_signed=kind[0] == "s", remainder=base == "rem")
-    return _same(base, width, 2, function, kind[0])
+        return _same("div.float", width, 2, floats.arithmetic, op="div", kind=kind, ftz=ftz)
+    function = partial(integers.divide, width=width, remainder=base == "rem")
+    return _same(base, width, 2, function, kind[0], is_signed=kind[0] == "s")
 
 
 def _extreme(q: _Qualifiers, base: str) -> Operation:
@@ -168,8 +171,9 @@ def _extreme(q: _Qualifiers, base: str) -> Operation:
     width, largest = WIDTH[kind], base == "max"
     if kind in floats.FLOATS:
         nan, ftz = q.has("NaN"), kind == "f32" and q.has("ftz")
-        function = floats.extreme(kind, largest=largest, nan=nan, ftz=ftz)
-        return _same(f"{base}.float", width, 2, function)
+        return _same(
+            f"{base}.float", width, 2, floats.extreme, kind=kind, largest=largest, nan=nan, ftz=ftz
+        )
     choose, chosen = (max, np.maximum) if largest else (min, np.minimum)
     if relu:
         return _same(
@@ -222,16 +226,17 @@ def _funnel(q: _Qualifiers, base: str) -> Operation:
     q.type(("b32",))
     mode = q.one(("clamp", "wrap"))
     left = q.one(("l", "r")) == "l"
-    return _same("shf", 32, 3, integers.funnel(left=left, clamp=mode == "clamp"))
+    return _same("shf", 32, 3, integers.funnel, left=left, clamp=mode == "clamp")
 
 
 def _field(q: _Qualifiers, base: str) -> Operation:
     if base == "bfi":
         width = WIDTH[q.type(("b32", "b64"))]
-        return Operation("bfi", (width, width, 32, 32), (width,), integers.insert(width))
+        function = partial(integers.insert, width=width)
+        return Operation("bfi", (width, width, 32, 32), (width,), function)
     kind = q.type(("u32", "u64", "s32", "s64"))
     width = WIDTH[kind]
-    function = integers.extract(width, is_signed=kind[0] == "s")
+    function = partial(integers.extract, width=width, is_signed=kind[0] == "s")
     return Operation("bfe", (width, 32, 32), (width,), function, (kind[0],))
 
 
@@ -239,44 +244,42 @@ def _mask(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("b32",) if base == "bmsk" else ("u32", "s32"))
     clamp = q.one(("clamp", "wrap")) == "clamp"
     if base == "bmsk":
-        return _same("bmsk", 32, 2, integers.bit_mask(clamp=clamp))
-    return _same("szext", 32, 2, integers.extend(is_signed=kind == "s32", clamp=clamp))
+        return _same("bmsk", 32, 2, integers.bit_mask, clamp=clamp)
+    return _same("szext", 32, 2, integers.extend, is_signed=kind == "s32", clamp=clamp)
 
 
 def _count(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("u32", "u64", "s32", "s64") if base == "bfind" else ("b32", "b64"))
     width = WIDTH[kind]
     if base == "brev":
-        return _same("brev", width, 1, integers.reverse(width))
+        return _same("brev", width, 1, lambda a: int(f"{a:0{width}b}"[::-1], 2))
     if base == "popc":
         return Operation("popc", (width,), (32,), lambda a: a.bit_count(), (), np.bitwise_count)
     if base == "clz":
-        return Operation("clz", (width,), (32,), integers.leading_zeros(width))
-    shift = q.has("shiftamt")
-    function = integers.find_leading(width, is_signed=kind[0] == "s", shift=shift)
+        return Operation("clz", (width,), (32,), lambda a: width - a.bit_length())
+    function = partial(
+        integers.find_leading, width=width, is_signed=kind[0] == "s", shift=q.has("shiftamt")
+    )
     return Operation("bfind", (width,), (32,), function)
 
 
 def _permute(q: _Qualifiers, base: str) -> Operation:
-    mode = q.one(integers.PERMUTE_MODES, "")
+    mode = q.one((*integers.PERMUTED,), "")
     q.type(("b32",))
-    return _same("prmt", 32, 3, integers.permute(mode))
+    return _same("prmt", 32, 3, integers.permute, mode=mode)
 
 
 def _lop3(q: _Qualifiers, base: str) -> Operation:
     q.type(("b32",))
     combined = q.one(("and", "or"), "")
 
-    def evaluate(a: int, b: int, c: int, table: int) -> int:
-        return integers.logic(table, 32)(a, b, c)
-
     def with_predicate(a: int, b: int, c: int, table: int, other: int) -> tuple[int, int]:
-        result = evaluate(a, b, c, table)
+        result = integers.logic(a, b, c, table)
         return result, _BOOLEAN[combined](result != 0, other)
 
     if combined:
         return Operation("lop3.predicate", (32, 32, 32, 8, 1), (32, 1), with_predicate, (combined,))
-    return Operation("lop3", (32, 32, 32, 8), (32,), evaluate)
+    return Operation("lop3", (32, 32, 32, 8), (32,), integers.logic)
 
 
 def _nth_set(q: _Qualifiers, base: str) -> Operation:
@@ -300,8 +303,10 @@ def _dot(q: _Qualifiers, base: str) -> Operation:
     first = q.type(("u32", "s32"))
     if base == "dp2a":
         high = q.one(("lo", "hi")) == "hi"
-    parts = 2 if base == "dp2a" else 4
-    return _same(base, 32, 3, integers.dot(parts, first == "s32", second == "s32", high))
+    return _same(
+        base, 32, 3, integers.dot, parts=2 if base == "dp2a" else 4, a_signed=first == "s32",
+        b_signed=second == "s32", high=high,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------- predicates
@@ -311,7 +316,8 @@ def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[Any, Any], Any], s
     """The relation of a ``setp`` or ``set``, and its name."""
     if kind in floats.FLOATS:
         name = q.one(tuple(floats.COMPARISONS))
-        return floats.compare(name, kind, ftz=kind == "f32" and q.has("ftz")), f"{name}.float"
+        ftz = kind == "f32" and q.has("ftz")
+        return partial(floats.compare, name=name, kind=kind, ftz=ftz), f"{name}.float"
     names = {"b": ("eq", "ne"), "s": (*COMPARE,), "u": (*COMPARE, *UNSIGNED_NAMES)}
     name = q.one(names[kind[0]])
     relation = COMPARE[UNSIGNED_NAMES.get(name, name)]
@@ -349,15 +355,13 @@ def _set(q: _Qualifiers, base: str) -> Operation:
     target = q.type(("u32", "s32", "f32"))
     combine = q.one(("and", "or", "xor"), "")
     relation, _ = _comparison(q, kind)
-    true = 0x3F800000 if target == "f32" else 0xFFFFFFFF
-    width = WIDTH[kind]
-    if combine:
-        boolean = _BOOLEAN[combine]
-        return Operation(
-            "set", (width, width, 1), (32,),
-            lambda a, b, c: true if boolean(relation(a, b), c) else 0,
-        )  # fmt: skip
-    return Operation("set", (width, width), (32,), lambda a, b: true if relation(a, b) else 0)
+    true, width = 0x3F800000 if target == "f32" else 0xFFFFFFFF, WIDTH[kind]
+    boolean = _BOOLEAN[combine or "and"]
+
+    def evaluate(a: int, b: int, c: int = 1) -> int:
+        return true if boolean(relation(a, b), c) else 0
+
+    return Operation("set", (width, width, *([1] if combine else [])), (32,), evaluate)
 
 
 def _select(q: _Qualifiers, base: str) -> Operation:
@@ -396,16 +400,19 @@ def _convert(q: _Qualifiers, base: str) -> Operation:
             q.one(("rn",))
         elif source == target:
             q.one(("rn",), "rn")
-        function = floats.between(source, target, ftz=ftz, saturate=saturate)
+        function = partial(floats.between, source=source, target=target, ftz=ftz, saturate=saturate)
     elif source in floats.FLOATS:
         rounding = q.one(("rzi", "rni", "rmi", "rpi"))
-        function = floats.to_integer(
-            source, narrow, is_signed=target[0] == "s", rounding=rounding,
-            ftz=ftz and source == "f32",
+        function = partial(
+            floats.to_integer, source=source, width=narrow, is_signed=target[0] == "s",
+            rounding=rounding, ftz=ftz and source == "f32",
         )  # fmt: skip
     elif target in floats.FLOATS:
         q.one(("rn",))
-        function = floats.from_integer(target, wide, is_signed=source[0] == "s", saturate=saturate)
+        function = partial(
+            floats.from_integer, target=target, width=wide, is_signed=source[0] == "s",
+            saturate=saturate,
+        )  # fmt: skip
     else:
         return _resize(source, target, saturate)
     return Operation("cvt.float", (wide,), (narrow,), function)
