@@ -34,6 +34,7 @@ Tests, which pytest runs:
     test_register_moves     moves to registers of a `wgmma` behind its fence
     test_arithmetic         integers that instructions of PTX compute
     test_many               operands of all clusters of a class, computed at once, and of each
+    test_memory             which accesses of a memory are compared, by its bytes and by a list
     test_limits             what the kernel does at most
     test_contract           what the kernel imports, its size, the names of its rules
 

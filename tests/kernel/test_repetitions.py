@@ -195,6 +195,7 @@ NOT_COMPARED = {
     "Group": {"over"},
     "Order": {"ctas", "shared", "_facts", "ptx", "handed"},
     "Memory": {"name", "nbytes", "asynchronous", "_mark", "ever", "in_regions", "first", "end",
+               "_latest", "_entered",
                "_constant", "words", "begins", "_changes", "changed"},
     "Mbarrier": {"ptx"},
     "NamedBarrier": {"name"},

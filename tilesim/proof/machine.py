@@ -1053,28 +1053,41 @@ class Machine:
         if proxy != "generic":  # fences of .shared::cta are about the memory of their CTA
             rows = [Row.ASYNC_SHARED, order.own(int(place[1]))] if shared else [Row.ASYNC_GLOBAL]
 
+        known = dict[int, list[int]]()  # by the first of some rows, what issuers know to be over
+
+        def over(lanes: Lanes, seen: Sequence[int]) -> list[int]:
+            facts: list[int] = reduce(or_, (order.facts[lanes, row] for row in seen)).tolist()
+            return facts
+
         def ordered(y: Record, x: Record, own: Any, theirs: Any) -> bool:
             if x.strong is not None and y.strong is not None and self._morally_strong(x, y):
                 return True
             asked: Any = issuers if y.lane is None else y.lane[own]
-            if not shared:
-                of_y = self.of_instance(y.instance) if y.lane is None else asked - asked % width
-                of_x = self.of_instance(x.instance)
-                if theirs is not None:
-                    of_x, theirs = theirs[0] - theirs[0] % width, (theirs[0] % width, theirs[1])
-                if np.any(of_x != of_y):
-                    return False  # nothing orders clusters
+            if not shared:  # nothing orders clusters
+                if theirs is None and y.lane is None:
+                    apart = x.instance != y.instance
+                else:
+                    of_y = self.of_instance(y.instance) if y.lane is None else asked - asked % width
+                    of_x = self.of_instance(x.instance)
+                    if theirs is not None:
+                        of_x, theirs = theirs[0] - theirs[0] % width, (theirs[0] % width, theirs[1])
+                    apart = bool(np.any(of_x != of_y))
+                if apart:
+                    return False
                 asked = asked % width
             seen = [generic] if x.proxy == "generic" and self._unfenced(x, y) else rows
             if theirs is None:
-                lanes = np.flatnonzero(np.bincount(asked))
-                over = (order.facts[np.ix_(lanes, np.array(seen))] & x.facts).any(1)
-                return bool(over.any() if as_one else over.all())
+                if y.lane is not None:
+                    facts = over(np.flatnonzero(np.bincount(asked)), seen)
+                elif (facts := known.get(seen[0], [])) == []:
+                    facts = known[seen[0]] = over(asked, seen)
+                told = (bool(some & x.facts) for some in facts)
+                return any(told) if as_one else all(told)
             lane, position = theirs
             if issuers is None:
                 return bool((order.rows[asked, generic, lane] >= position).all())
-            known = order.rows[np.ix_(asked, np.array(seen))].max(1)
-            return bool(((known.max(0) if as_one else known.min(0))[lane] >= position).all())
+            least = order.rows[np.ix_(asked, np.array(seen))].max(1)
+            return bool(((least.max(0) if as_one else least.min(0))[lane] >= position).all())
 
         return ordered
 

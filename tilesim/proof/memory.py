@@ -7,7 +7,8 @@ where one store of a known integer has left it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,10 +88,6 @@ class Record:
             by = write and (where.number, number)
             self.key = proxy, strong, instance, at.tobytes(), lane.tobytes(), by
 
-    def meets(self, x: Record) -> bool:
-        """Whether their bytes may be the same."""
-        return self.first < x.end and x.first < self.end
-
     @property
     def facts(self) -> int:
         """By which facts an asynchronous access is known to be over."""
@@ -143,6 +140,20 @@ def exists(holds: bool | np.bool_, what: object) -> None:
         raise Refuted("out-of-bounds", what)
 
 
+@dataclass
+class Beside:
+    """Accesses of the same bytes that no later write covers for certain; ``behind``: the numbers of
+    such of some of the bytes before it."""
+
+    records: list[Record]
+    behind: Sequence[int]
+
+    @property
+    def bytes(self) -> NDArray[np.int64]:
+        """Those of each of them."""
+        return self.records[0].bytes
+
+
 class Memory:
     """The shared memory or tensor memory of a CTA, or a tensor in global memory."""
 
@@ -158,7 +169,9 @@ class Memory:
         self._last = np.zeros(nbytes, np.int32)  # number of the last write, from 1 on
         self._lane = np.zeros(nbytes, np.int64)  # of the last write
         self._position = np.zeros(nbytes, np.int32)
-        self._others: list[Record] = []
+        self._beside: dict[int, Beside] = {}  # by number, from 1 on
+        self._latest = np.zeros(nbytes, np.int32)  # of a byte, the last of them that has it
+        self._entered = 0  # how many there were
         self._conflicting = False  # whether a read has to be compared with some of them
         self._mark = np.zeros(nbytes, np.int64)  # while bytes are compared: an index + 1
         self._changes = 0
@@ -201,9 +214,7 @@ class Memory:
             if y.lane is not None and y.position is not None:
                 self._lane[y.bytes], self._position[y.bytes] = y.lane, y.position
         else:
-            if y.key is not None:  # whatever comes after a lane's read comes after its earlier ones
-                self._others = [x for x in self._others if x.key != y.key]
-            self._others.append(y)
+            self._keep(y)
             self._conflicting |= y.write
         if y.write:
             self._coherent(self._constant[y.bytes], y.where)
@@ -248,7 +259,7 @@ class Memory:
 
     def forget_names(self) -> None:
         """No later store is known to be of the data of an earlier one."""
-        for x in (x for x in (*self._writes, *self._others) if x.names is not None):
+        for x in (x for x in (*self._writes, *_records(self._beside)) if x.names is not None):
             x.names, x.over = None, []
 
     @rule("H23-equal", "in practice, stores of the same data by one instruction need no order")
@@ -262,7 +273,7 @@ class Memory:
         if not alike or not (y.number == x.number if y.number is not None else self._same(y, x)):
             self._race(y, x)
         for z in x.over:
-            for own in (self._matched(y, layer, z) for layer in self._distinct(y.bytes)):
+            for own in (self._matched(y, layer, z.bytes) for layer in self._distinct(y.bytes)):
                 here = own >= 0
                 if here.any() and not ordered(y, z, own[here], _lanes(z, here)):
                     self._race(y, z)
@@ -271,51 +282,75 @@ class Memory:
         """Whether two stores leave the same data in each byte that both write."""
         if y.names is None or x.names is None:
             return False
-        for own in (self._matched(y, layer, x) for layer in self._distinct(y.bytes)):
+        for own in (self._matched(y, layer, x.bytes) for layer in self._distinct(y.bytes)):
             mine, theirs = y.names[own[own >= 0]], x.names[own >= 0]
             if (mine != theirs).any() or (mine < 0).any():
                 return False
         return True
+
+    def _meeting(self, at: NDArray[np.int64]) -> dict[int, Beside]:
+        """All that may have one of these bytes, by number. What covers one of them at a byte covers
+        all of them there, so none that is left is behind one that is gone."""
+        found, left = dict[int, Beside](), list(_values(self._latest[at]))
+        while left:
+            number = left.pop()
+            if number not in found and number in self._beside:
+                found[number] = self._beside[number]
+                left += found[number].behind
+        return found
+
+    def _keep(self, y: Record) -> None:
+        """An access with which later ones are compared. Whatever comes after a lane's read comes
+        after its earlier ones."""
+        for same in self._meeting(y.bytes).values():
+            if np.array_equal(same.bytes, y.bytes):
+                again = y.key is not None
+                same.records = [x for x in same.records if not (again and x.key == y.key)]
+                same.records.append(y)
+                return
+        if y.bytes.size:
+            self._entered += 1
+            self._beside[self._entered] = Beside([y], _values(self._latest[y.bytes]))
+            self._latest[y.bytes] = self._entered
 
     def _against_others(
         self, y: Record, layers: Sequence[NDArray[np.int64]], ordered: Ordered
     ) -> NDArray[np.bool_]:
         """Compares with what has touched the bytes since their last write. Returns which bytes need
         not be compared with that write, as something in between came after it."""
-        vouched = np.zeros(len(y.bytes), bool)
-        if not y.write and not self._conflicting:
-            return vouched
-        kept: list[Record] = []
-        matched: dict[int, list[NDArray[np.int64]]] = {}  # lanes that copy one box name one array
-        for x in self._others:
-            if not (y.write or x.write) or not y.meets(x):
-                kept.append(x)
-                continue
-            if id(x.bytes) not in matched:
-                matched[id(x.bytes)] = [self._matched(y, layer, x) for layer in layers]
-            known = True
-            hit = np.zeros(len(x.bytes), bool)
-            for own in matched[id(x.bytes)]:
-                here = own >= 0
-                if not here.any():
+        vouched, in_order = np.zeros(len(y.bytes), bool), True
+        hits = dict[int, NDArray[np.bool_]]()
+        for number, some in self._meeting(y.bytes).items() if layers else ():
+            every = [self._matched(y, layer, some.bytes) for layer in layers]
+            parts = [(own[own >= 0], own >= 0) for own in every if (own >= 0).any()]
+            if parts:
+                hits[number] = np.logical_or.reduce([here for _, here in parts])
+            for x in some.records if parts else ():
+                if not (y.write or x.write):
                     continue
-                hit |= here
-                if not ordered(y, x, own[here], _lanes(x, here)):
-                    known = False
-                elif x.asynchronous and not x.write and y.write:
+                if not all(ordered(y, x, own, _lanes(x, here)) for own, here in parts):
+                    self._unordered(y, x, ordered)
+                    in_order = False
+                    continue
+                for own, _ in parts if x.asynchronous and not x.write and y.write else ():
                     # it came after that write, and y after its end, which hands on no memory: a
                     # read has to know of the write itself
-                    vouched[own[here]] = True
-            if not known:
-                self._unordered(y, x, ordered)
-            # what a write covers that comes after it need not be kept
-            covered = known and y.write and y.strong is None and not y.may
-            if covered and hit.any():
-                y.covers(x, x.bytes[hit], _lanes(x, hit))
-            if not (covered and hit.all() and hit.size):
-                kept.append(x.without(hit) if covered and hit.any() else x)
-        self._others = kept
+                    vouched[own] = True
+        if y.write and y.strong is None and not y.may and in_order:
+            self._cover(y, hits)
         return vouched
+
+    def _cover(self, y: Record, hits: dict[int, NDArray[np.bool_]]) -> None:
+        """A write that comes after all that is beside the last writes: of its bytes, which these
+        share as said by number, none of it need be kept."""
+        for number, hit in hits.items():
+            some = self._beside[number]
+            for x in some.records:
+                y.covers(x, x.bytes[hit], _lanes(x, hit))
+            some.records = [x.without(hit) for x in some.records]
+            if hit.all():
+                del self._beside[number]
+        self._latest[y.bytes] = 0
 
     def apart(self, at: NDArray[np.int64]) -> bool:
         """Whether these are different bytes of it."""
@@ -333,10 +368,10 @@ class Memory:
             left = left[~first]
         return parts
 
-    def _matched(self, y: Record, part: NDArray[np.int64], x: Record) -> NDArray[np.int64]:
-        """For each byte of an earlier record, the index of a part of ``y`` that is it, or -1."""
+    def _matched(self, y: Record, part: NDArray[np.int64], at: Bytes) -> NDArray[np.int64]:
+        """For each byte of earlier records, the index of a part of ``y`` that is it, or -1."""
         self._mark[y.bytes[part]] = part + 1
-        own: NDArray[np.int64] = self._mark[x.bytes] - 1
+        own: NDArray[np.int64] = self._mark[at] - 1
         self._mark[y.bytes[part]] = 0
         return own
 
@@ -354,8 +389,7 @@ class Memory:
     def _last_writes(self, y: Record, vouched: NDArray[np.bool_]) -> Iterator[tuple[Any, ...]]:
         """Each last write of bytes that need be compared: it, the bytes' indices, its lanes."""
         last = self._last[y.bytes] - 1
-        one = last.size and (last == last[0]).all()
-        for number in last[:1] if one else np.unique(last):
+        for number in _values(last):
             own = np.flatnonzero((last == number) & ~vouched)
             if number < 0 or not len(own):
                 continue
@@ -371,8 +405,8 @@ class Memory:
         after all but other additions, with which it leaves the same in any order. Those that come
         later have to come after a read on which something depends (`_race`)."""
         layers = self._distinct(y.bytes)
-        for x in (x for x in self._others if x.write and y.meets(x) and not (adds and x.adds)):
-            for own in (self._matched(y, layer, x) for layer in layers):
+        for x in (x for x in _records(self._meeting(y.bytes)) if x.write and not (adds and x.adds)):
+            for own in (self._matched(y, layer, x.bytes) for layer in layers):
                 here = own >= 0
                 if here.any() and not ordered(y, x, own[here], _lanes(x, here)):
                     return False
@@ -410,7 +444,8 @@ class Memory:
         for n in numbers[iteration]:
             if n > 0:
                 self._writes[n - 1].state(s)
-        for x in sorted((*self._others, *under_way), key=_first_byte):
+        others = _records(self._beside)
+        for x in sorted((*others, *under_way), key=_first_byte):
             x.state(s)
             s.same(x.bytes.tobytes())
             if x.lane is not None:
@@ -477,6 +512,17 @@ class Work:
         self.touched[y.bytes] = np.where((seen == -1) | (seen == cluster), cluster, -2)
         if y.write:
             self.wrote[y.bytes] = cluster
+
+
+def _records(some: Mapping[int, Beside]) -> list[Record]:
+    return [x for one in some.values() for x in one.records]
+
+
+def _values(numbers: NDArray[np.int32]) -> list[int]:
+    """The different ones."""
+    one = numbers.size and (numbers == numbers[0]).all()
+    found: list[int] = (numbers[:1] if one else np.unique(numbers)).tolist()
+    return found
 
 
 def all_apart(at: Bytes) -> bool:

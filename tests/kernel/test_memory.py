@@ -1,0 +1,68 @@
+"""Which accesses of a memory are compared: as many as by a list of all of them, byte by byte."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilesim.proof.memory import Memory, Record, Where
+from tilesim.proof.rules import NotCovered, Refuted
+
+NBYTES, ACCESSES = 24, 30
+
+
+class Listed:
+    """What a `Memory` does, with a list of all accesses, and the bytes of each that count."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, int] = {}
+        self.beside: list[tuple[int, bool, set[int]]] = []
+
+    def access(self, number: int, at: set[int], kind: str, before: set[int]) -> bool:
+        """Whether the access comes after all that it conflicts with: those ``before`` it. What
+        comes after a read comes after the write before that."""
+        write = kind != "read"
+        met = [x for x, wrote, own in self.beside if (write or wrote) and own & at]
+        vouched = {byte for _, wrote, own in self.beside if write and not wrote for byte in own}
+        met += [self.last[byte] for byte in at - vouched if byte in self.last]
+        if not set(met) <= before:
+            return False
+        if kind == "write":
+            self.beside = [(x, wrote, own - at) for x, wrote, own in self.beside]
+            self.last |= dict.fromkeys(at, number)
+        else:
+            self.beside.append((number, write, at))
+        return True
+
+
+def _some_bytes(random: Random) -> list[int]:
+    first, step = random.randrange(NBYTES), random.choice((1, 1, 2, 3))
+    at = list(range(first, NBYTES, step))[: random.randrange(1, 8)]
+    return random.choice((at, at, at[::-1]))
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_accesses_are_compared_with_all_that_count(number: int) -> None:
+    random, memory, listed = Random(number), Memory("it", NBYTES), Listed()
+    wrong = random.choice((0, 0.01, 0.05))
+    shapes = [_some_bytes(random) for _ in range(5)]
+    for n in range(ACCESSES):
+        at, kind = random.choice(shapes), random.choice(("read", "read", "write", "strong"))
+        before = {x for x in range(n) if random.random() >= wrong}
+        strong = (4, "cta") if kind == "strong" else None
+        where = Where(n, "it", 0, 0)
+        record = Record(np.array(at), kind != "read", "async", strong, where)
+
+        def ordered(_y: Record, x: Record, _own: Any, _theirs: Any, some: Any = before) -> bool:
+            return x.where.number in some
+
+        expected = listed.access(n, set(at), kind, before)
+        try:
+            memory.access(record, ordered)
+        except (Refuted, NotCovered):
+            assert not expected
+            return
+        assert expected
