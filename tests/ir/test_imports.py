@@ -19,12 +19,12 @@ PACKAGE = Path(tilesim.__file__).parent
 #: none may be added
 NAMING = {
     "gpu/emit/trace.py": "what a recorder puts beside waits, polls and products is CUDA of its own",
-    "mistakes/arrivals.py": "edits that put in arrivals; faults that put one in another's place",
+    "mistakes/arrivals.py": "edits that put in arrivals",
     "mistakes/barriers.py": "edits that put in barriers and fences of their life",
     "mistakes/control.py": "edits that put in elect.sync",
-    "mistakes/exchanges.py": "edits that put one instruction in the place of another",
+    "mistakes/faults.py": "faults that put one instruction in another's place",
     "mistakes/fences.py": "edits that put in fences, commits and waits for groups",
-    "mistakes/peer_arrivals.py": "edits that put in arrivals on barriers of other CTAs",
+    "mistakes/operands.py": "edits that put one instruction in the place of another",
     "predict/replay.py": "measured cycles of releases to a cluster and of tile operations",
     "repair/cuda.py": "how CUDA writes barriers, waits and fences",
     "repair/hoisted_reads.py": "reads that a compiler has moved up are put back before the stores",

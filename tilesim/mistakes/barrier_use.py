@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, Expr, constant
@@ -18,6 +17,7 @@ from tilesim.mistakes.edits import Edit, changed
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause
 from tilesim.mistakes.release_acquire_paths import RULES, links
+from tilesim.records import replace
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.transforms.rewrite import Instead

@@ -19,6 +19,7 @@ from tilesim.mistakes.edits import Edit, after, before, beside, by_line, changed
 from tilesim.mistakes.fences import inserted, near
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
+from tilesim.mistakes.operands import free_id
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent
 from tilesim.transforms.rewrite import Instead
@@ -140,26 +141,6 @@ def no_wait_there(case: Case) -> Cause | None:
     return None
 
 
-def other_counts(case: Case) -> Cause | None:
-    """A wait at a named barrier that others join with another count: their round has ended."""
-    for stuck in case.history.stuck:
-        on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
-        if op is None or effect is None or not isinstance(on, NamedBarrier):
-            continue
-        for warp in case.history.peers(stuck.warp):
-            for other, own in _uses(case, warp, effect.id):
-                done = case.history.executions(warp, other.number)
-                if done and own.threads != effect.threads:
-                    return Cause(
-                        f"{on.label} is joined with {own.threads} threads, and {stuck.warp} waits "
-                        f"there for {effect.threads}",
-                        (case.warp(warp, done[-1], f"joins with {own.threads} threads"),
-                         case.warp(stuck.warp, op, f"waits for {effect.threads} threads")),
-                        f"join {on.label} with one count: that of all threads that come to it",
-                    )  # fmt: skip
-    return None
-
-
 def _hopeless(case: Case) -> Iterator[tuple[Agent, Op, NamedBarrier, fx.JoinsBarrier]]:
     """The warps that wait at a named barrier to which no other comes any more: where, and how."""
     for stuck in case.history.stuck:
@@ -270,14 +251,6 @@ def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
     close = [p for p in near(facts, focus, 1) if not p.one]
     for late in (False, True):
         yield from inserted(facts, "lanes", (SyncWarp(),), close, late=late)
-
-
-def free_id(facts: Facts) -> int:
-    """The first named barrier, of 1 to 15, that is not used."""
-    used = {
-        constant(e.id) for p in facts.ops for e in p.op.effects() if isinstance(e, fx.JoinsBarrier)
-    }
-    return next((n for n in range(1, 16) if n not in used), 15)
 
 
 @family("hand-over")

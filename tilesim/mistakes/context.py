@@ -204,6 +204,12 @@ class Place:
         return self.what
 
     @property
+    def stmt(self) -> Stmt:
+        """What is in a block: a statement that is no jump."""
+        assert not isinstance(self.what, Control)
+        return self.what
+
+    @property
     def loc(self) -> Loc:
         """Where it was written."""
         return self.what.loc
@@ -327,6 +333,17 @@ class Facts:
     def inside(self, region: int) -> Iterator[Place]:
         """The statements in a region."""
         return (p for p in self.places if region in p.within)
+
+
+def units_of(block: Sequence[Place]) -> Iterator[tuple[Place, ...]]:
+    """What is moved as one: a statement, or an election with the region that it guards."""
+    here = 0
+    while here < len(block):
+        pair = has(block[here], fx.Elects) and any(
+            isinstance(p.what, If) for p in block[here + 1 :][:1]
+        )
+        yield tuple(block[here : here + 1 + pair])
+        here += 1 + pair
 
 
 def mbars(op: Op) -> tuple[Mbar, ...]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from tilesim.analysis.cfg import graph_of
-from tilesim.analysis.uniformity import diverging
 from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Mbar
@@ -24,10 +21,10 @@ from tilesim.ir.expr import (
     minimum,
 )
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.mir import Branch, Control, Instruction, Mir, condition
+from tilesim.ir.mir import Branch, Control
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
-from tilesim.ir.program import Break, For, If, Role, Stmt, While
+from tilesim.ir.program import Break, For, If, Role, While
 from tilesim.ir.sites import sites
 from tilesim.mistakes.context import (
     DATA,
@@ -38,24 +35,18 @@ from tilesim.mistakes.context import (
     is_election,
     mbars,
     synchronises,
+    units_of,
     variables,
 )
 from tilesim.mistakes.edits import (
-    Block,
     Edit,
-    Spoiled,
     after,
     before,
-    block_fault,
     by_line,
-    changed,
-    dropped,
     family,
     of_places,
-    predicates_of,
-    statement_fault,
-    with_effect,
 )
+from tilesim.records import replace
 from tilesim.transforms.rewrite import Instead
 
 
@@ -210,19 +201,12 @@ def _lines(facts: Facts, focus: Focus) -> Iterator[list[Unit]]:
 
 
 def _units(facts: Facts) -> Iterator[Unit]:
-    """What is moved as one: an instruction, or an election with the region that it guards."""
-    for block in facts.blocks:
-        for here, place in enumerate(block):
-            following = block[here + 1] if here + 1 < len(block) else None
-            if not isinstance(place.what, Op):
-                continue
-            elects = has(place, fx.Elects)
-            if following is not None and elects and not isinstance(following.what, Op):
-                inner = list(facts.inside(following.number))
-                if inner and all(isinstance(p.what, Op) and synchronises(p) for p in inner):
-                    yield place, following
-            elif synchronises(place) and not elects:
-                yield (place,)
+    """The units that do nothing but synchronise."""
+    for unit in (u for block in facts.blocks for u in units_of(block)):
+        inner = facts.inside(unit[1].number) if len(unit) > 1 else unit
+        does = [isinstance(p.what, Op) and synchronises(p) for p in inner]
+        if does and all(does) and (len(unit) > 1 or not has(unit[0], fx.Elects)):
+            yield unit
 
 
 def _targets(facts: Facts, unit: Unit) -> Iterator[Target]:
@@ -386,101 +370,3 @@ def _read(facts: Facts, request: Place) -> bool:
     first = min(targets, default=request.number + 1)
     queries = (p for p in facts.ops if has(p, fx.Queries))
     return any(p.number >= first or not around.isdisjoint(p.within) for p in queries)
-
-
-dropped("init dropped", "a barrier is used without mbarrier.init", with_effect(fx.InitsMbarrier))
-dropped("inval dropped", "a barrier's lifetime never ends", with_effect(fx.InvalidatesMbarrier))
-
-
-dropped(
-    "named barrier dropped", "one bar.sync or bar.arrive is missing",
-    with_effect(fx.JoinsBarrier, vote=None),
-)  # fmt: skip
-
-
-@block_fault("cluster barrier dropped", "CTAs of a cluster do not wait for each other")
-def _drop_cluster(block: Block) -> Iterator[Spoiled]:
-    for place, stmt in enumerate(block[:-1]):
-        if _joins_cluster(stmt) == {True} and _joins_cluster(block[place + 1]) == {False}:
-            what = "barrier.cluster.arrive and wait removed"
-            yield Spoiled(stmt.loc, what, (*block[:place], *block[place + 2 :]))
-
-
-def _joins_cluster(stmt: Stmt) -> set[bool]:
-    """Whether an instruction arrives at the cluster barrier or waits for it; empty: neither."""
-    effects = stmt.effects() if isinstance(stmt, Op) else ()
-    return {e.arrives for e in effects if isinstance(e, fx.JoinsCluster)}
-
-
-dropped("cluster barrier halved", "a CTA only arrives, or only waits", with_effect(fx.JoinsCluster))
-
-
-@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing")
-def _relaxed_cluster(op: Op) -> Iterator[tuple[str, Block]]:
-    if has(op, fx.JoinsCluster, arrives=True, sem="release"):
-        yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
-
-
-@statement_fault("dead predicate", "a region is never executed", If)
-def _dead(stmt: If) -> Iterator[tuple[str, Block]]:
-    if stmt.then:
-        yield "the condition is never true", (replace(stmt, cond=Const(0)),)
-
-
-@predicates_of("dead predicate")
-def _always_skipped(mir: Mir) -> Iterator[tuple[int, str, Instruction | None]]:
-    for number, branch in _skips(mir):
-        there = (
-            mir.code[branch.target].loc.innermost if branch.target < len(mir.code) else "the end"
-        )
-        always = mir.code[number].doing(replace(branch, cond=None))
-        yield number, f"what follows is skipped up to {there}", always
-    for number, op in _guarded(mir):
-        yield number, f"{op.mnemonic} is never executed", None
-
-
-def _skips(mir: Mir) -> Iterator[tuple[int, Branch]]:
-    """The branches over code that other agents can observe or wait for."""
-    for number, instruction in enumerate(mir.code):
-        match instruction.what:
-            case Branch(target=target, cond=Expr(), polls=False) as branch if target > number:
-                inside = (i.what for i in mir.code[number + 1 : target])
-                if any(isinstance(what, Op) and what.synchronises for what in inside):
-                    yield number, branch
-            case _:
-                pass
-
-
-def _guarded(mir: Mir) -> Iterator[tuple[int, Op]]:
-    """The predicated instructions that other agents can observe or wait for."""
-    for number, instruction in enumerate(mir.code):
-        what = instruction.what
-        if instruction.guard is not None and isinstance(what, Op) and what.synchronises:
-            yield number, what
-
-
-@block_fault("every lane", "what one elected lane should do is done by all lanes")
-def _every_lane(block: Block) -> Iterator[Spoiled]:
-    for place, stmt in enumerate(block[:-1]):
-        region = block[place + 1]
-        if has(stmt, fx.Elects) and isinstance(region, If) and region.then:
-            new = (*block[: place + 1], *region.then, *block[place + 2 :])
-            yield Spoiled(stmt.loc, "the region of the elected lane is executed by all lanes", new)
-
-
-@predicates_of("every lane")
-def _every_thread(mir: Mir) -> Iterator[tuple[int, str, Instruction | None]]:
-    differs = diverging(graph_of(mir)).differs
-    for number, _ in _skips(mir):
-        if differs(condition(mir.code[number]), number):
-            yield number, "the branch over what follows is removed: all lanes execute it", None
-    for number, op in _guarded(mir):
-        if differs(mir.code[number].guard, number):
-            unguarded = replace(mir.code[number], guard=None)
-            yield number, f"{op.mnemonic} is executed by all lanes", unguarded
-
-
-@statement_fault("uneven trips", "one role goes around once more or once less than the others", For)
-def _uneven(stmt: For) -> Iterator[tuple[str, Block]]:
-    yield "one trip more", (replace(stmt, stop=binary("+", stmt.stop, stmt.step)),)
-    yield "one trip fewer", (replace(stmt, stop=binary("-", stmt.stop, stmt.step)),)

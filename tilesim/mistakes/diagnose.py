@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from simpy import Environment
 
@@ -11,6 +10,7 @@ from tilesim.findings.finding import Finding
 from tilesim.mistakes.history import History, key_of
 from tilesim.mistakes.mistake import Case, Cause, with_cause
 from tilesim.mistakes.table import TABLE
+from tilesim.records import replace
 from tilesim.sim.machine.events import Trace
 
 #: warp instructions that are executed again to find causes: a few seconds

@@ -1,18 +1,24 @@
-"""Operands with another value: counts, bytes, parities, slots, masks, ids, threads, scopes."""
+"""Operands with another value; instructions that should be another one of their kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from tilesim.analysis.uses_defs import replaced
+from tilesim.arith.types import s32
 from tilesim.ir import effects as fx
-from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor
-from tilesim.ir.expr import Const, Expr, Var, binary, constant
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.op import Op
-from tilesim.ir.program import For
+from tilesim.ir.op import Op, operand_names
+from tilesim.ir.ops.bar import Setmaxnreg
+from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
+from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
+from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
+from tilesim.ir.program import For, If, Stmt
 from tilesim.ir.sites import Kind, Site, sites
 from tilesim.mistakes.barrier_use import arriving, total
 from tilesim.mistakes.context import (
@@ -20,6 +26,7 @@ from tilesim.mistakes.context import (
     Facts,
     Focus,
     Place,
+    effects_of,
     flipped,
     has,
     matched,
@@ -32,42 +39,46 @@ from tilesim.mistakes.context import (
     simple,
     variables,
 )
-from tilesim.mistakes.edits import Edit, changed, family, of_places
+from tilesim.mistakes.edits import Edit, by_line, changed, family, of_places
+from tilesim.records import replace
 from tilesim.transforms.rewrite import Instead
 
-#: a new value of an operand; None: the value stays
-Value = Callable[[Place, Site], Any]
+#: operands that are changed together
+Group = Sequence[tuple[Place, Site]]
+#: a new value of an operand, or what makes it of each (None: the value stays)
+Value = Any
 
 
-def places_of(facts: Facts, kind: Kind) -> Iterator[list[tuple[Place, Site]]]:
-    """The operands of a kind, those together that one line has on barriers of one array."""
+def groups_of(
+    facts: Facts, kind: Kind, key: Callable[[Place, Site], object] | None = None
+) -> Iterable[Group]:
+    """The operands of a kind, those together of which ``key`` is one; by itself, those that one
+    line has on barriers of one array."""
     found: dict[object, list[tuple[Place, Site]]] = {}
     for place in facts.ops:
         for site in sites(place.op):
-            if site.kind == kind:
-                arrays = tuple(m.array.name for m in mbars(place.op))
-                key = place.loc, type(place.op), arrays, site.name
-                # what has no line, or is a line of a list, stands for itself
-                own = place.number if place.loc == UNKNOWN else None
-                found.setdefault((key, own), []).append((place, site))
-    yield from found.values()
+            if site.kind == kind and (kind != "phase" or getattr(place.op, "parity", True)):
+                own = _line(place, site) if key is None else key(place, site)
+                found.setdefault(own, []).append((place, site))
+    return found.values()
+
+
+def _line(place: Place, site: Site) -> object:
+    """What has no line, or is a line of a list, stands for itself."""
+    arrays = tuple(m.array.name for m in mbars(place.op))
+    own = place.number if place.loc == UNKNOWN else None
+    return place.loc, type(place.op), arrays, site.name, own
 
 
 def changes(
-    facts: Facts,
-    name: str,
-    group: list[tuple[Place, Site]],
-    value: Value,
-    size: int = 1,
-    *,
-    alike: bool = False,
+    facts: Facts, name: str, group: Group, value: Value, size: int = 1, *, alike: bool = False
 ) -> Iterator[Edit]:
     """The edit that gives the operands of a group new values; none if nothing changes."""
     new: list[tuple[Place, Instead]] = []
     said: list[str] = []
     for place, site in group:
-        worth = value(place, site)
-        if worth is None or _same(worth, site.value):
+        worth = value(place, site) if callable(value) else value
+        if worth is None or worth == site.value:
             continue
         new.append((place, (to_its_scope(changed(place.op, **{site.name: worth})),)))
         said.append(f"{facts.shown(worth)} instead of {facts.shown(site.value)}")
@@ -85,49 +96,56 @@ def to_its_scope(op: Op) -> Op:
     return changed(op, scope="cluster") if far and getattr(op, "scope", "") == "cta" else op
 
 
-def each(
-    facts: Facts, name: str, group: list[tuple[Place, Site]], values: list[Value], size: int = 1
-) -> Iterator[Edit]:
+def each(facts: Facts, name: str, group: Group, values: Iterable[Value]) -> Iterator[Edit]:
     """Every value for all operands of a line; then, if there are several, for each by itself."""
+    values = list(dict.fromkeys(values))
     for value in values:
-        yield from changes(facts, name, group, value, size)
-    if 1 < len(group) <= _ALONE:
-        for single in group:
-            for value in values:
-                yield from changes(facts, name, [single], value, size + 1)
+        yield from changes(facts, name, group, value)
+    for single in group if 1 < len(group) <= _ALONE else ():
+        for value in values:
+            yield from changes(facts, name, [single], value, 2)
 
 
 #: operands of one line that are also changed one by one
 _ALONE = 8
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Expr) or isinstance(other, Expr):
-        return type(one) is type(other) and bool(one == other)
-    return bool(one == other)
+#: the values that an operand of a line may have been meant to have, the likeliest first
+Meant = Callable[[Facts, Focus, Group], Iterable[Value]]
 
 
-def to(value: Any) -> Value:
-    return lambda place, site: value
+def operand(kind: Kind) -> Callable[[Meant], Meant]:
+    """Registers the family of a kind of operands."""
+
+    def register(meant: Meant) -> Meant:
+        @family(kind)
+        def edits(facts: Facts, focus: Focus) -> Iterator[Edit]:
+            for group in groups_of(facts, kind):
+                yield from each(facts, kind, group, meant(facts, focus, group))
+
+        return meant
+
+    return register
+
+
+def _plain(kind: Kind, options: Callable[[Any], Iterable[Any]]) -> None:
+    """Registers the family of operands whose new values follow from the old one alone."""
+    operand(kind)(lambda facts, focus, group: options(group[0][1].value))
 
 
 # ------------------------------------------------------------------ counts and bytes
 
 
-@family("count")
-def _count(facts: Facts, focus: Focus) -> Iterator[Edit]:
+@operand("count")
+def _count(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
     """Init counts: what arrives in a phase, one more or less, what other barriers have."""
-    for group in places_of(facts, "count"):
-        place, site = group[0]
-        known = constant(site.value)
-        if known is None:
-            deltas = [binary("+", site.value, 1), binary("-", site.value, 1)]
-            yield from each(facts, "count", group, [to(value) for value in deltas])
-            continue
-        counts = [*_arriving(facts, place), *focus.arrivals, known - 1, known + 1]
-        counts += [known * 2, known // 2, 1, *(len(p.warps) for p in facts.ops)]
-        wanted = [n for n in dict.fromkeys(counts) if n > 0 and n != known]
-        yield from each(facts, "count", group, [to(Const(n)) for n in wanted])
+    place, site = group[0]
+    known = constant(site.value)
+    if known is None:
+        return [binary("+", site.value, 1), binary("-", site.value, 1)]
+    counts = [*_arriving(facts, place), *focus.arrivals, known - 1, known + 1]
+    counts += [known * 2, known // 2, 1, *(len(p.warps) for p in facts.ops)]
+    return [Const(n) for n in counts if n > 0]
 
 
 def _arriving(facts: Facts, init: Place) -> Iterator[int]:
@@ -135,30 +153,18 @@ def _arriving(facts: Facts, init: Place) -> Iterator[int]:
     for mbar in mbars(init.op):
         by_role = [n for n, _ in arriving(facts, mbar.array.name).values()]
         yield total(facts, mbar.array.name)
-        yield sum(by_role)
-        yield from sorted(set(by_role))
         size = facts.kernel.cluster_size
-        if size > 1:
-            yield sum(by_role) * size
-            yield from sorted({n * size for n in by_role})
+        for factor in (1, size) if size > 1 else (1,):
+            yield sum(by_role) * factor
+            yield from sorted({n * factor for n in by_role})
 
 
-def _plain(kind: Kind, options: Callable[[Any], Iterable[Any]]) -> None:
-    """Registers the family of a kind of operands whose new values follow from the old one alone."""
-
-    @family(kind)
-    def changed_alone(facts: Facts, focus: Focus) -> Iterator[Edit]:
-        for group in places_of(facts, kind):
-            values = [to(value) for value in dict.fromkeys(options(group[0][1].value))]
-            yield from each(facts, kind, group, values)
-
-
-def _arrivals(old: Expr) -> Iterable[Expr]:
+def _numbers(old: Expr, *others: int) -> Iterable[Expr]:
     known = constant(old)
-    return [] if known is None else [Const(n) for n in (known - 1, known + 1, 1, LANES) if n > 0]
+    return [] if known is None else [Const(n) for n in (known - 1, known + 1, *others) if n > 0]
 
 
-_plain("arrivals", _arrivals)
+_plain("arrivals", lambda old: _numbers(old, 1, LANES))
 #: how many groups may stay unfinished; whether only a store's source is waited for
 _plain("pending", lambda n: [m for m in (n - 1, n + 1, 0, n - 2) if m >= 0])
 _plain("read", lambda read: [not read])
@@ -167,23 +173,18 @@ _plain("registers", lambda n: [m for m in (*range(n - 8, n - 97, -8), *range(n +
                                if 24 <= m <= 256])  # fmt: skip
 
 
-@family("bytes")
-def _bytes(facts: Facts, focus: Focus) -> Iterator[Edit]:
+@operand("bytes")
+def _bytes(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
     """Expected bytes: those of the copies that complete on the barrier, and what was counted."""
-    for group in places_of(facts, "bytes"):
-        place, site = group[0]
-        if site.value is None:
-            continue
-        known = constant(site.value)
-        sums = list(copied(facts, place))
-        if known is None:
-            values: list[Value] = [to(Const(n)) for n in sums]
-            values += [to(site.value - 16), to(site.value + 16)]
-        else:
-            sums += [*focus.bytes, *(known + n for n in focus.bytes), known * 2, known // 2]
-            sums += [known - n for n in focus.bytes]
-            values = [to(Const(n)) for n in dict.fromkeys(sums) if n > 0 and n != known]
-        yield from each(facts, "bytes", group, values)
+    place, site = group[0]
+    if site.value is None:
+        return []
+    known, sums = constant(site.value), list(copied(facts, place))
+    if known is None:
+        return [*map(Const, sums), site.value - 16, site.value + 16]
+    sums += [*focus.bytes, *(known + n for n in focus.bytes), known * 2, known // 2]
+    sums += [known - n for n in focus.bytes]
+    return [Const(n) for n in sums if n > 0]
 
 
 def copied(facts: Facts, place: Place) -> Iterator[int]:
@@ -214,21 +215,17 @@ def copied(facts: Facts, place: Place) -> Iterator[int]:
 # ------------------------------------------------------------------ parities and slots
 
 
-@family("phase")
-def _phase(facts: Facts, focus: Focus) -> Iterator[Edit]:
+@operand("phase")
+def _phase(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
     """Parities: the other one, one that never or always turns, those that may be meant there; waits
     of one line have registers of their own."""
-    for group in places_of(facts, "phase"):
-        parity = [(p, s) for p, s in group if getattr(p.op, "parity", True)]
-        meant = {p.number: parities_at(facts, p, mbars(p.op)) for p, _ in parity}
-        values = [lambda p, s: flipped(s.value), to(Const(0)), to(Const(1))]
-        values += [_of(meant, n) for n in range(max(map(len, meant.values()), default=0))]
-        yield from each(facts, "phase", parity, values)
+    meant = {p.number: parities_at(facts, p, mbars(p.op)) for p, _ in group}
 
+    def nth(n: int) -> Value:
+        return lambda place, site: next(iter(meant[place.number][n:]), None)
 
-def _of(options: Mapping[int, Sequence[Expr]], which: int) -> Value:
-    """The option of this number that an instruction has of its own."""
-    return lambda place, site: next(iter(options[place.number][which:]), None)
+    longest = max(map(len, meant.values()))
+    return [lambda p, s: flipped(s.value), Const(0), Const(1), *map(nth, range(longest))]
 
 
 def parities_at(facts: Facts, place: Place, barriers: Iterable[Mbar]) -> tuple[Expr, ...]:
@@ -301,7 +298,7 @@ def slots_at(facts: Facts, place: Place, array: Mbarriers) -> tuple[Expr, ...]:
 @family("slot")
 def _slot(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The barrier: of another slot, of another array, as the instructions around have it."""
-    for group in places_of(facts, "barrier"):
+    for group in groups_of(facts, "barrier"):
         values = [_indexed(facts, index) for index in _indices(facts, group[0][0])]
         values += [_moved(-1), _moved(1)]
         values += [_in(array) for array in facts.kernel.shared if isinstance(array, Mbarriers)]
@@ -428,46 +425,34 @@ def _rank(facts: Facts, focus: Focus) -> Iterator[Edit]:
     size = facts.kernel.cluster_size
     if size == 1:
         return
-    for group in places_of(facts, "barrier"):
-        values = [_ranked(Const(n)) for n in range(min(size, 8))]
-        yield from each(facts, "rank", group, [*values, _ranked(None)])
-    for group in _copies_of_one_barrier(facts):
-        for n in range(min(size, 8)):
-            yield from changes(facts, "rank", group, _ranked(Const(n)), alike=True)
-
-
-def _copies_of_one_barrier(facts: Facts) -> Iterator[list[tuple[Place, Site]]]:
-    """The barriers of copies in one block that complete their bytes on the same one."""
-    for block in facts.blocks:
-        found: dict[str, list[tuple[Place, Site]]] = {}
-        for place in block:
-            if has(place, fx.Completes):
-                for site in sites(place.op):
-                    if isinstance(site.value, Mbar):
-                        found.setdefault(repr(site.value), []).append((place, site))
-        yield from (group for group in found.values() if len({p.loc for p, _ in group}) > 1)
+    ranks = [_ranked(Const(n)) for n in range(min(size, 8))]
+    for group in groups_of(facts, "barrier"):
+        yield from each(facts, "rank", group, [*ranks, _ranked(None)])
+    # copies in one block that complete their bytes on the same barrier
+    blocks = {p.number: n for n, block in enumerate(facts.blocks) for p in block}
+    for group in groups_of(facts, "barrier", lambda p, s: (blocks[p.number], repr(s.value))):
+        copies = [(p, s) for p, s in group if has(p, fx.Completes)]
+        if len({p.loc for p, _ in copies}) > 1:
+            for rank in ranks:
+                yield from changes(facts, "rank", copies, rank, alike=True)
 
 
 def _ranked(cta: Expr | None) -> Value:
     return _of_mbar(lambda place, mbar, array: replace(mbar, cta=cta))
 
 
-@family("mask")
-def _mask(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Which CTAs a multicast reaches: all, fewer or more, or the own one."""
-    size = facts.kernel.cluster_size
+@operand("mask")
+def _mask(facts: Facts, focus: Focus, group: Group) -> Iterable[Value]:
+    """Which CTAs a multicast reaches: all, fewer or more, those of others."""
+    size, old = facts.kernel.cluster_size, group[0][1].value
     if size == 1:
         return
     whole = (1 << size) - 1
-    for group in places_of(facts, "mask"):
-        old = group[0][1].value
-        values: list[Value] = [to(Const(whole))]
-        if isinstance(old, Expr):
-            values += [to(simple(binary("^", old, 1 << n))) for n in range(min(size, 8))]
-            values += [to(binary("&", old, whole)), to(None)]
-        donors = dict.fromkeys(g[0][1].value for g in places_of(facts, "mask"))
-        values += [to(d) for d in donors if isinstance(d, Expr)]
-        yield from each(facts, "mask", group, values)
+    yield Const(whole)
+    if isinstance(old, Expr):
+        yield from (simple(binary("^", old, 1 << n)) for n in range(min(size, 8)))
+        yield binary("&", old, whole)
+    yield from (g[0][1].value for g in groups_of(facts, "mask") if g[0][1].value is not None)
 
 
 # ------------------------------------------------------------------ small numbers and names
@@ -475,32 +460,28 @@ def _mask(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 @family("threads")
 def _threads(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """How many threads a named barrier waits for: those of the roles that name it."""
-    groups = list(places_of(facts, "threads"))
-    by_id: dict[object, list[tuple[Place, Site]]] = {}
-    for group in groups:
-        for place, site in group:
-            by_id.setdefault(getattr(place.op, "id", None), []).append((place, site))
-    for users in by_id.values():
-        warps = {w for p, _ in users for w in p.warps}
-        counts = [32 * len(warps), *(32 * n for n in sorted({len(p.warps) for p, _ in users}))]
-        said = [n for _, s in users if (n := _said(s))]
-        counts += [n * 2 for n in said]
-        counts += [n // 2 for n in said]
-        counts += said
-        for n in dict.fromkeys(counts):
-            if n >= 32 and not n % 32:
-                yield from changes(facts, "threads", users, to(Const(n)), alike=True)
-    every = [pair for group in groups for pair in group]
-    sizes = dict.fromkeys(n for _, s in every if (n := _said(s)))
-    for n in dict.fromkeys([*(32 * len(p.warps) for p, _ in every), *(s * 2 for s in sizes)]):
-        if n and len(by_id) > 1:
-            given = [(p, s) for p, s in every if _said(s)]
-            yield from changes(facts, "threads", given, to(Const(n)), 2, alike=True)
-    for group in groups:
-        if len(group) < len(every):
-            for n in dict.fromkeys([*sizes, *(32 * len(p.warps) for p, _ in group)]):
-                yield from changes(facts, "threads", group, to(Const(n)))
+    """How many threads a named barrier waits for: of all users of a barrier, of all barriers, of
+    one line."""
+    by_id = [*groups_of(facts, "threads", lambda p, s: getattr(p.op, "id", None))]
+    every = [pair for users in by_id for pair in users]
+    given = [(p, s) for p, s in every if _said(s)]
+    levels = [(users, 1, True) for users in by_id]
+    levels += [(given, 2, True)] if len(by_id) > 1 else []
+    levels += [(g, 1, False) for g in groups_of(facts, "threads") if len(g) < len(every)]
+    for users, size, alike in levels:
+        for n in _counts(users, every):
+            yield from changes(facts, "threads", users, Const(n), size, alike=alike)
+
+
+def _counts(users: Group, every: Group) -> Iterable[int]:
+    """How many threads may be meant: those of the warps that come, twice or half of what is said,
+    what others say."""
+    counts = [LANES * len({w for p, _ in users for w in p.warps})]
+    counts += sorted(LANES * len(p.warps) for p, _ in users)
+    said = [n for _, s in users if (n := _said(s))]
+    counts += [*(n * 2 for n in said), *(n // 2 for n in said)]
+    counts += [n for _, s in every if (n := _said(s))]
+    return dict.fromkeys(n for n in counts if n and not n % LANES)
 
 
 def _said(site: Site) -> int | None:
@@ -511,21 +492,22 @@ def _said(site: Site) -> int | None:
 @family("id")
 def _id(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Which named barrier: one that others use, a free one, one for every other turn."""
-    groups = list(places_of(facts, "id"))
-    used = dict.fromkeys(s.value for g in groups for _, s in g)
-    known = {constant(e) for e in used}
-    free = next((n for n in range(1, 16) if n not in known), None)
-    for group in groups:
-        yield from each(facts, "id", group, [to(e) for e in used])
-    for value in used:
-        if free is None:
-            break
-        users = [(p, s) for g in groups for p, s in g if s.value == value]
-        by_iteration = _by_iteration(free - (constant(value) or 0))
-        yield from changes(facts, "id", users, by_iteration, alike=True)
-    if free is not None:
-        for group in groups:
-            yield from changes(facts, "id", group, to(Const(free)))
+    used = [*groups_of(facts, "id", lambda p, s: s.value)]
+    values = [users[0][1].value for users in used]
+    free = free_id(facts)
+    for group in groups_of(facts, "id"):
+        yield from each(facts, "id", group, values)
+    for users in used:
+        apart = free - (constant(users[0][1].value) or 0)
+        yield from changes(facts, "id", users, _by_iteration(apart), alike=True)
+    for group in groups_of(facts, "id"):
+        yield from changes(facts, "id", group, Const(free))
+
+
+def free_id(facts: Facts) -> int:
+    """The first named barrier, of 1 to 15, that is not used."""
+    used = {constant(users[0][1].value) for users in groups_of(facts, "id", lambda p, s: s.value)}
+    return next((n for n in range(1, 16) if n not in used), 15)
 
 
 def _by_iteration(apart: int) -> Value:
@@ -541,14 +523,14 @@ def _by_iteration(apart: int) -> Value:
 @family("names")
 def _names(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Qualifiers: release and acquire where an operation is relaxed, the scope of the cluster."""
-    for group in places_of(facts, "sem"):
+    scopes = ("cluster", "gpu", "cta") if facts.kernel.cluster_size > 1 else ("gpu", "cta")
+    for group in groups_of(facts, "sem"):
         if group[0][1].value == "relaxed":
-            yield from each(facts, "names", group, [to(sem) for sem in _strong(group[0][0].op)])
-    for group in places_of(facts, "scope"):
-        for scope in ("cluster", "gpu", "cta") if facts.kernel.cluster_size > 1 else ("gpu", "cta"):
-            yield from each(facts, "names", group, [to(scope)])
-    for group in places_of(facts, "aligned"):
-        yield from each(facts, "names", group, [lambda p, s: not s.value])
+            yield from each(facts, "names", group, _strong(group[0][0].op))
+    for group in groups_of(facts, "scope"):
+        yield from each(facts, "names", group, scopes)
+    for group in groups_of(facts, "aligned"):
+        yield from each(facts, "names", group, [not group[0][1].value])
 
 
 def _strong(op: Op) -> tuple[str, ...]:
@@ -563,12 +545,185 @@ def _strong(op: Op) -> tuple[str, ...]:
 @family("columns")
 def _columns(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Columns of tensor memory, in the allocation and where they are freed."""
-    groups = list(places_of(facts, "columns"))
-    sizes = dict.fromkeys(s.value for g in groups for _, s in g)
-    for old in sizes:
-        users = [(p, s) for g in groups for p, s in g if s.value == old]
-        powers = [1 << n for n in range(5, 10)]
-        for new in sorted(powers, key=lambda n: abs(n - old)):
-            yield from changes(facts, "columns", users, to(new), alike=True)
-    for group in groups:
-        yield from each(facts, "columns", group, [to(n) for n in sizes])
+    by_size = [*groups_of(facts, "columns", lambda p, s: s.value)]
+    for users in by_size:
+        old = users[0][1].value
+        for new in sorted((1 << n for n in range(5, 10)), key=lambda n: abs(n - old)):
+            yield from changes(facts, "columns", users, new, alike=True)
+    for group in groups_of(facts, "columns"):
+        yield from each(facts, "columns", group, [users[0][1].value for users in by_size])
+
+
+#: what an instruction may have been meant to be
+Options = Callable[[Facts, Op, Place], Iterator[Op]]
+
+
+def _exchanged(facts: Facts, name: str, options: Options) -> Iterator[Edit]:
+    """Every option for all instructions that one line makes."""
+    for places in by_line(facts.ops):
+        for choice in zip(*(options(facts, p.op, p) for p in places), strict=False):
+            new: list[tuple[Place, Instead]] = [
+                (p, (op,)) for p, op in zip(places, choice, strict=True)
+            ]
+            what = f"{_brief(choice[0])} instead of {places[0].op.mnemonic}"
+            yield of_places(name, what, new, 2)
+
+
+def _brief(op: Op) -> str:
+    bytes_ = getattr(op, "bytes", None)
+    return f"{op.mnemonic} of {bytes_} bytes" if bytes_ is not None else op.mnemonic
+
+
+@family("arrival")
+def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Arrivals with and without bytes, bytes with and without an arrival, commits."""
+    yield from _exchanged(facts, "arrival", _arrivals)
+
+
+def _arrivals(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
+    match op:
+        case MbarrierArrive(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc):
+            for n in copied(facts, place):
+                yield MbarrierArriveExpectTx(
+                    mbar=mbar, bytes=Const(n), sem=sem, scope=scope, token=token, loc=loc
+                )
+            issued = {e.group for p in facts.ops for e in effects_of(p) if isinstance(e, fx.Issues)}
+            if "tcgen05" in issued and not mbar.remote:
+                yield Tcgen05Commit(mbar=mbar, loc=loc)
+            if "cp.async" in issued and not mbar.remote:
+                yield CpAsyncMbarrierArrive(mbar=mbar, noinc=True, loc=loc)
+        case MbarrierExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc):
+            yield MbarrierArriveExpectTx(mbar=mbar, bytes=bytes_, scope=scope, loc=loc)
+        case MbarrierArriveExpectTx(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc):
+            if token is None:
+                yield MbarrierExpectTx(mbar=mbar, bytes=op.bytes, scope=scope, loc=loc)
+            yield MbarrierArrive(mbar=mbar, sem=sem, scope=scope, token=token, loc=loc)
+        case CpAsyncMbarrierArrive():
+            yield replace(op, noinc=not op.noinc)
+        case Tcgen05Commit():
+            yield replace(op, cta_group=1 if op.cta_group == 2 else 2)
+        case _:
+            pass
+
+
+@family("side")
+def _side(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The other one of two: before or after, loads or stores, more or fewer registers."""
+    yield from _exchanged(facts, "side", _others)
+
+
+def _others(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
+    match op:
+        case Tcgen05Fence():
+            before = op.side == "before_thread_sync"
+            yield replace(op, side="after_thread_sync" if before else "before_thread_sync")
+        case Tcgen05Wait():
+            yield replace(op, kind="st" if op.kind == "ld" else "ld")
+        case Setmaxnreg():
+            yield replace(op, action="dec" if op.action == "inc" else "inc")
+        case _:
+            pass
+
+
+#: the rule that accesses outside of an allocation break
+_RULE = "out-of-bounds"
+
+
+def _out(facts: Facts, focus: Focus) -> Iterator[Place]:
+    """The instructions that leave their allocation."""
+    if focus.rule == _RULE:
+        yield from (p for p in facts.ops if focus.distance(p) == 0)
+
+
+def _views(op: Op) -> dict[str, View]:
+    """By name, the operands that are boxes of tensors."""
+    found = {name: getattr(op, name) for name in operand_names(type(op))}
+    return {
+        name: view for name, view in found.items()
+        if isinstance(view, View) and not isinstance(view.tensor, AddressedTensor)
+    }  # fmt: skip
+
+
+@family("edge")
+def _edge(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Nothing beyond the end: elements only where they are inside, of a box at the edge the part
+    that is."""
+    for place in _out(facts, focus):
+        for name, view in _views(place.op).items():
+            if view.tensor.name not in focus.names:
+                continue
+            ends = [
+                (dim, binary("+", offset, extent), size)
+                for dim, (offset, extent, size) in enumerate(
+                    zip(view.offsets, view.extents, view.tensor.shape, strict=True)
+                )
+                if constant(offset) is None
+            ]  # fmt: skip
+            if not ends:
+                continue
+            inside = reduce(all_of, (binary("<=", end, size) for _, end, size in ends))
+            what = f"{place.op.mnemonic} if {facts.shown(inside)}"
+            rest: tuple[Stmt, ...] = ()
+            if any(view.extents[dim] > 1 for dim, _, _ in ends):
+                part = _part(place.op, name, [dim for dim, _, _ in ends])
+                if part is None:
+                    continue
+                rest = (part,)
+                what += f", else {facts.shown(_views(part)[name])}"
+            region = If(cond=inside, then=(place.op,), orelse=rest, loc=place.loc)
+            yield of_places("edge", what, [(place, (region,))], 2)
+
+
+def _part(op: Op, name: str, dims: Sequence[int]) -> Op | None:
+    """An instruction with the part of a box at the edge that is inside of its tensor; None if there
+    is more than one edge, or none that all boxes there have."""
+    view = _views(op)[name]
+    partial = [d for d in dims if view.tensor.shape[d] % view.extents[d]]
+    if len(partial) != 1:
+        return None
+    (dim,) = partial
+    rest = view.tensor.shape[dim] % view.extents[dim]
+    return _narrowed(op, name, dim, None, rest)
+
+
+@family("rows")
+def _rows(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A copy of one range, of a box that is none: a copy for each of its rows."""
+    for place in _out(facts, focus):
+        if not has(place, fx.Reads, asynchronous=True):
+            continue
+        for name, view in _views(place.op).items():
+            full = [e == s for e, s in zip(view.extents, view.tensor.shape, strict=True)]
+            outer = [d for d in range(len(full)) if view.extents[d] > 1 and not all(full[d + 1 :])]
+            if len(outer) != 1:
+                continue
+            row = Var(facts.fresh("row"), s32)
+            single = _narrowed(place.op, name, outer[0], row, 1)
+            if single is None:
+                continue
+            loop = For(
+                var=row, start=Const(0), stop=Const(view.extents[outer[0]]), step=Const(1),
+                body=(single,), loc=place.loc,
+            )  # fmt: skip
+            what = f"{place.op.mnemonic} of each of {view.extents[outer[0]]} rows"
+            edit = of_places("rows", what, [(place, (loop,))], 2)
+            yield replace(edit, variables=(row,))
+
+
+def _narrowed(op: Op, name: str, dim: int, by: Expr | None, extent: int) -> Op | None:
+    """An instruction all of whose boxes are ``extent`` wide where one is wider, from ``by`` on;
+    None if the others have no such dimension."""
+    views = _views(op)
+    which = [d for d, e in enumerate(views[name].extents) if e > 1].index(dim)
+    new: dict[str, View] = {}
+    for other, view in views.items():
+        wide = [d for d, e in enumerate(view.extents) if e > 1]
+        if which >= len(wide) or view.extents[wide[which]] != views[name].extents[dim]:
+            return None
+        there = wide[which]
+        offsets, extents = list(view.offsets), list(view.extents)
+        extents[there] = extent
+        if by is not None:
+            offsets[there] = binary("+", offsets[there], by)
+        new[other] = replace(view, offsets=tuple(offsets), extents=tuple(extents))
+    return changed(op, **new)

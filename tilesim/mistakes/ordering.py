@@ -1,10 +1,10 @@
-"""What is missing between two warps: an arrival, a wait, a barrier of threads before either."""
+"""What is missing between two accesses: what waits, what hands on, what keeps a target alive."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from tilesim.findings.finding import Kind, Named, Stated
+from tilesim.findings.finding import Kind, Named, Participant, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.declarations import Tensor
 from tilesim.ir.loc import Loc
@@ -16,6 +16,7 @@ from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent, names_of
+from tilesim.wording import count
 
 #: races between lanes of a warp, or that a lane of a warp hides which releases for others
 LANES_APART: tuple[Kind, ...] = ("race/lanes", "race/released-by-lanes")
@@ -682,3 +683,583 @@ def _turned(done: Done, before: Done, same: bool = False) -> bool:
 
 _MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
 _SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
+
+
+#: instructions of one warp, or of all between two arrivals, that belong together, at most
+_NEAR = 12
+_REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
+
+
+def unpublished(case: Case) -> Cause | None:
+    """A flag in memory that is set or read without .release or .acquire, or in too small a
+    scope."""
+    for first, second in directions(case):
+        far = first.warp.cta is not second.warp.cta
+        near = first.warp.cta.cluster is second.warp.cta.cluster
+        least = 0 if not far else 1 if near else 2
+        for write, read in flags(case, first, second):
+            if write.at < first.at:
+                continue
+            for done, kind, wanted in ((write, fx.Writes, "release"), (read, fx.Reads, "acquire")):
+                effect = strong(done.op, kind)
+                assert effect is not None
+                between = (first.at, write.at) if done is write else (read.at, second.at)
+                quiet = effect.sem not in (wanted, "acq_rel")
+                fence = _fence(case, done.warp, wanted, between) if quiet else None
+                reach = effect.scope
+                if quiet and fence is None:
+                    what = f"is {effect.sem}: it does not {wanted}"
+                    fix = f"let this {done.op.mnemonic} {wanted}, or put a fence.acq_rel beside it"
+                else:
+                    if fence is not None and _REACH[fence[1]] < _REACH[reach]:
+                        done, reach = fence
+                    if _REACH[reach] >= least:
+                        continue
+                    what = f"has scope {reach}, and the other side is in another CTA"
+                    fix = f"give this {done.op.mnemonic} a scope that both sides are in"
+                tells = wanted == "release"
+                other = read if tells else write
+                own = "reads" if tells else "sets"
+                return Cause(
+                    f"this {done.op.mnemonic} {what}",
+                    (case.warp(done.warp, done, "hands nothing on" if tells else
+                              "learns of nothing"),
+                     *(() if other.op is done.op else
+                       (case.warp(other.warp, other, f"{own} the same word"),))),
+                    fix,
+                )  # fmt: skip
+    return None
+
+
+def another_value(case: Case) -> Cause | None:
+    """A word that is polled for a value which is not the one that it is left with."""
+    history = case.history
+    for stuck in history.stuck:
+        if not stuck.blocked.polling or stuck.blocked.on is not None:
+            continue
+        done = reversed(history.between(stuck.warp))
+        asked = next((d for d in done if strong(d.op, fx.Reads)), None)
+        word = None if asked is None else word_of(asked.op)
+        told = [
+            d for w in history.machine.warps for d in history.between(w)
+            if strong(d.op, fx.Writes) and word_of(d.op) == word
+        ]  # fmt: skip
+        if word is None or not told:
+            continue
+        last = max(told, key=lambda d: d.at)
+        return Cause(
+            f"{stuck.warp} polls {word.name} for another value than it is left with",
+            (case.warp(stuck.warp, stuck.blocked.loc, "polls for ever"),
+             case.warp(last.warp, last, "is the last to change what it polls")),
+            facts=Stated((Named(word.name, word.name),)),
+        )  # fmt: skip
+    return None
+
+
+def too_narrow(case: Case) -> Cause | None:
+    """Two strong accesses to one word from different CTAs, one of them with a scope that leaves the
+    other CTA out."""
+    if len(case.sides) < 2 or case.sides[0].warp.cta is case.sides[1].warp.cta:
+        return None
+    near = case.sides[0].warp.cta.cluster is case.sides[1].warp.cta.cluster
+    found = [
+        (side, strong(side.op, fx.Writes) or strong(side.op, fx.Reads)) for side in case.sides[:2]
+    ]
+    narrow = [(side, e.scope) for side, e in found if e is not None and _REACH[e.scope] < 2 - near]
+    if any(effect is None for _, effect in found) or not narrow:
+        return None
+    side, scope = narrow[0]
+    others = (other for other in case.sides[:2] if other.op is not side.op)
+    return Cause(
+        f"this {side.op.mnemonic} has scope {scope}, and the other side is in another CTA",
+        (case.side(side, f"accesses the word with scope {scope}"),
+         *(case.side(o, "accesses the same word") for o in others)),
+        f"give this {side.op.mnemonic} a scope that both sides are in",
+    )  # fmt: skip
+
+
+def heard_for(case: Case) -> Cause | None:
+    """One thread waits for a flag for several warps, which do not wait for it: the barrier of
+    threads behind it is missing."""
+    for first, second in directions(case):
+        if not writes(first.op) or writes(second.op) or second.done is None:
+            continue
+        if first.warp.cta is second.warp.cta:
+            continue
+        words = {word_of(d.op) for d in strong_accesses(case, first.warp, fx.Writes)}
+        for warp in case.history.peers(second.warp):
+            if warp is second.warp:
+                continue
+            for op in case.history.code_of(warp):
+                flag = strong(op, fx.Reads)
+                if flag is None or flag.view.tensor not in words or op.number > second.op.number:
+                    continue
+                asked = case.history.executions(warp, op.number)
+                if not asked or not same_code(case, second, op):
+                    continue
+                last = max((d for d in asked if d.iterations[:1] == second.done.iterations[:1]),
+                           key=lambda d: d.at, default=asked[-1])  # fmt: skip
+                if meet(case, warp, last.at, second.warp, second.at):
+                    continue
+                return Cause(
+                    f"{warp} waits for a flag for {second.warp} as well, and no barrier of threads "
+                    "lies behind that",
+                    (case.warp(second.warp, second.done, f"does not wait for {warp}"),
+                     case.warp(warp, last, "waits for all of them")),
+                    f"a barrier of the threads for which {warp} waits, behind its {op.mnemonic}",
+                )  # fmt: skip
+    return None
+
+
+def _fence(
+    case: Case, warp: Agent, wanted: str, between: tuple[int, int]
+) -> tuple[Done, fx.Scope] | None:
+    """The fence that makes a relaxed operation of a warp release what came before, or acquire; of
+    several the one of the widest scope."""
+    found = (
+        (done, e.scope)
+        for done in case.history.between(warp, *between) for e in done.op.effects()
+        if isinstance(e, fx.Orders) and (e.releases if wanted == "release" else e.acquires)
+    )  # fmt: skip
+    return max(found, key=lambda fence: _REACH[fence[1]], default=None)
+
+
+def landed(case: Case) -> Cause | None:
+    """Bytes that complete a barrier say that they have landed, and nothing of what was done before
+    they were sent (A28)."""
+    for first, second in directions(case):
+        wait = last_wait(case, second)
+        if wait is None:
+            continue
+        sent = [
+            c for c in case.history.credits(wait.on)
+            if c.phase == wait.phase and c.issued > first.at and not c.arrivals
+            and has(c, fx.Completes)
+        ]  # fmt: skip
+        if sent and not counted(case, wait):
+            return Cause(
+                f"the bytes that {sent[-1].op.mnemonic} completes on {wait.on.label} hand over "
+                "themselves, and nothing that was done before they were sent (A28)",
+                (case.of(sent[-1], "sends the bytes that were waited for"),
+                 case.waits(wait)),
+                f"let {first.warp} arrive at a barrier after its access, and {second.warp} wait "
+                "for that",
+            )  # fmt: skip
+    return None
+
+
+def not_asked(case: Case) -> Cause | None:
+    """A warp that uses a slot again waits until others have read it, not for the first side, which
+    reads it too."""
+    history = case.history
+    for first, second in directions(case):
+        wait = last_wait(case, second)
+        on = None if wait is None else wait.on
+        if wait is None or not isinstance(on, Mbarrier) or first.done is None:
+            continue
+        made = counted(case, wait)
+        others = [c for c in made if _reads_as(case, c.warp, first.op)]
+        if not made or not others or any(c.warp is first.warp for c in history.credits(on)):
+            continue
+        if group_of(first.op) == "mbarrier" or _reads(first.op) is None or _speaks(case, first, on):
+            continue
+        own = [
+            t for t in history.credits()
+            if t.issued > first.at and t.on.address == on.address and t.on.cta is first.warp.cta
+            and _same_group(case, t.warp, first.warp)
+        ]  # fmt: skip
+        if own:
+            last = max(own[:2], key=lambda t: (t.issued - own[0].issued < _NEAR, t.op.number))
+            sides = [case.of(last, f"arrives on {last.on.label} only")]
+        else:
+            sides = [_after(case, first, on)]
+        return Cause(
+            f"{second.warp} waits on {on.label} until "
+            f"{others[0].warp} has read, "
+            f"and not until {first.warp} has",
+            (*sides, case.of(others[0], f"arrives on {on.label}"), *case.inits(on),
+             case.of(wait, f"waits on {on.label}")),
+            f"let {first.warp} arrive on {on.label} as well, and count it",
+        )  # fmt: skip
+    return None
+
+
+def last_phase(case: Case) -> Cause | None:
+    """Tensor memory that is freed while the last product is under way: of the phases that its
+    commits complete, the loop that waits for them leaves out the last."""
+    history = case.history
+    for side in case.sides:
+        if group_of(side.op) != "tcgen05":
+            continue
+        loop = case.loop_of(side.op)
+        for told in reversed(history.credits(warp=side.warp)):
+            on = told.on
+            seen = [t for t in history.passes()
+                    if t.warp is not side.warp and array_of(t.on) == array_of(on)]  # fmt: skip
+            waits = case.loop_of(seen[-1].op) if seen else None
+            if any(p.on is on and p.phase == told.phase for p in seen):
+                continue
+            if waits is None or loop is None or waits == loop:
+                continue
+            return Cause(
+                f"{seen[-1].warp} does not wait for phase {told.phase} of {on.label}, the last one",
+                (case.warp(seen[-1].warp, waits, "waits once too few"),
+                 case.warp(side.warp, loop, "goes on")),
+                "let both loops make the same number of trips",
+            )  # fmt: skip
+    return None
+
+
+def _reads(op: Op) -> object:
+    """The tensor of which an instruction reads, in shared memory."""
+    return next(
+        (e.view.tensor for e in op.effects()
+         if isinstance(e, fx.Reads) and e.view.space == "shared"), None,
+    )  # fmt: skip
+
+
+def _reads_as(case: Case, warp: Agent, op: Op) -> bool:
+    """Whether a warp or one of its group reads of the tensor of which an instruction does."""
+    read = _reads(op)
+    return read is not None and any(
+        _reads(other) == read and case.history.executions(warp, other.number)
+        for other in case.history.code_of(warp)
+    )
+
+
+def _speaks(case: Case, side: Side, on: Mbarrier) -> bool:
+    """Whether a warp of the group of a side arrives on a barrier, for all of them."""
+    return any(
+        c.warp is not side.warp and c.warp.cta is side.warp.cta
+        and _same_group(case, c.warp, side.warp) for c in case.history.credits(on)
+    )  # fmt: skip
+
+
+def _same_group(case: Case, warp: Agent, other: Agent) -> bool:
+    return warp.cta is other.cta and warp.role == other.role
+
+
+def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
+    """The place behind an access at which its warp should arrive: the last barrier of threads
+    before its next wait, where it has met its group, or the access."""
+    history = case.history
+    assert side.done is not None
+    following = (p.issued for p in history.passes(side.warp) if p.issued > side.at)
+    iteration = history.between(side.warp, side.at, next(following))
+    place = next((d for d in reversed(iteration) if has(d, fx.JoinsBarrier)), side.done)
+    return case.warp(side.warp, place, f"does not arrive on {on.label} afterwards", on)
+
+
+def quiet_round(case: Case) -> Cause | None:
+    """A cluster barrier between the two, at which the first side arrives without releasing."""
+    quiet = case.finding.rule != "tmem-lifetime" or case.finding.kind == "tmem-lifetime/no-fence"
+    for first, second in directions(case):
+        if first.warp.cta.cluster is not second.warp.cta.cluster:
+            continue
+        told = _rounds(case, first.warp, first.at, min(second.at, case.made))
+        arrivals = [(done, effect) for done, effect in told if effect.arrives]
+        if not arrivals or any(effect.sem != "relaxed" for _, effect in arrivals):
+            continue
+        done, _ = arrivals[0]
+        if not quiet and not _waited(case, first, done):
+            continue
+        if any(not effect.arrives for _, effect in _rounds(case, second.warp, done.at, second.at)):
+            return Cause(
+                f"this {done.op.mnemonic} is relaxed: it hands nothing on",
+                (case.warp(first.warp, done, "arrives at the cluster barrier with .relaxed"),),
+                "let the arrival release (the default)",
+            )
+    return None
+
+
+def _rounds(case: Case, warp: Agent, first: int, last: int) -> list[tuple[Done, fx.JoinsCluster]]:
+    """What a warp does at its cluster barrier between two moments."""
+    return [
+        (done, effect) for done in case.history.between(warp, first, last)
+        for effect in done.op.effects() if isinstance(effect, fx.JoinsCluster)
+    ]  # fmt: skip
+
+
+def _waited(case: Case, side: Side, done: Done) -> bool:
+    """Whether the warp of a side has waited itself for what it does before ``done``."""
+    return bool(case.history.between(side.warp, side.at, done.at, fx.WaitsGroup))
+
+
+def after_the_init(case: Case) -> Cause | None:
+    """The initialisation is not handed on: what is missing stands behind the last one."""
+    for side in reversed(case.sides):
+        if has(side, fx.InitsMbarrier):
+            over = _invalidated(case, side)
+            if over is not None:
+                return _unawaited(case, over)
+            last = side.op
+            for op in case.history.code_of(side.warp):
+                near = 0 < op.number - last.number < _NEAR
+                if near and (has(op, fx.InitsMbarrier) or has(op, fx.Orders, inits=True)):
+                    last = op
+            return Cause(
+                "nothing hands the initialisation on to the warps that use the barrier",
+                (case.warp(side.warp, last, "is the last to initialise"),),
+            )
+    return None
+
+
+def no_free_registers(case: Case) -> Cause | None:
+    """The instruction that wants more registers than there are."""
+    for stuck in case.history.stuck:
+        op = stuck.blocked.op
+        if op is not None and has(op, fx.Registers, increase=True):
+            return Cause(f"setmaxnreg.inc of {stuck.warp} blocks: no warp releases registers",
+                         (case.warp(stuck.warp, op, "waits for registers"),))  # fmt: skip
+    return None
+
+
+def fence_of_maps(case: Case) -> Cause | None:
+    """A map in memory that is used without the fence which hands it over, or which takes it."""
+    fence = case.finding.facts.fence
+    if not fence or len(case.sides) < 2:
+        return None
+    user, writer = case.sides[:2]
+    taken = case.finding.kind == "proxy-fence/map-acquire"
+    side = user if taken else writer
+    place = "comes before this use of the map" if taken else "follows this write of the map"
+    return Cause(
+        f"no {fence} {place}",
+        (case.side(side, f"comes without {fence}"),),
+    )
+
+
+def generic_side(case: Case) -> Cause | None:
+    """The fence belongs behind the access of the generic proxy."""
+    for side in case.sides:
+        effects = side.op.effects()
+        generic = any(isinstance(e, fx.Reads | fx.Writes) and e.proxy == "generic" for e in effects)
+        asynchronous = any(
+            isinstance(e, fx.Reads | fx.Writes) and e.proxy == "async" for e in effects
+        )
+        if generic and not asynchronous:
+            own = case.warp(side.warp, side.op, "accesses through the generic proxy")
+            # what it waits with for the copies of an instruction, behind which the fence belongs
+            over = case.history.first(
+                side.warp, side.at, fx.WaitsGroup, last=case.made, group=group_of(side.op)
+            )
+            sides = [] if over is None else [case.warp(side.warp, over, "completes it")]
+            return Cause(
+                "no fence.proxy.async follows this access of the generic proxy", (*sides, own)
+            )
+    return None
+
+
+def split_group(case: Case) -> Cause | None:
+    """Warps of one group that execute different instructions: the regions they are in split it."""
+    mir = case.mir
+    if len({side.op.number for side in case.sides}) < 2 or not all(
+        has(side, fx.Registers) for side in case.sides
+    ):
+        return None
+    found = [(side, branch_past(mir, side.op)) for side in case.sides]
+    sides = tuple(
+        case.warp(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
+        for side, where in found if where is not None
+    )  # fmt: skip
+    what = "the warps of one group are led to different instructions"
+    return Cause(what, sides) if sides else None
+
+
+def uneven_rounds(case: Case) -> Cause | None:
+    """The CTAs of a cluster come to its barrier unequally often: the last round of one that can end
+    is an earlier one of another."""
+    history = case.history
+    ends = case.finding.facts.cta
+    ending = [w for w in history.machine.warps if w.cta.number == ends]
+    if not ending or not case.sides:
+        return None
+    mine, other = (
+        history.between(w, 0, END, fx.JoinsCluster, arrives=True)
+        for w in (case.sides[0].warp, ending[0])
+    )
+    if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
+        return None
+    mir = case.mir
+    odd = next(
+        (m for m, o in zip(mine, other, strict=False) if m.op is not o.op), mine[-1]
+    )  # fmt: skip
+    where = branch_past(mir, odd.op)
+    sides = [] if where is None else [case.warp(ending[0], where, "leaves a round out")]
+    return Cause(
+        f"{ending[0]} comes {count(len(other), 'time')} to the cluster barrier, and "
+        f"{case.sides[0].warp} {count(len(mine), 'time')}",
+        (*sides, case.warp(ending[0], other[-1], "ends after this round"),
+         case.warp(odd.warp, odd, "is in the same round")),
+        "let every CTA of the cluster come to its barrier equally often",
+    )  # fmt: skip
+
+
+def uneven(case: Case) -> Cause | None:
+    """More copies are issued than are waited for: the loops of two roles differ."""
+    history = case.history
+    for on in about(case):
+        waiting = history.passes(on=on)
+        for side in case.sides:
+            issues = case.loop_of(side.op)
+            waits = case.loop_of(waiting[-1].op) if waiting else None
+            if issues is not None and waits is not None and issues != waits:
+                times = len(history.executions(side.warp, side.op.number))
+                return Cause(
+                    f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
+                    (case.warp(side.warp, issues, "issues one copy too many"),
+                     case.warp(waiting[-1].warp, waits, "waits once too few")),
+                    "let both loops make the same number of trips",
+                )  # fmt: skip
+    return None
+
+
+def not_drained(case: Case) -> Cause | None:
+    """Arrivals that land in a CTA whose waiter has left its loop: it does not wait for the last
+    ones."""
+    history = case.history
+    ends = case.finding.facts.cta
+    if ends is None or not case.sides:
+        return None
+    side = case.sides[0]
+    for touch in history.credits():
+        on = touch.on
+        if touch.op is not side.op or touch.at == touch.issued or on.cta.number != ends:
+            continue
+        names = [t for t in history.passes()
+                 if t.warp.cta is on.cta and array_of(t.on) == array_of(on)]  # fmt: skip
+        loop = case.loop_range(names[-1].op) if names else None
+        if loop is None:
+            continue
+        waiter = names[-1].warp
+        last = [d for d in history.between(waiter, names[-1].at)
+                if loop[0] <= d.op.number <= loop[1]]  # fmt: skip
+        place, array = last[-1] if last else names[-1].op, case.history.array_name(on)
+        return Cause(
+            f"{waiter} does not wait for the last arrivals on {array} before its CTA can end",
+            (case.warp(waiter, place, "is the last thing in its loop"),
+             case.of(names[-1], f"waits on {array} for the last time")),
+            f"let {waiter} wait behind its loop until every arrival on {array} has come",
+        )  # fmt: skip
+    return None
+
+
+def _meets(op: Op) -> bool:
+    """Whether an instruction only lets lanes meet, as lowering puts one behind a branch."""
+    return all(isinstance(e, fx.Gathers) and e.orders for e in op.effects())
+
+
+def end_of_the_target(case: Case) -> Cause | None:
+    """A CTA that can end while another one accesses its memory."""
+    history = case.history
+    cta = case.finding.facts.cta
+    if cta is not None:
+        last = (
+            next((d for d in reversed(history.between(w)) if not _meets(d.op)), None)
+            for w in history.machine.warps if w.cta.number == cta
+        )  # fmt: skip
+        done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
+        if done is not None:
+            sides = [case.warp(done.warp, done, "is the last thing that it does")]
+            ops = list(history.code_of(done.warp))
+            if ops[-1] is not done.op:
+                sides.append(case.warp(done.warp, ops[-1], "is the end of the kernel"))
+            return Cause(f"nothing keeps CTA {cta} alive behind its last instruction",
+                         tuple(sides))  # fmt: skip
+    return None
+
+
+def start_of_the_target(case: Case) -> Cause | None:
+    """A CTA that may not have begun when another one accesses its memory."""
+    for side in case.sides:
+        history, own = case.history, case.side(side, "comes without a cluster barrier before it")
+        if history.between(side.warp, 0, side.at, fx.JoinsCluster, arrives=False):
+            continue  # it has waited: what is wrong there is another thing
+        told = history.latest(side.warp, side.at, fx.JoinsCluster)
+        if told is not None:
+            return Cause(
+                f"nothing waits for the cluster barrier between this {told.op.mnemonic} and the "
+                "first remote access",
+                (case.warp(side.warp, told, "arrives at it only"), own),
+            )
+        before = reversed(history.between(side.warp, 0, side.at))
+        last = next((d for d in before if has(d, fx.JoinsBarrier, fx.InitsMbarrier)
+                     or has(d, fx.Orders, inits=True)), None)  # fmt: skip
+        sides = [] if last is None else [
+            case.warp(side.warp, last, "comes last before the remote access")
+        ]  # fmt: skip
+        return Cause("no cluster barrier comes before the first remote access", (*sides, own))
+    return None
+
+
+def never_freed(case: Case) -> Cause | None:
+    """Columns that are allocated and not freed: at the end of the warp that has them."""
+    for side in case.sides:
+        kinds = (fx.JoinsBarrier, fx.RelinquishesTmem)
+        done = case.history.latest(side.warp, END, *kinds, first=side.at)
+        if done is not None:
+            return Cause(
+                "no warp frees the columns at the end",
+                (case.warp(side.warp, done, "is followed by no tcgen05.dealloc"),),
+                f"let {side.warp} execute tcgen05.dealloc at the end, after all uses",
+            )
+    return None
+
+
+def before_the_inval(case: Case) -> Cause | None:
+    """A barrier that is invalidated before its last use: the invalidating warp does not wait."""
+    for side in case.sides:
+        if has(side, fx.InvalidatesMbarrier):
+            if len(case.sides) > 1 and all(has(s, fx.InvalidatesMbarrier) for s in case.sides):
+                return Cause(
+                    "a barrier is invalidated twice",
+                    (case.warp(side.warp, side.op, "names a barrier that is invalid already"),),
+                )
+            return None if side.done is None else _unawaited(case, side.done)
+    return None
+
+
+def _invalidated(case: Case, side: Side) -> Done | None:
+    """The last invalidation of a barrier before the warp of a side has initialised it again."""
+    arrays = [e.mbar.array for e in side.op.effects() if isinstance(e, fx.InitsMbarrier)]
+    done = case.history.between(side.warp, 0, side.at)
+    return next(
+        (
+            d for d in reversed(done) for e in d.op.effects()
+            if isinstance(e, fx.InvalidatesMbarrier) and e.mbar.array in arrays
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _unawaited(case: Case, invalidation: Done) -> Cause | None:
+    """A warp that invalidates a barrier without waiting for its users: what it does before that."""
+    for done in reversed(case.history.between(invalidation.warp, 0, invalidation.at)):
+        if not has(done, fx.InvalidatesMbarrier, fx.Elects):
+            return Cause(
+                "nothing makes the warp wait for all users before it invalidates",
+                (case.warp(invalidation.warp, done, "is the last thing before mbarrier.inval"),),
+                "let it wait until no warp uses the barrier any more, then invalidate it",
+            )
+    return None
+
+
+def before_the_grids(case: Case) -> Cause | None:
+    """What earlier grids may still use is accessed without, or before, griddepcontrol.wait."""
+    if not case.sides:
+        return None
+    side, history = case.sides[0], case.history
+    waits = [op for op in history.code_of(side.warp) if has(op, fx.WaitsGrids)]
+    if not waits:
+        elsewhere = any(has(op, fx.WaitsGrids) for op in case.mir.ops())
+        waiting = str(side.warp.role) if elsewhere else "the kernel"
+        return Cause(
+            f"nothing makes {waiting} wait for earlier grids",
+            (case.side(side, "comes without a wait for them"),),
+        )
+    return Cause(
+        f"this {waits[0].mnemonic} comes after what it is for",
+        (case.warp(side.warp, waits[0], "comes too late"),
+         case.side(side, "comes before it")),
+        f"{waits[0].mnemonic} before the first use of what earlier grids produce",
+    )  # fmt: skip

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
-from tilesim.analysis.uses_defs import mentions, replaced
+from tilesim.analysis.uses_defs import mentions
 from tilesim.findings.finding import Iteration, Stated
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import (
-    Binary,
-    Const,
-    Expr,
-    Select,
     Var,
-    binary,
-    constant,
     walk,
 )
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.ir.program import While
 from tilesim.mistakes.context import array_of, branch_past, branches_past, has
-from tilesim.mistakes.edits import Block, changed, statement_fault
 from tilesim.mistakes.history import Done, Touch, Waiting
 from tilesim.mistakes.mistake import Case, Cause, setters_in_loop, waits
 from tilesim.mistakes.release_acquire_paths import at_once, starting_over, starts_over
@@ -290,26 +277,6 @@ def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Do
     return next((done for iteration, done in over if iteration not in arrived), [])
 
 
-def to_itself(case: Case) -> Cause | None:
-    """An arrival on a barrier for which only its own role waits, where another role waits for one
-    of the same array on which no warp has arrived."""
-    history = case.history
-    for stuck in (s for s in history.waiting if not history.credits(s.on)):
-        for told in history.arrivals():
-            on, other = stuck.on, told.on
-            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
-                continue
-            if {w.role for w in history.waiters(other)} == {told.warp.role}:
-                return Cause(
-                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
-                    f"no instruction arrives on {on.label}",
-                    (case.arrives(told),
-                     case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
-                    f"let {told.warp} arrive on {on.label}",
-                )  # fmt: skip
-    return None
-
-
 def used_up(case: Case) -> Cause | None:
     """The warp that waits for a phase after the last one that is to come; if all could be released,
     the one that waits before it does what the next one waits for."""
@@ -398,98 +365,3 @@ def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
         tuple(sides),
         "" if case.finding.kind == "deadlock/joins-too-early" else "let one of them arrive first",
     )
-
-
-#: of an mbarrier: where neighbours are, if they are one array
-_BYTES = 8
-
-
-@statement_fault("barrier of another slot", "the barrier index is off by one")
-def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
-    match getattr(op, "mbar", None):
-        case _ if has(op, fx.InitsMbarrier):
-            pass
-        case Mbar(AddressedMbarriers(address) as array) as mbar:
-            further = replace(array, address=binary("+", address, _BYTES))
-            moved = changed(op, mbar=replace(mbar, array=further))
-            yield f"{op.mnemonic} uses the barrier {_BYTES} bytes further", (moved,)
-        case Mbar(Mbarriers(count=count), index) as mbar if count > 1:
-            moved = changed(op, mbar=replace(mbar, index=binary("%", binary("+", index, 1), count)))
-            yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
-        case _:
-            pass
-
-
-@statement_fault("data of another slot", "the stage's data index is off by one")
-def _data(op: Op) -> Iterator[tuple[str, Block]]:
-    for name, view in vars(op).items():
-        if not isinstance(view, View) or not isinstance(view.tensor, SharedTensor):
-            continue
-        slots = view.tensor.shape[0]
-        if len(view.tensor.shape) < 2 or view.extents[0] != 1 or slots < 2:
-            continue
-        first = binary("%", binary("+", view.offsets[0], 1), slots)
-        moved = replace(view, offsets=(first, *view.offsets[1:]))
-        what = f"{op.mnemonic} uses the next slot of {view.tensor.name}"
-        yield what, (changed(op, **{name: moved}),)
-
-
-@statement_fault("wait dropped", "no instruction waits for the phase", Op, While)
-def _drop(stmt: Op | While) -> Iterator[tuple[str, Block]]:
-    if isinstance(stmt, Op):
-        effects = stmt.effects()
-        if len(effects) == 1 and isinstance(effects[0], fx.Waits) and not effects[0].poll:
-            yield "the wait is removed", ()
-    elif stmt.body and all(has(s, fx.Waits) for s in stmt.body):
-        yield "the loop that polls is removed", ()
-
-
-@statement_fault("wrong parity", "a wait starts with the other parity")
-def _parity(op: Any) -> Iterator[tuple[str, Block]]:
-    if has(op, fx.Waits) and op.parity:
-        yield "the parity is inverted", (changed(op, phase=binary("^", op.phase, 1)),)
-
-
-@statement_fault("phase not carried", "a wait uses the parity of an earlier round for ever")
-def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
-    for effect in op.effects():
-        match effect:
-            case fx.Defines(var=var, value=Expr() as value) if _iterations(var, value):
-                yield f"{var.name} is not advanced", ()
-            case _:
-                pass
-    if not has(op, fx.Waits) or not op.parity or constant(op.phase) is not None:
-        return
-    names = sorted({e.name for e in walk(op.phase) if isinstance(e, Var)})
-    first = replaced(op.phase, dict.fromkeys(names, Const(0)))
-    if constant(first) is not None:
-        yield f"the parity stays {first}", (changed(op, phase=first),)
-    for name in names if len(names) > 1 else ():
-        again = replaced(op.phase, {name: Const(0)})
-        if again != op.phase:
-            yield f"the parity starts again with every {name}", (changed(op, phase=again),)
-
-
-def _iterations(var: Var, value: Expr) -> bool:
-    """Whether this is the step of a phase bit (``x ^ ...``) or of a stage that starts over."""
-    steps = (isinstance(e, Select) or (isinstance(e, Binary) and e.op == "^") for e in walk(value))
-    return any(steps) and var in walk(value)
-
-
-@statement_fault("relaxed arrival", "an arrival publishes nothing")
-def _relaxed(op: Any) -> Iterator[tuple[str, Block]]:
-    arrives = any(isinstance(e, fx.Arrives) and not e.drop for e in op.effects())
-    if arrives and getattr(op, "sem", "") == "release":
-        yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
-
-
-@statement_fault("relaxed wait", "a wait acquires nothing")
-def _unacquired(op: Any) -> Iterator[tuple[str, Block]]:
-    if has(op, fx.Waits) and op.sem == "acquire":
-        yield ".relaxed instead of .acquire", (changed(op, sem="relaxed"),)
-
-
-@statement_fault("scope too small", "an operation of the cluster orders for its CTA only")
-def _scope(op: Op) -> Iterator[tuple[str, Block]]:
-    if getattr(op, "scope", None) == "cluster":
-        yield f"{op.mnemonic} has .cta instead of .cluster", (changed(op, scope="cta"),)

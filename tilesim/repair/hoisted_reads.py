@@ -8,7 +8,6 @@ have kept them apart, so a repair has to be looked for in the program that the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tilesim.analysis.cfg import graph_of
 from tilesim.analysis.ssa import reaching
@@ -19,6 +18,7 @@ from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Load, Store
+from tilesim.records import replace
 from tilesim.repair.source_order import comes_to, races_of, uses_of, writes_first
 from tilesim.transforms.rewrite import Instead, edited
 

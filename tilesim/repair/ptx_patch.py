@@ -16,10 +16,11 @@ from tilesim.ir.addresses import peer_of
 from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import Binary, Const, Expr
 from tilesim.ir.mir import Control
-from tilesim.ir.op import ANNOTATIONS, Op, operand_names
+from tilesim.ir.op import Op, operand_names
 from tilesim.ir.program import Stmt
 from tilesim.ir.spelling import Slot, opcode, spelling
-from tilesim.records import dataclass, fields
+from tilesim.mistakes.edits import changed_operand, differ, whole_number
+from tilesim.records import dataclass
 from tilesim.transforms.rewrite import Instead, Patch
 
 #: texts that are read again for one repair, at most
@@ -116,23 +117,20 @@ class Lines:
     def _operand(self, old: Op, new: Op, found: re.Match[str]) -> Iterator[str]:
         """The statement with one operand exchanged."""
         _, guard, code, rest = found.groups()
-        apart = [
-            (getattr(old, n), getattr(new, n)) for n in _operands(old)
-            if _differ(getattr(old, n), getattr(new, n))
-        ]  # fmt: skip
-        if len(apart) != 1:
+        apart = changed_operand(old, new)
+        if apart is None:
             return
-        ((was, worth),) = apart
+        _, was, worth = apart
         if isinstance(was, str) and isinstance(worth, str):
             if code.count(f".{was}") == 1:
                 yield guard + code.replace(f".{was}", f".{worth}") + rest
             return
-        number, before = _constant(worth), _constant(was)
+        known_worth, before = whole_number(worth), whole_number(was)
         step = _step(was, worth)
         for token in _tokens(rest, before):
             register = token[0].startswith("%")
             known = self._set_to(token[0]) if register else int(token[0])
-            value = number
+            value = known_worth
             if step is not None and known is not None:
                 op, by = step
                 value = {"^": known ^ by, "+": known + by, "-": known - by}[op]
@@ -162,7 +160,7 @@ def _elsewhere(what: Stmt | Control, guard: str, operands: str) -> str | None:
     bracket = re.search(r"\[([^\]]*)\](.*)", operands, re.DOTALL)
     if arrives is None or there is None or bracket is None:
         return None
-    known = _constant(there[1])
+    known = whole_number(there[1])
     rank, steps = str(known), ""
     if known is None:
         rank = "%rank"
@@ -170,11 +168,6 @@ def _elsewhere(what: Stmt | Control, guard: str, operands: str) -> str | None:
     steps += f"mapa.shared::cluster.u32 %repaired, {bracket[1]}, {rank};"
     code = f"mbarrier.arrive.{arrives.sem}.cluster.shared::cluster.b64 _, [%repaired]{bracket[2]};"
     return f"{{ .reg .b32 %repaired; {steps} {guard}{code} }}"
-
-
-def _operands(op: Op) -> list[str]:
-    """The attributes of an instruction that are no annotations."""
-    return [f.name for f in fields(op) if f.name not in ANNOTATIONS]
 
 
 def _family(mnemonic: str) -> str:
@@ -188,25 +181,15 @@ def _tokens(rest: str, before: int | None) -> list[re.Match[str]]:
     return sorted(same or tokens, key=lambda t: -t.start())
 
 
-def _constant(value: object) -> int | None:
-    if isinstance(value, Const):
-        return int(value.value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def _step(was: object, worth: object) -> tuple[str, int] | None:
     """How one operand is computed from another one."""
     match worth:
-        case Binary("^" | "+" | "-" as op, lhs, Const(by)) if lhs is was or not _differ(lhs, was):
+        case Binary("^" | "+" | "-" as op, lhs, Const(by)) if lhs is was or not differ(lhs, was):
             return op, int(by)
     match was:
-        case Binary("^", lhs, Const(by)) if isinstance(worth, Expr) and not _differ(lhs, worth):
+        case Binary("^", lhs, Const(by)) if isinstance(worth, Expr) and not differ(lhs, worth):
             return "^", int(by)
     return None
-
-
-def _differ(one: object, other: object) -> bool:
-    return type(one) is not type(other) or repr(one) != repr(other)
 
 
 def _spelled(what: Stmt | Control, beside: Op, operands: str) -> str | None:
@@ -225,8 +208,8 @@ def _spelled(what: Stmt | Control, beside: Op, operands: str) -> str | None:
             text = "" if part.mark else "_"
         elif isinstance(value, Mbar) and bracket and value in own:
             text = bracket[0][1:-1]
-        elif _constant(value) is not None:
-            text = str(_constant(value))
+        elif whole_number(value) is not None:
+            text = str(whole_number(value))
         else:
             return None
         texts.append(f", {text}" if part.mark and text else text)

@@ -21,6 +21,7 @@ from tilesim.ir.op import ANNOTATIONS, OPS, Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import For, If, Role, Stmt, While
 from tilesim.mistakes.context import flipped
+from tilesim.mistakes.edits import changed_operand, differ
 from tilesim.records import dataclass, fields
 from tilesim.transforms.rewrite import Instead, Patch
 
@@ -230,10 +231,9 @@ class _Source:
         call = self._call(_names(old))
         if call is None:
             return None
-        if type(old) is type(new):
-            changed = [n for n in _operands(old) if _differ(getattr(old, n), getattr(new, n))]
-            if len(changed) == 1:
-                return self._argument(call, changed[0], old, new)
+        found = changed_operand(old, new)
+        if found is not None:
+            return self._argument(call, found[0], old, new)
         text = self._spelled(new, self._builder(call), like=(call, old))
         return None if text is None else self._with(call, text)
 
@@ -369,7 +369,7 @@ class _Source:
         given: list[str] = []
         for p in method.parameters:
             value = getattr(what, "phase" if p.name == "parity" else p.name, p.default)
-            if not _differ(value, p.default):
+            if not differ(value, p.default):
                 continue
             if isinstance(value, Mbar):
                 text = self._as_before(value, like) or self._named(value)
@@ -433,7 +433,7 @@ def _says(method: _Method, op: Op) -> bool:
     named = {"phase" if p.name == "parity" else p.name for p in method.parameters}
     return all(
         name in named
-        or not _differ(getattr(op, name), field.default)
+        or not differ(getattr(op, name), field.default)
         or (isinstance(getattr(op, name), str) and getattr(op, name) in method.name)
         or (method.name == "sync_threads" and op == BarSync(id=Const(0)))
         for name, field in ((f.name, f) for f in fields(op) if f.name not in ANNOTATIONS)
@@ -451,18 +451,6 @@ def _ends(function: ast.expr, name: str) -> bool:
 
 def _names(op: Op) -> list[str]:
     return [m.name for m in _methods(type(op))]
-
-
-def _operands(op: Op) -> list[str]:
-    return [f.name for f in fields(op) if f.name not in ANNOTATIONS]
-
-
-def _differ(one: object, other: object) -> bool:
-    if isinstance(one, Const) and isinstance(other, bool | int):
-        return one.value != other
-    if isinstance(one, Expr) or isinstance(other, Expr):
-        return type(one) is not type(other) or one != other
-    return one != other
 
 
 def _methods(cls: type[Op]) -> tuple[_Method, ...]:

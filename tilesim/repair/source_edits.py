@@ -21,11 +21,11 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import peer_of
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, targets_of
-from tilesim.ir.op import ANNOTATIONS, Op
+from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarSync
 from tilesim.ir.program import Stmt
 from tilesim.mistakes.context import DATA, SYNC, has, is_own_address
-from tilesim.mistakes.edits import Edit
+from tilesim.mistakes.edits import Edit, changed_operand, whole_number
 from tilesim.records import dataclass, replace
 from tilesim.repair.cuda import Block, Function, Source, Statement, of_file
 from tilesim.transforms.rewrite import Instead, Patch
@@ -523,14 +523,14 @@ class SourceEdits:
         if len(lines) != 1 or not next(iter(lines)):
             return
         ((line,),) = lines
-        pairs = {_changed(before[n], new[0]) for n, new in edit.instead.items()}
+        pairs = {_changed_number(before[n], new[0]) for n, new in edit.instead.items()}
         if len(pairs) != 1 or (pair := next(iter(pairs))) is None:
             return
-        name, kind, was, worth = pair
+        kind, name, was, worth = pair
         same = [
             n for n in range(len(self.mir.code))
             if self._lines[n][:1] == (line,) and type(self.mir.code[n].what) is kind
-            and _number(getattr(self.mir.code[n].what, name)) == was
+            and whole_number(getattr(self.mir.code[n].what, name)) == was
         ]  # fmt: skip
         if sorted(same) != sorted(edit.instead):
             return
@@ -604,21 +604,10 @@ def _falls_through(what: Op | Control) -> bool:
     return not isinstance(what, Switch) and not (isinstance(what, Branch) and what.cond is None)
 
 
-def _number(value: object) -> int | None:
-    if isinstance(value, Const):
-        return int(value.value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _changed(old: Stmt | Control, new: Stmt | Control) -> tuple[str, type, int, int] | None:
+def _changed_number(old: Stmt | Control, new: Stmt | Control) -> tuple[type, str, int, int] | None:
     """The one operand in which two instructions of a class differ, both numbers."""
-    if type(old) is not type(new) or not isinstance(old, Op):
+    found = changed_operand(old, new) if isinstance(old, Op) and isinstance(new, Op) else None
+    was, worth = (None, None) if found is None else map(whole_number, found[1:])
+    if found is None or was is None or worth is None:
         return None
-    apart = [
-        n for n in type(old).__dataclass_fields__
-        if n not in ANNOTATIONS and repr(getattr(old, n)) != repr(getattr(new, n))
-    ]  # fmt: skip
-    if len(apart) != 1:
-        return None
-    was, worth = (_number(getattr(op, apart[0])) for op in (old, new))
-    return None if was is None or worth is None else (apart[0], type(old), was, worth)
+    return type(old), found[0], was, worth

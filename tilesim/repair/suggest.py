@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
 
 from simpy import Environment
@@ -17,6 +16,7 @@ from tilesim.ir.program import If, Program, Stmt, Strict, Verdict
 from tilesim.ir.text.printer import statement_lines, statement_text
 from tilesim.mistakes.diagnose import explained
 from tilesim.mistakes.edits import Edit
+from tilesim.records import replace
 from tilesim.repair.hoisted_reads import with_reads_at_uses
 from tilesim.repair.preservation import Arrays, Work
 from tilesim.repair.ptx_patch import Lines

@@ -105,13 +105,14 @@ def edited(program: Program | Mir, instead: Mapping[int, Instead]) -> Program | 
     """``program`` with some statements, by number, replaced.
 
     In a tree a region that is replaced by one with the same body has the edits of that body, too.
-    In machine code what is new has the guard, role and warps of what it replaces, and jumps to that
-    lead to the first of it.
+    In machine code what is new has the guard and role of what it replaces, and jumps to that lead
+    to the first of it; what is moved keeps its own.
     """
     if isinstance(program, Mir):
+        own = {id(program.code[number].what): program.code[number] for number in instead}
         return renumbered(program, {
-            number: tuple(replace(program.code[number], what=what) for what in new
-                          if isinstance(what, Op | Control))
+            number: tuple(own.get(id(what)) or replace(program.code[number], what=what)
+                          for what in new if isinstance(what, Op | Control))
             for number, new in instead.items()
         })  # fmt: skip
     return replace(program, body=_block(program.body, instead, 0)[0])
