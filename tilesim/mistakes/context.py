@@ -459,15 +459,10 @@ class Focus:
     facts: Facts
     findings: tuple[Finding | Diagnostic, ...]
 
-    @cached_property
-    def rules(self) -> tuple[str, ...]:
-        """The rules, each once."""
-        return tuple(dict.fromkeys(f.rule for f in self.findings))
-
     @property
     def rule(self) -> str:
-        """The first finding's."""
-        return self.rules[0] if self.rules else ""
+        """The first finding's rule."""
+        return self.findings[0].rule if self.findings else ""
 
     @property
     def diagnosis(self) -> str:
@@ -491,16 +486,6 @@ class Focus:
     @cached_property
     def _all_lines(self) -> frozenset[Loc]:
         return frozenset(_locations(self.findings))
-
-    @cached_property
-    def _beside(self) -> frozenset[int]:
-        """The statements in a block with one at the lines of the first finding."""
-        return frozenset(
-            p.number
-            for block in self.facts.blocks
-            if any(isinstance(q.what, Op) and q.loc in self.lines for q in block)
-            for p in block
-        )
 
     @cached_property
     def _around(self) -> frozenset[int]:
@@ -558,7 +543,7 @@ class Focus:
             return 1
         if place.loc in self._all_lines or place.loc in self._noted.lines:
             return 2
-        if place.number in self._beside or place.number in self._around:
+        if place.number in self._around:
             return 2
         if own & self._noted.names:
             return 3

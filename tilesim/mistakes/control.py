@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from tilesim.arith.types import pred
 from tilesim.ir import effects as fx
-from tilesim.ir.declarations import Mbar
 from tilesim.ir.expr import (
     Binary,
     BinaryOp,
@@ -25,7 +24,6 @@ from tilesim.ir.mir import Branch, Control
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.program import Break, For, If, Role, While
-from tilesim.ir.sites import sites
 from tilesim.mistakes.context import (
     DATA,
     Facts,
@@ -251,26 +249,21 @@ def _moved(units: Sequence[Unit], there: Sequence[Target]) -> Iterator[Edit]:
 _ARRIVES = (fx.Arrives, fx.Expects)
 
 
-def _taken_out(
-    name: str, kinds: tuple[type, ...], size: int, facts: Facts, focus: Focus
-) -> Iterator[Edit]:
+def _taken_out(name: str, kinds: tuple[type, ...], facts: Facts, focus: Focus) -> Iterator[Edit]:
     """Instructions with such an effect, those of one line together."""
     for places in by_line(p for p in facts.ops if has(p, *kinds) and not has(p, *DATA)):
         what = f"without {places[0].op.mnemonic}"
-        yield of_places(name, what, [(place, ()) for place in places], size)
+        yield of_places(name, what, [(place, ()) for place in places], 2)
         if 1 < len(places) <= 4:
             for place in places:
-                yield of_places(name, what, [(place, ())], size + 1)
+                yield of_places(name, what, [(place, ())], 3)
 
 
-for _family, _kinds, _size in (
-    ("arrival too many", _ARRIVES, 2),
-    ("meeting too many", (fx.JoinsBarrier, fx.JoinsCluster), 2),
-    ("end too many",
-     (fx.InvalidatesMbarrier, fx.Registers, fx.RelinquishesTmem, fx.FreesTmem), 2),
-    ("wait too many", (fx.Waits,), 3),
-):  # fmt: skip
-    family(_family)(partial(_taken_out, _family, _kinds, _size))
+for _family, _kinds in (
+    ("arrival too many", _ARRIVES),
+    ("meeting too many", (fx.JoinsBarrier, fx.JoinsCluster)),
+):
+    family(_family)(partial(_taken_out, _family, _kinds))
 
 
 @family("repeated")
@@ -281,22 +274,6 @@ def _repeated(facts: Facts, focus: Focus) -> Iterator[Edit]:
             if one.what == again.what and has(again, *_ARRIVES) and not has(again, *DATA):
                 what = f"{again.op.mnemonic} once, not twice"
                 yield of_places("repeated", what, [(again, ())], 1)
-
-
-@family("step too many")
-def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """What sets a register anew, in a loop, of which slots or parities are made."""
-    values = [s.value for p in facts.ops for s in sites(p.op) if s.kind in ("phase", "barrier")]
-    exprs = (v.index if isinstance(v, Mbar) else v for v in values)
-    used = variables(e for e in exprs if isinstance(e, Expr))
-    for place in facts.ops:
-        match place.op.effects():
-            case (fx.Defines(var=Var(name), value=Expr() as value),) if name in used:
-                if place.loops:
-                    what = f"{name} not set to {facts.shown(value)}"
-                    yield of_places("step too many", what, [(place, ())], 1)
-            case _:
-                pass
 
 
 @family("answer")

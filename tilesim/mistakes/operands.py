@@ -14,10 +14,9 @@ from tilesim.ir.declarations import Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.expr import Const, Expr, Var, all_of, binary, constant
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.op import Op, operand_names
-from tilesim.ir.ops.bar import Setmaxnreg
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
-from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
+from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.program import For, If, Stmt
 from tilesim.ir.sites import Kind, Site, sites
 from tilesim.mistakes.barrier_use import arriving, total
@@ -554,30 +553,22 @@ def _columns(facts: Facts, focus: Focus) -> Iterator[Edit]:
         yield from each(facts, "columns", group, [users[0][1].value for users in by_size])
 
 
-#: what an instruction may have been meant to be
-Options = Callable[[Facts, Op, Place], Iterator[Op]]
-
-
-def _exchanged(facts: Facts, name: str, options: Options) -> Iterator[Edit]:
-    """Every option for all instructions that one line makes."""
+@family("arrival")
+def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Arrivals with and without bytes, bytes with and without an arrival, commits: every option for
+    all instructions that one line makes."""
     for places in by_line(facts.ops):
-        for choice in zip(*(options(facts, p.op, p) for p in places), strict=False):
+        for choice in zip(*(_arrivals(facts, p.op, p) for p in places), strict=False):
             new: list[tuple[Place, Instead]] = [
                 (p, (op,)) for p, op in zip(places, choice, strict=True)
             ]
             what = f"{_brief(choice[0])} instead of {places[0].op.mnemonic}"
-            yield of_places(name, what, new, 2)
+            yield of_places("arrival", what, new, 2)
 
 
 def _brief(op: Op) -> str:
     bytes_ = getattr(op, "bytes", None)
     return f"{op.mnemonic} of {bytes_} bytes" if bytes_ is not None else op.mnemonic
-
-
-@family("arrival")
-def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Arrivals with and without bytes, bytes with and without an arrival, commits."""
-    yield from _exchanged(facts, "arrival", _arrivals)
 
 
 def _arrivals(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
@@ -602,25 +593,6 @@ def _arrivals(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
             yield replace(op, noinc=not op.noinc)
         case Tcgen05Commit():
             yield replace(op, cta_group=1 if op.cta_group == 2 else 2)
-        case _:
-            pass
-
-
-@family("side")
-def _side(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """The other one of two: before or after, loads or stores, more or fewer registers."""
-    yield from _exchanged(facts, "side", _others)
-
-
-def _others(facts: Facts, op: Op, place: Place) -> Iterator[Op]:
-    match op:
-        case Tcgen05Fence():
-            before = op.side == "before_thread_sync"
-            yield replace(op, side="after_thread_sync" if before else "before_thread_sync")
-        case Tcgen05Wait():
-            yield replace(op, kind="st" if op.kind == "ld" else "ld")
-        case Setmaxnreg():
-            yield replace(op, action="dec" if op.action == "inc" else "inc")
         case _:
             pass
 

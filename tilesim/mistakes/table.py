@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import cache
+
 from tilesim.mistakes import (
     arrivals,
     barrier_use,
@@ -22,7 +25,10 @@ from tilesim.mistakes.mistake import Mistake
 from tilesim.mistakes.ordering import LANES_APART
 from tilesim.mistakes.release_acquire_paths import RULES
 
-__all__ = ["FAMILIES", "FAULTS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "mends", "mutants"]
+__all__ = [
+    "FAMILIES", "FAULTS", "MENDS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "mends", "mutants",
+    "suggested_by",
+]  # fmt: skip
 
 #: the modules of topics: importing them registers their faults and their edits
 TOPICS = (
@@ -104,7 +110,7 @@ TABLE = (
             ("peer arrival", "slot", "arrival", "missing arrival", "rank", "condition"),
             ("arrive dropped",)),
     Mistake(phases.parity_of_a_wait, ("deadlock",),
-            ("phase", "missing step", "step too many", "number", "slot"),
+            ("phase", "missing step", "number", "slot"),
             ("wrong parity", "phase not carried", "barrier of another slot")),
     Mistake(phases.trips, ("deadlock",),
             ("trips", "condition", "missing arrival", "number"), ("uneven trips",)),
@@ -151,8 +157,15 @@ TABLE = (
     Mistake(ordering.never_freed, ("tmem-lifetime/not-freed",),
             ("allocation", "columns"), ("columns not freed",)),
     Mistake(ordering.before_the_inval, ("barrier-lifetime",),
-            ("meeting", "move", "end too many", "cluster barrier"), ("named barrier dropped",)),
+            ("meeting", "move", "cluster barrier"), ("named barrier dropped",)),
 )  # fmt: skip
+
+#: what mends findings of rules that say what is wrong themselves
+MENDS: dict[str, tuple[str, ...]] = {
+    "launch-control": ("request too many", "answer"),
+    "out-of-bounds": ("edge", "rows"),
+    "barrier-lifetime": ("invalidate",),
+}
 
 #: by name (`Finding.diagnosis`)
 MISTAKES = {mistake.name: mistake for mistake in TABLE}
@@ -161,3 +174,17 @@ MISTAKES = {mistake.name: mistake for mistake in TABLE}
 def mends(diagnosis: str) -> tuple[str, ...]:
     """The families of edits that mend what a diagnosis says, the likeliest first."""
     return MISTAKES[diagnosis].mend if diagnosis in MISTAKES else ()
+
+
+@cache
+def suggested_by(rule: str) -> tuple[str, ...]:
+    """The families of edits that mend what findings of a rule may come of: what mends several of
+    the mistakes, the most first; of few mistakes, whatever mends one."""
+    rows = [m for m in TABLE if any(kind.partition("/")[0] == rule for kind in m.rules)]
+    often = Counter(name for mistake in rows for name in mistake.mend)
+    least = 2 if len(rows) > _FEW else 1
+    return MENDS.get(rule, ()) + tuple(f for f, n in often.most_common() if n >= least)
+
+
+#: mistakes of one rule
+_FEW = 3
