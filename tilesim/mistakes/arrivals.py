@@ -27,13 +27,10 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.mbarrier import (
     MbarrierArrive,
-    MbarrierArriveExpectTx,
     MbarrierInit,
     MbarrierWait,
-    Scope,
 )
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.ops.tcgen05 import Tcgen05Commit
 from tilesim.ir.program import If
 from tilesim.ir.sites import sites
 from tilesim.mistakes.barrier_use import (
@@ -57,7 +54,6 @@ from tilesim.mistakes.context import (
     array_of,
     branch_past,
     effect_of,
-    flipped,
     has,
     is_election,
     is_own_address,
@@ -67,7 +63,7 @@ from tilesim.mistakes.edits import Edit, after, before, beside, changed, family,
 from tilesim.mistakes.fences import brief
 from tilesim.mistakes.history import Touch
 from tilesim.mistakes.mistake import Case, Cause, setters_in_loop
-from tilesim.mistakes.operands import copied, parities_at, slots_at, to_its_scope
+from tilesim.mistakes.operands import parities_at, slots_at, to_its_scope
 from tilesim.records import replace
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent
@@ -558,49 +554,33 @@ def _arrival(facts: Facts, focus: Focus) -> Iterator[Edit]:
             if not facts.blocks or has(place, fx.InitsMbarrier):
                 continue
             for slot in slots_at(facts, place, array)[:_SLOTS]:
-                mbar = Mbar(array, slot)
-                targets: list[tuple[Mbar, Scope]] = [(mbar, "cta")]
-                if remote:
-                    targets += [(replace(mbar, cta=Const(0)), "cluster")]
-                for barrier, scope in targets:
-                    yield from _arrivals_at(facts, place, late, barrier, scope)
+                for cta in (None, Const(0)) if remote else (None,):
+                    yield from _added(facts, "missing arrival", Mbar(array, slot), place, late,
+                                      (cta,))  # fmt: skip
 
 
-def _arrivals_at(
-    facts: Facts, place: Place, late: bool, mbar: Mbar, scope: Scope
+def _added(
+    facts: Facts, family: str, mbar: Mbar, place: Place, late: bool, targets: Targets
 ) -> Iterator[Edit]:
-    arrive = MbarrierArrive(mbar=mbar, scope=scope, loc=place.loc)
-    options: list[tuple[Op, ...]] = [(arrive,)]
-    options += [
-        (MbarrierArriveExpectTx(mbar=mbar, bytes=Const(n), scope=scope, loc=place.loc),)
-        for n in list(copied(facts, replace(place, what=arrive)))[:2]
-    ]
-    if scope == "cta" and any(has(p, fx.Issues, group="tcgen05") for p in facts.ops):
-        options.append((Tcgen05Commit(mbar=mbar, loc=place.loc),))
-    for (op,) in options:
-        new, side = beside(place, late, op)
-        what = f"{op.mnemonic} on {facts.shown(mbar)} {side} {brief(place)}"
-        yield of_places("missing arrival", what, [(place, new)], 2)
-    yield from by_one_lane(facts, "missing arrival", place, late, (arrive,))
+    """Arrivals on the barriers of all targets next to a statement; by one lane, too, where all
+    execute it."""
+    like = MbarrierArrive(mbar=mbar, loc=place.loc)
+    arrivals = tuple(_on(mbar, cta, like) for cta in targets)
+    new, side = beside(place, late, *arrivals)
+    what = said(facts, arrivals)
+    yield of_places(family, f"{what} {side} {brief(place)}", [(place, new)], 2)
+    if place.one or isinstance(facts.program, Mir):
+        return
+    elected = Var(facts.fresh("elected"), pred)
+    region = If(cond=elected, then=arrivals, loc=place.loc)
+    new, _ = beside(place, late, ElectSync(result=elected, loc=place.loc), region)
+    edit = of_places(family, f"{what} by one lane {side} {brief(place)}", [(place, new)], 2)
+    yield replace(edit, variables=(elected,))
 
 
 def said(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
     """Arrivals in words."""
     return " and ".join(f"{op.mnemonic} on {facts.shown(op.mbar)}" for op in arrivals)
-
-
-def by_one_lane(
-    facts: Facts, family: str, place: Place, late: bool, arrivals: tuple[MbarrierArrive, ...]
-) -> Iterator[Edit]:
-    """Arrivals of the elected lane next to a statement that all lanes execute."""
-    if place.one or isinstance(facts.program, Mir):
-        return
-    elected = Var(facts.fresh("elected"), pred)
-    elect = ElectSync(result=elected, loc=place.loc)
-    region = If(cond=elected, then=arrivals, loc=place.loc)
-    new, side = beside(place, late, elect, region)
-    what = f"{said(facts, arrivals)} by one lane {side} {brief(place)}"
-    yield replace(of_places(family, what, [(place, new)], 2), variables=(elected,))
 
 
 @family("other arm")
@@ -687,16 +667,6 @@ def _step(facts: Facts, focus: Focus) -> Iterator[Edit]:
                     target = facts.places[spot]
                     what = f"{var.name} ^= 1 after {brief(target)}"
                     yield of_places("missing step", what, [(target, after(target, turned))], 2)
-    for place in facts.ops:
-        op = place.op
-        if isinstance(op, Assign) and isinstance(op.value, Expr):
-            for value in (flipped(op.value), flipped(op.var)):
-                if value != op.value:
-                    what = (
-                        f"{op.var.name} = {facts.shown(value)} instead of {facts.shown(op.value)}"
-                    )
-                    new = (replace(op, value=value),)
-                    yield of_places("missing step", what, [(place, new)], 1)
 
 
 def _registers(facts: Facts, phase: Expr) -> Iterator[Var]:
@@ -730,7 +700,8 @@ def _peer(facts: Facts, focus: Focus) -> Iterator[Edit]:
             for place, late in spots_of(facts, focus):
                 if place.role not in waiters:
                     for slot in slots_at(facts, place, array)[:4]:
-                        yield from _added(facts, Mbar(array, slot), place, late, targets)
+                        yield from _added(facts, "peer arrival", Mbar(array, slot), place, late,
+                                          targets)  # fmt: skip
     if isinstance(facts.program, Mir):
         yield from _at_addresses(facts, facts.program)
 
@@ -926,13 +897,3 @@ def _by_all(facts: Facts, places: list[Place], targets: Targets) -> Iterator[Edi
         what = f"{said(facts, arrivals)} where {facts.shown(cond.cond)} does not hold"
         new = replace(cond, orelse=arrivals)
         yield of_places("peer arrival", what, [(region, (new,))], 1)
-
-
-def _added(facts: Facts, mbar: Mbar, place: Place, late: bool, targets: Targets) -> Iterator[Edit]:
-    """Arrivals on all targets next to a statement; by one lane, too, where all execute it."""
-    like = MbarrierArrive(mbar=mbar, loc=place.loc)
-    arrivals = tuple(_on(mbar, cta, like) for cta in targets)
-    new, side = beside(place, late, *arrivals)
-    what = f"{said(facts, arrivals)} {side} {brief(place)}"
-    yield of_places("peer arrival", what, [(place, new)], 2)
-    yield from by_one_lane(facts, "peer arrival", place, late, arrivals)

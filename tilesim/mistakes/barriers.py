@@ -10,12 +10,12 @@ from tilesim.ir.declarations import Mbar, Mbarriers
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
+from tilesim.ir.ops.bar import BarArrive, BarSync, SyncWarp
 from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInit, MbarrierInval
 from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
 from tilesim.mistakes.context import LANES, Facts, Focus, Place, effect_of, has, mbars, shared
-from tilesim.mistakes.edits import Edit, after, before, beside, by_line, changed, family, of_places
+from tilesim.mistakes.edits import Edit, after, before, by_line, changed, family, of_places
 from tilesim.mistakes.fences import inserted, near
 from tilesim.mistakes.history import Done
 from tilesim.mistakes.mistake import Case, Cause
@@ -393,27 +393,13 @@ def _invalidate(facts: Facts, focus: Focus) -> Iterator[Edit]:
             continue
         for name in sorted(focus.names & ends.keys()):
             ops = tuple(changed(MbarrierInval(mbar=m), loc=place.loc) for m in ends[name])
-            for late in (False, True):
-                new, side = beside(place, late, *ops)
-                what = f"mbarrier.inval of {name} {side} {place.op.mnemonic}"
-                yield of_places("invalidate", what, [(place, new)], 2)
+            what = f"mbarrier.inval of {name} before {place.op.mnemonic}"
+            yield of_places("invalidate", what, [(place, before(place, *ops))], 2)
 
 
 @family("allocation")
 def _allocation(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Registers given back before others take them, columns freed at the end."""
-    roles: dict[str, Place] = {}
-    for place in facts.ops:
-        if place.role and len(place.within) == 1:
-            roles.setdefault(place.role, place)
-    if any(has(p, fx.Registers) for p in facts.ops):
-        for role, first in roles.items():
-            if any(has(p, fx.Registers) and p.role == role for p in facts.ops):
-                continue
-            for n in (24, 40):
-                op = changed(Setmaxnreg(count=n, action="dec"), loc=first.loc)
-                what = f"setmaxnreg {n}, dec at the start of {role}"
-                yield of_places("allocation", what, [(first, before(first, op))], 2)
+    """Columns freed at the end."""
     freed = {e.columns for p in facts.ops for e in p.op.effects() if isinstance(e, fx.FreesTmem)}
     for place in facts.ops:
         for effect in place.op.effects():

@@ -379,21 +379,15 @@ def _data(facts: Facts, focus: Focus) -> Iterator[Edit]:
 
 @family("number")
 def _number(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Slots and parities of a role by a number that runs on over all loops around, where they
-    count one loop's turns; in one role, then in all."""
-    what = "slots and parities by a number that runs on over all loops"
-    of_all: list[tuple[Place, Instead]] = []
-    for role in dict.fromkeys(p.role for p in facts.ops):
-        inner = (p for p in facts.ops if p.role == role and len(p.loops) > 1)
-        of_role: list[tuple[Place, Instead]] = [
-            (place, (new,)) for place in inner if (new := _counted_on(place)) is not None
-        ]
-        if of_role:
-            where = f"{what} in {role or 'the kernel'}"
-            yield of_places("number", where, of_role, 2, alike=True)
-            of_all += of_role
-    if of_all:
-        yield of_places("number", f"{what}, in every role", of_all, 2, alike=True)
+    """Slots and parities by a number that runs on over all loops around, where they count one
+    loop's turns."""
+    inner = (p for p in facts.ops if len(p.loops) > 1)
+    new: list[tuple[Place, Instead]] = [
+        (place, (op,)) for place in inner if (op := _counted_on(place)) is not None
+    ]
+    if new:
+        what = "slots and parities by a number that runs on over all loops, in every role"
+        yield of_places("number", what, new, 2, alike=True)
 
 
 def _counted_on(place: Place) -> Op | None:

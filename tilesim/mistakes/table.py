@@ -140,7 +140,7 @@ TABLE = (
     Mistake(ordering.after_the_init, ("init-visibility",),
             ("init fence", "cluster barrier", "meeting", "names"),
             ("named barrier dropped", "mbarrier_init fence dropped")),
-    Mistake(ordering.no_free_registers, ("register-pool",), ("registers", "allocation")),
+    Mistake(ordering.no_free_registers, ("register-pool",), ("registers",)),
     Mistake(ordering.generic_side, ("proxy-fence",),
             ("proxy fence", "move"), ("proxy fence dropped",)),
     Mistake(ordering.split_group, ("participation",),
@@ -178,12 +178,12 @@ def mends(diagnosis: str) -> tuple[str, ...]:
 
 @cache
 def suggested_by(rule: str) -> tuple[str, ...]:
-    """The families of edits that mend what findings of a rule may come of: what mends several of
-    the mistakes, the most first; of few mistakes, whatever mends one."""
+    """The families of edits that mend what findings of a rule may come of: those of several of
+    the mistakes, or of any if these are few."""
     rows = [m for m in TABLE if any(kind.partition("/")[0] == rule for kind in m.rules)]
     often = Counter(name for mistake in rows for name in mistake.mend)
     least = 2 if len(rows) > _FEW else 1
-    return MENDS.get(rule, ()) + tuple(f for f, n in often.most_common() if n >= least)
+    return MENDS.get(rule, ()) + tuple(f for f, n in often.items() if n >= least)
 
 
 #: mistakes of one rule
