@@ -37,10 +37,7 @@ from tilesim.mistakes.barrier_use import (
     Maker,
     about,
     elsewhere,
-    executed,
     executes,
-    helpful,
-    helps,
     one_each,
     reached,
     shares,
@@ -168,7 +165,6 @@ def count_of_arrivals(case: Case) -> Cause | None:
         few = total < on.expected
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
-        absent = _absent(case, on, credits) if few else None
         early = _left_early(case, on, credits, each) if few else None
         some = _some_lanes(case, credits, each) if few else None
         sides = [*init, *_arrivers(case, on), *_newcomer(case, on, credits)]
@@ -183,9 +179,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
                 sides.insert(1, case.warp(credits[0].warp, where, f"is entered by {warps} warps"))
         # the count is that of all CTAs, the arrivals are of one
         of_all = total * case.history.machine.program.cluster_size == on.expected != total
-        if absent is not None:
-            sides.insert(0, absent)
-        elif early is not None:
+        if early is not None:
             sides.insert(1, early)  # which of the two is wrong is unknown
         elif some is not None:
             sides.insert(0, some)
@@ -305,27 +299,12 @@ def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
     return sum(max(by_loop.values()) for by_loop in found.values())
 
 
-def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
-    """The condition that keeps an instruction from being executed which would arrive as well."""
-    made = {c.op.number for c in credits}
-    for warp in case.history.machine.warps:
-        for op in helpful(case, warp, on):
-            if op.number in made or not helps(case, warp, op, on) or executed(case, warp, op, on):
-                continue
-            where = case.history.condition_past(warp, op)
-            if where is not None and has(op, fx.Arrives):
-                return case.warp(warp, where, f"keeps {op.mnemonic} from being executed")
-    return None
-
-
 def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Participant | None:
-    """Where lanes of a warp end, or part from those that arrive, of which there are others."""
+    """Where lanes of a warp diverge from those that arrive, of which there are others."""
     for (warp, number), made in each.items():
         if not 1 < made < LANES:
             continue
         first = next(c for c in credits if c.warp is warp and c.op.number == number)
-        for done in case.history.between(warp, 0, first.issued, fx.Exits):
-            return case.warp(warp, done, "ends lanes that do not arrive")
         where = branch_past(case.mir, first.op)
         if where is not None:
             return case.warp(warp, where, f"lets {made} lanes of it arrive")

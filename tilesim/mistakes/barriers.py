@@ -141,6 +141,26 @@ def no_wait_there(case: Case) -> Cause | None:
     return None
 
 
+def other_counts(case: Case) -> Cause | None:
+    """A wait at a named barrier that others join with another count: their round has ended."""
+    for stuck in case.history.stuck:
+        on, op, effect = stuck.on, stuck.blocked.op, joined(stuck.blocked.op)
+        if op is None or effect is None or not isinstance(on, NamedBarrier):
+            continue
+        for warp in case.history.peers(stuck.warp):
+            for other, own in _uses(case, warp, effect.id):
+                done = case.history.executions(warp, other.number)
+                if done and own.threads != effect.threads:
+                    return Cause(
+                        f"{on.label} is joined with {own.threads} threads, and {stuck.warp} waits "
+                        f"there for {effect.threads}",
+                        (case.warp(warp, done[-1], f"joins with {own.threads} threads"),
+                         case.warp(stuck.warp, op, f"waits for {effect.threads} threads")),
+                        f"join {on.label} with one count: that of all threads that come to it",
+                    )  # fmt: skip
+    return None
+
+
 def _hopeless(case: Case) -> Iterator[tuple[Agent, Op, NamedBarrier, fx.JoinsBarrier]]:
     """The warps that wait at a named barrier to which no other comes any more: where, and how."""
     for stuck in case.history.stuck:

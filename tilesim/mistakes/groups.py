@@ -156,13 +156,6 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
              commit, *sides),
             f"wait_group in the thread that has committed the {op.mnemonic}",
         )  # fmt: skip
-    alone = _waited_alone(case, side, group, end)
-    if alone is not None:
-        return alone
-    hands = next((d for d in history.between(warp, side.at) if d.at >= end), None)
-    if group == "cp.async" and release is None and hands is not None:
-        # what is missing stands before it: the copy may be far up, before a loop
-        return Cause(what, (case.warp(warp, hands, "hands on what it uses"), own, commit))
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
 
 
@@ -265,18 +258,6 @@ def _just_before(case: Case, side: Side, waited: Done) -> Done | None:
     kinds = (fx.JoinsBarrier, fx.Arrives, fx.Writes, fx.Reads, fx.Issues)
     last = case.history.latest(side.warp, waited.at, *kinds, first=side.at)
     return last if last is not None and has(last, fx.JoinsBarrier) else None
-
-
-def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
-    """The wait for an operation is there, later, and the other side does not wait for that."""
-    other = case.sides[0]
-    if other.warp is side.warp or other.warp.cta is not side.warp.cta:
-        return None
-    loop = case.loop_range(other.op)
-    later = case.history.between(side.warp, end)
-    own = (d for d in later if _pending(d, group) == 0 and case.loop_range(d.op) == loop)
-    waited = next(own, None)
-    return None if waited is None else _alone(case, side, waited)
 
 
 def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:

@@ -13,7 +13,7 @@ from tilesim.mistakes.barrier_use import about, elsewhere
 from tilesim.mistakes.context import LANES, array_of, branch_past, has, loops_around
 from tilesim.mistakes.history import END, Done, Touch
 from tilesim.mistakes.mistake import Case, Cause, Side
-from tilesim.mistakes.release_acquire_paths import directions, group_of, links, writes
+from tilesim.mistakes.release_acquire_paths import directions, group_of, links, slot_of, writes
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.wording import count
@@ -884,6 +884,34 @@ def not_asked(case: Case) -> Cause | None:
     return None
 
 
+def slot_of_another_wait(case: Case) -> Cause | None:
+    """An access to a slot behind a wait on the barrier of another one, where the other side
+    accesses the slot of its own."""
+    found = [(side, last_wait(case, side), slot_of(case, side)) for side in case.sides[:2]]
+    if len(found) < 2 or found[0][0].warp is found[1][0].warp:
+        return None
+    odd = [
+        (side, wait, slot) for side, wait, slot in found
+        if wait is not None and slot is not None and case.history.number_of(wait.on) != slot
+    ]  # fmt: skip
+    if len(odd) != 1 or any(wait is None or slot is None for _, wait, slot in found):
+        return None
+    ((side, wait, slot),) = odd
+    sizes = {
+        case.history.slots_of(w.on)
+        for _, w, _ in found
+        if w is not None and isinstance(w.on, Mbarrier)
+    }
+    if wait is None or len(sizes) != 1 or group_of(side.op) is not None:
+        return None
+    return Cause(
+        f"slot {slot} is accessed after a wait on {wait.on.label}",
+        (case.side(side, f"accesses slot {slot}"),
+         case.waits(wait)),
+        f"wait for the barrier of slot {slot}, or access slot {case.history.number_of(wait.on)}",
+    )  # fmt: skip
+
+
 def last_phase(case: Case) -> Cause | None:
     """Tensor memory that is freed while the last product is under way: of the phases that its
     commits complete, the loop that waits for them leaves out the last."""
@@ -1210,11 +1238,6 @@ def before_the_inval(case: Case) -> Cause | None:
     """A barrier that is invalidated before its last use: the invalidating warp does not wait."""
     for side in case.sides:
         if has(side, fx.InvalidatesMbarrier):
-            if len(case.sides) > 1 and all(has(s, fx.InvalidatesMbarrier) for s in case.sides):
-                return Cause(
-                    "a barrier is invalidated twice",
-                    (case.warp(side.warp, side.op, "names a barrier that is invalid already"),),
-                )
             return None if side.done is None else _unawaited(case, side.done)
     return None
 

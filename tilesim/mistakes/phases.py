@@ -277,6 +277,26 @@ def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Do
     return next((done for iteration, done in over if iteration not in arrived), [])
 
 
+def to_itself(case: Case) -> Cause | None:
+    """An arrival on a barrier for which only its own role waits, where another role waits for one
+    of the same array on which no warp has arrived."""
+    history = case.history
+    for stuck in (s for s in history.waiting if not history.credits(s.on)):
+        for told in history.arrivals():
+            on, other = stuck.on, told.on
+            if array_of(other) != array_of(on) or told.warp.role == stuck.warp.role:
+                continue
+            if {w.role for w in history.waiters(other)} == {told.warp.role}:
+                return Cause(
+                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
+                    f"no instruction arrives on {on.label}",
+                    (case.arrives(told),
+                     case.warp(stuck.warp, stuck.op, f"waits for {on.label}", on)),
+                    f"let {told.warp} arrive on {on.label}",
+                )  # fmt: skip
+    return None
+
+
 def used_up(case: Case) -> Cause | None:
     """The warp that waits for a phase after the last one that is to come; if all could be released,
     the one that waits before it does what the next one waits for."""
