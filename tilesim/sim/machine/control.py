@@ -235,9 +235,9 @@ def _await_others(w: Warp, frame: Frame) -> bool:
 
 def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
     """For exploration: what goes on at the end of a branch comes after its other lanes."""
-    if w.machine.trace is not None and frame.forked:
+    if frame.forked:
         text = "comes to the end of a branch"
-        w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
+        w.machine.note(kind, ("branch", w.index, frame.meet), w, None, text)
 
 
 def later(compiled: Callable[[], Step]) -> Step:

@@ -180,9 +180,7 @@ class LaunchControl:
         """Cancels a pending cluster: its first CTA's coordinates, None if the request fails."""
         machine, number = self._machine, warp.cta.cluster.number
         asker = warp.cta.rank, warp.number
-        if machine.trace is not None:
-            text = f"executes {op.mnemonic}"
-            machine.trace.note("write", ("launch", 0), 0, warp, op, text)
+        machine.note("write", ("launch", 0), warp, op)
         left = self._share if self._dealt else self._left.get((number, asker), [])
         asked = machine.outcome.asked
         if left and self._dealt and machine.gives_up():

@@ -21,6 +21,7 @@ from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, fields
 from tilesim.sim.machine.errors import FAULTS, Fault
+from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
@@ -264,12 +265,10 @@ def _may_end(w: Warp, missing: int) -> bool:
     return False
 
 
-def _note(w: Warp, op: Op, mask: int, kind: str) -> None:
+def _note(w: Warp, op: Op, mask: int, kind: Kind) -> None:
     """For exploration: what goes on comes after the lanes that have come."""
-    if w.machine.trace is not None:
-        text = f"{'comes to' if kind == 'join' else 'leaves'} {op.mnemonic}"
-        what = ("lanes", w.origin.index, mask)
-        w.machine.trace.note("join" if kind == "join" else "leave", what, 0, w, op, text)
+    text = f"{'comes to' if kind == 'join' else 'leaves'} {op.mnemonic}"
+    w.machine.note(kind, ("lanes", w.origin.index, mask), w, op, text)
 
 
 # -------------------------------------------------------- lanes that go on as an agent of their own

@@ -5,9 +5,10 @@ The parts stand between this and the machine (`tilesim.sim.machine.machine`), wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from operator import attrgetter
+from typing import TypeAlias
 
 import simpy
 
@@ -16,6 +17,7 @@ from tilesim.findings.finding import (
     Deed,
     Finding,
     Kind,
+    Named,
     Participant,
     Rule,
     Stated,
@@ -27,6 +29,7 @@ from tilesim.ir.program import Program
 from tilesim.records import dataclass, replace
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.events import ByLanes, Trace, Views
+from tilesim.sim.machine.events import Kind as EventKind
 from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import AgentLike, Place
 from tilesim.sim.machine.oracle import Answers, Order
@@ -70,6 +73,8 @@ class Stop(Exception):
 
 
 _index = attrgetter("index")
+#: what a warp does, in words, and by which instruction, as one side of a finding
+Acts: TypeAlias = tuple[AgentLike, str, Op | Loc] | tuple[AgentLike, str, Op | Loc, Deed]
 
 
 class Core:
@@ -135,6 +140,17 @@ class Core:
             return warp.role
         return self.plan.role_of(op) or f"warp {warp.number}"
 
+    def note(
+        self, kind: EventKind, obj: Hashable, warp: AgentLike, op: Op | None, text: str = "",
+        *, phase: int = 0, named: Named | None = None,
+    ) -> None:  # fmt: skip
+        """Adds an event to the current move, if moves are recorded: ``text``, with ``named`` as it
+        is seen from the warp's CTA for its braces; "": the instruction is executed."""
+        if self.trace is not None:
+            text = text or f"executes {op.mnemonic if op else ''}"
+            text = text if named is None else text.format(named.seen_from(warp.cta.number))
+            self.trace.note(kind, obj, phase, warp, op, text)
+
     def participant(
         self, warp: AgentLike, action: str, op: Op | Loc, deed: Deed | None = None
     ) -> Participant:
@@ -149,7 +165,7 @@ class Core:
         self,
         rule: Rule,
         message: str,
-        participants: tuple[Participant, ...],
+        sides: tuple[Participant | Acts, ...],
         notes: tuple[str, ...] = (),
         fix: str = "",
         depends: Unknown | None = None,
@@ -162,8 +178,9 @@ class Core:
         Raises:
             UnknownSteers: whether it is one ``depends`` on an unknown value.
         """
+        participants = (x if isinstance(x, Participant) else self.participant(*x) for x in sides)
         finding = Finding(
-            rule, message, participants, notes, fix, kind=kind, facts=facts, noted=noted
+            rule, message, tuple(participants), notes, fix, kind=kind, facts=facts, noted=noted
         )
         if depends is not None:
             raise UnknownSteers(depends, finding)

@@ -36,7 +36,7 @@ from tilesim.wording import count
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
-    from tilesim.sim.machine.events import Trace
+    from tilesim.sim.machine.events import Kind, Trace
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.labels import Place
     from tilesim.sim.machine.warp import Agent
@@ -175,6 +175,12 @@ class MbarrierState:
         self.phase += phases
         self.base -= phases
         self.skipped += phases
+
+    def note(self, kind: Kind, warp: Agent, op: Op, text: str, later: int = 0) -> None:
+        """Notes an event in the open phase, or so much ``later``; ``text`` has braces for it."""
+        if self.machine.trace is not None:
+            phase = self.base + self.phase + later
+            self.machine.note(kind, self.component, warp, op, text, phase=phase, named=self.named)
 
     def note_credit(self, trace: Trace, credit: Credit) -> None:
         """Notes a change of the counts, with what it leaves."""
@@ -316,10 +322,7 @@ def late_uses(
     row = GENERIC * barrier.machine.components.size
     known = clock[row:]
     uses: list[Credit | Wait] = [*barrier.looks.values()]
-    for record, phase in (
-        (barrier.current, barrier.phase + 1),
-        (barrier.previous, barrier.phase),
-    ):
+    for record, phase in ((barrier.current, barrier.phase + 1), (barrier.previous, barrier.phase)):
         uses += record.waits
         own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
         if not own and known[barrier.component] < barrier.base + phase:
@@ -339,10 +342,7 @@ def unordered_end(barrier: MbarrierState, warp: Agent, op: Op, use: Credit | Wai
         "barrier-lifetime",
         f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
         f"{use.warp}, although it comes later (A6)",
-        (
-            machine.participant(warp, f"executes {op.mnemonic}", op),
-            machine.participant(use.warp, f"executes {use.op.mnemonic}", use.op),
-        ),
+        ((warp, f"executes {op.mnemonic}", op), (use.warp, f"executes {use.op.mnemonic}", use.op)),
         fix="hand over from each user to the warp that invalidates it: release after the last use, "
         "acquire before mbarrier.inval",
         facts=Stated((barrier.named,)),
@@ -378,11 +378,8 @@ class Mbarrier(MbarrierState):
             )
         self.live = True
         self.base += self.phase
-        if self.machine.trace is not None:
-            text = f"initialises {self.named.seen_from(credit.warp.cta.number)} with {count}"
-            phase = self.base
-            self.machine.trace.note("life", self.component, phase, credit.warp, credit.op, text)
         self.phase = 0
+        self.note("life", credit.warp, credit.op, f"initialises {{}} with {count}")
         self.expected = self.pending = count
         self.tx = 0
         self.init = credit
@@ -444,9 +441,7 @@ class Mbarrier(MbarrierState):
         self.last_arrival = None
         self.ended = Side(warp, op)
         self.base += 1
-        if self.machine.trace is not None:
-            text = f"invalidates {self.named.seen_from(warp.cta.number)}"
-            self.machine.trace.note("life", self.component, self.base, warp, op, text)
+        self.note("life", warp, op, "invalidates {}", -self.phase)
 
     def _check_over(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Condition I: what was done with the object happens before its mbarrier.inval."""
@@ -798,9 +793,7 @@ class Mbarrier(MbarrierState):
             self.machine.views.looks(warp, self.component, passes=True, answers=False)
         if self.tail is not None:
             self.tail.hidden = False
-        if self.machine.trace is not None:
-            text = f"passes {self.named.seen_from(warp.cta.number)} phase {phase}"
-            self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
+        self.note("pass", warp, op, f"passes {{}} phase {phase}", -1)
         self.previous.waits.append(Wait(warp, warp.component, warp.moment, op, warp.mask))
 
     def _check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:

@@ -15,6 +15,7 @@ from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.machine.events import Kind
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.warp import Agent
 
@@ -194,11 +195,7 @@ class NamedBarrier:
         handed_on = self.of_cta and not self.machine.options.ptx
         if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
             self.machine.lean("H3", join_.op)
-        if self.machine.trace is not None:
-            label = self.named.seen_from(join_.warp.cta.number)
-            text = f"joins {label} round {generation.number}"
-            number = generation.number
-            self.machine.trace.note("join", self.component, number, join_.warp, join_.op, text)
+        self._note("join", join_.warp, join_.op, "joins", generation.number)
         size = self.machine.components.size
         if visible:
             join(generation.joined, clock)
@@ -232,18 +229,18 @@ class NamedBarrier:
 
     def note_leave(self, warp: Agent, generation: Generation, op: Op) -> None:
         """A warp goes on after its round has completed."""
-        if self.machine.trace is not None:
-            label = self.named.seen_from(warp.cta.number)
-            text = f"leaves {label} round {generation.number}"
-            self.machine.trace.note("leave", self.component, generation.number, warp, op, text)
+        self._note("leave", warp, op, "leaves", generation.number)
+
+    def _note(self, kind: Kind, warp: Agent, op: Op | None, verb: str, number: int) -> None:
+        """Notes what a warp has to do with a round."""
+        text = f"{verb} {{}} round {number}"
+        self.machine.note(kind, self.component, warp, op, text, phase=number, named=self.named)
 
     def note_exit(self, warp: Agent) -> None:
         """A warp that exits counts as joined where all live warps are waited for (E9)."""
         last = self.current if self.current.joins else self.previous
-        if self.machine.trace is not None and last is not None and last.threads is None:
-            label = self.named.seen_from(warp.cta.number)
-            number, text = self.current.number, f"exits, which counts for {label}"
-            self.machine.trace.note("join", self.component, number, warp, None, text)
+        if last is not None and last.threads is None:
+            self._note("join", warp, None, "exits, which counts for", self.current.number)
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
         again = next((j for j in generation.joins if j.warp is join_.warp), None)

@@ -149,7 +149,7 @@ class Warpgroup:
             "participation",
             f"{op.mnemonic} of {warp}: its warpgroup has {len(self.warps)} warps in this CTA, and "
             f"{WARPS} execute it together (F1)",
-            (self.machine.participant(warp, f"executes {op.mnemonic}", op),),
+            ((warp, f"executes {op.mnemonic}", op),),
             fix="launch a multiple of four warps, and execute it in a whole warpgroup",
         )
 
@@ -172,8 +172,8 @@ class Warpgroup:
             "participation",
             f"the warps of {self.label} {what}",
             (
-                self.machine.participant(warp, f"executes {op.mnemonic}", op),
-                self.machine.participant(first.warp, f"executes {other.mnemonic}", other),
+                (warp, f"executes {op.mnemonic}", op),
+                (first.warp, f"executes {other.mnemonic}", other),
             ),
             fix=fix,
         )
@@ -188,9 +188,8 @@ class Warpgroup:
         size = self.machine.components.size
         join(current.clock[:size], warp.clock[:size])
         current.commits += 1
-        if self.machine.trace is not None:
-            text = f"commits wgmma group {number}"
-            self.machine.trace.note("join", self.component, number, warp, op, text)
+        text = f"commits wgmma group {number}"
+        self.machine.note("join", self.component, warp, op, text, phase=number)
         warp.advance()
         if current.commits == len(self.warps):
             waiters, self.waiters = self.waiters, []
@@ -214,9 +213,8 @@ class Warpgroup:
             return
         size = self.machine.components.size
         join(warp.clock[:size], current.clock[:size])
-        if self.machine.trace is not None:
-            text = f"has waited for wgmma group {number}"
-            self.machine.trace.note("leave", self.component, number, warp, op, text)
+        text = f"has waited for wgmma group {number}"
+        self.machine.note("leave", self.component, warp, op, text, phase=number)
         current.waits += 1
         if current.waits == len(self.warps):
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}

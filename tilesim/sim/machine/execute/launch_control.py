@@ -147,8 +147,7 @@ def _see_failure(w: Warp, op: Op) -> None:
         cta.launch_over = Side(w, op)
     if any(w.clock[asker] < tick for asker, tick in cta.requests.items()):
         machine.nondeterministic("whether a request comes before a query that sees a failure", op)
-    if machine.trace is not None:
-        machine.trace.note("write", ("launch", 0), 0, w, op, f"executes {op.mnemonic}")
+    machine.note("write", ("launch", 0), w, op)
 
 
 def _queries(effects: Effects) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilesim.arith.byte_set import ByteSet
-from tilesim.findings.finding import Deed, Participant, Stated
+from tilesim.findings.finding import Deed, Stated
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
@@ -31,6 +31,7 @@ from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier, Token, over_arrival
@@ -241,10 +242,10 @@ def _leans_on_scope(w: Warp, op: Op) -> bool:
     return True
 
 
-def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Participant:
+def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Acts:
     """What a warp does to a barrier, as one side of a finding."""
     action = f"{verb} on {barrier.label}"
-    return w.machine.participant(w, action, op, Deed("touches", barrier.named))
+    return w, action, op, Deed("touches", barrier.named)
 
 
 def _report_unobserved(barrier: Mbarrier, w: Warp, op: Op) -> None:
@@ -573,10 +574,7 @@ def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = Fa
     """The warp blocks until the phase of this parity has completed."""
     barrier.waiters.append(w)
     named = barrier.named
-    if w.machine.trace is not None:
-        phase = barrier.base + barrier.phase
-        text = f"waits on {named.seen_from(w.cta.number)} parity {parity}"
-        w.machine.trace.note("block", barrier.component, phase, w, op, text)
+    barrier.note("block", w, op, f"waits on {{}} parity {parity}")
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
     return w.machine.block(w, barrier, "waits on", op, polling=polling, named=named, parity=parity)
@@ -647,11 +645,7 @@ def poll_result(
     if not surely(w, barrier, parity):
         what = f"the answer of {op.mnemonic} on {barrier.name}"
         w.machine.nondeterministic(what, op, explorable=peeks or w.lanes == 1)
-    if w.machine.trace is not None:
-        label = barrier.named.seen_from(w.cta.number)
-        text = f"{op.mnemonic} on {label} answers {int(done)}"
-        phase = barrier.base + barrier.phase
-        w.machine.trace.note("poll", barrier.component, phase, w, op, text)
+    barrier.note("poll", w, op, f"{op.mnemonic} on {{}} answers {int(done)}")
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=done, answers=not peeks)
     if done:

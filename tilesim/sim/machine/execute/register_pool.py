@@ -29,9 +29,7 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
             _report_not_synchronised(w, change, *late)
         _check_warpgroup(w, change)
         _check_direction(w, change, held)
-        if w.machine.trace is not None:
-            key = ("registers", w.cta.index)
-            w.machine.trace.note("write", key, 0, w, op, f"executes {change}")
+        w.machine.note("write", ("registers", w.cta.index), w, op, f"executes {change}")
         if not increase:
             pool.give(w, 32 * (held - count))
             waiters, pool.waiters = pool.waiters, []
@@ -79,7 +77,7 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
                 "participation",
                 f"{change.name} of {w}: its warpgroup has {len(group.warps)} warps in "
                 f"this CTA, and all {WARPS} execute it (E15)",
-                (w.machine.participant(w, f"executes {change.name}", change.op),),
+                ((w, f"executes {change.name}", change.op),),
                 fix="launch a multiple of four warps",
             )
         return
@@ -92,10 +90,7 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
             "participation",
             f"the warps of warpgroup {w.number // WARPS} execute different {change.op.mnemonic}: "
             f"{change.short} and {before.short} (E15)",
-            (
-                w.machine.participant(w, f"executes {change}", change.op),
-                w.machine.participant(first.warp, f"executes {before}", before.op),
-            ),
+            ((w, f"executes {change}", change.op), (first.warp, f"executes {before}", before.op)),
             fix="execute one setmaxnreg in all four warps of the warpgroup",
         )
 
@@ -120,10 +115,7 @@ def _report_not_synchronised(w: Warp, change: Change, other: Agent, where: Chang
         f"{w} executes {change} without knowing that {other} has "
         f"executed the one before, {where} at {where.op.loc}: the warps of a warpgroup "
         "synchronise in between (E15)",
-        (
-            w.machine.participant(w, f"executes {change}", change.op),
-            w.machine.participant(other, f"executes {where}", where.op),
-        ),
+        ((w, f"executes {change}", change.op), (other, f"executes {where}", where.op)),
         fix="put a barrier of the warpgroup (bar.sync id, 128) between two setmaxnreg",
     )
 
@@ -148,9 +140,6 @@ def _require_one_site(w: Warp, made: list[Adjustment]) -> None:
         "participation",
         f"the warps of warpgroup {w.number // WARPS} execute one setmaxnreg.sync.aligned at "
         f"{len(sites)} places in the code (E15)",
-        tuple(
-            w.machine.participant(a.warp, f"executes {a.change}", a.change.op)
-            for a in sites.values()
-        ),
+        tuple((a.warp, f"executes {a.change}", a.change.op) for a in sites.values()),
         fix="execute one setmaxnreg in all four warps of the warpgroup, before their roles part",
     )

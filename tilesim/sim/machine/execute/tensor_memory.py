@@ -417,7 +417,7 @@ def _issuers(w: Warp, op: Op) -> list[int]:
         "tcgen05-order",
         f"{w.lanes} lanes of {w} execute {op.mnemonic}: each of them issues one, and nothing "
         "orders those of different threads (G11, G20)",
-        (w.machine.participant(w, f"executes {op.mnemonic} in {w.lanes} lanes", op),),
+        ((w, f"executes {op.mnemonic} in {w.lanes} lanes", op),),
         fix="let one elected lane execute it (k.elected)",
         kind="tcgen05-order/lanes",
         facts=Stated(lanes=w.lanes),
@@ -557,8 +557,7 @@ def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:
     if pool.last is not None and all(w.clock[c] < tick for c, tick in pool.last):
         machine.nondeterministic("which columns tcgen05.alloc returns", op)
     pool.last = w.positions
-    if machine.trace is not None:
-        machine.trace.note("write", ("tmem", pool.number), 0, w, op, f"executes {op.mnemonic}")
+    machine.note("write", ("tmem", pool.number), w, op)
 
 
 def _wait(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
@@ -702,10 +701,7 @@ def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> No
         "tmem-lifetime",
         f"tcgen05.dealloc.cta_group::2 of {warp} is not ordered after the alloc of {partner}, "
         "the other half of the pair's (G9)",
-        (
-            warp.machine.participant(warp, "frees the columns", op),
-            warp.machine.participant(partner, "allocates them", allocation.op),
-        ),
+        ((warp, "frees the columns", op), (partner, "allocates them", allocation.op)),
         fix="put a cluster barrier between the allocs and the deallocs of a pair",
     )
 
@@ -717,10 +713,7 @@ def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
     w.machine.report(
         "tmem-lifetime",
         f"{w} frees columns that {owner} allocated (G8, G9)",
-        (
-            w.machine.participant(w, "frees the columns", op),
-            w.machine.participant(owner, "allocated them", alloc),
-        ),
+        ((w, "frees the columns", op), (owner, "allocated them", alloc)),
         fix="let the warp that allocated free, after it has synchronised with all users",
     )
 
@@ -734,9 +727,7 @@ def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
         last = tmem.pool.last
         if last is not None and all(w.clock[c] < tick for c, tick in last):
             w.machine.nondeterministic("whether an alloc comes before relinquish_alloc_permit", op)
-        if w.machine.trace is not None:
-            text = f"executes {op.mnemonic}"
-            w.machine.trace.note("write", ("tmem", tmem.pool.number), 0, w, op, text)
+        w.machine.note("write", ("tmem", tmem.pool.number), w, op)
         again = tmem.relinquished is not None
         if tmem.relinquished is None:
             made = len(tmem.live) + len(tmem.dead), len(tmem.dead)

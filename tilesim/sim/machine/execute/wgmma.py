@@ -70,7 +70,7 @@ def value_of(w: Warp, fragment: Fragment, op: Op) -> Any:
         w.machine.report(
             "uninitialised-read",
             f"{w} reads fragment {fragment.name} before anything was assigned to it",
-            (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
+            ((w, f"reads {fragment.name} by {op.mnemonic}", op),),
             fix="fill, load or compute the fragment first",
         )
         return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype))
@@ -129,10 +129,7 @@ def _in_flight(w: Warp, fragment: Fragment, op: Op, use: FragmentUse, what: str)
     w.machine.report(
         "wgmma-order",
         f"{w} {what} while the {use.op.mnemonic} that uses it may still run (F6)",
-        (
-            w.machine.participant(w, f"{what} by {op.mnemonic}", op),
-            w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
-        ),
+        ((w, f"{what} by {op.mnemonic}", op), (w, f"issued the wgmma on {fragment.name}", use.op)),
         fix="wgmma.commit_group and a wgmma.wait_group that covers it, before the access",
     )
 
@@ -164,8 +161,8 @@ def use_later(w: Warp, ops: Sequence[Op], effect: fx.UsesFragment, first: int) -
             f"{op.mnemonic} of {w} {what}, and no wgmma.fence orders it after the "
             f"{use.op.mnemonic} that used it before (F3)",
             (
-                w.machine.participant(w, f"{what} by {op.mnemonic}", op),
-                w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
+                (w, f"{what} by {op.mnemonic}", op),
+                (w, f"issued the wgmma on {fragment.name}", use.op),
             ),
             fix="execute wgmma.fence between the two, after the wgmma.wait_group",
         )
@@ -184,7 +181,7 @@ def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
     w.machine.report(
         "wgmma-order",
         f"{op.mnemonic} of {w} on {result} needs a wgmma.fence before it: {why} (F3)",
-        (w.machine.participant(w, f"issues wgmma on {result}", op),),
+        ((w, f"issues wgmma on {result}", op),),
         fix="execute wgmma.fence after the register accesses and before the first mma_async",
         kind="wgmma-order/no-fence",
     )
@@ -195,7 +192,7 @@ def unassigned(w: Warp, fragment: Fragment, op: Op) -> None:
     w.machine.report(
         "uninitialised-read",
         f"{op.mnemonic} of {w} reads fragment {fragment.name} before anything was assigned to it",
-        (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
+        ((w, f"reads {fragment.name} by {op.mnemonic}", op),),
         fix="fill it first, or start an accumulation with accumulate=0 (scale-d false)",
     )
 
