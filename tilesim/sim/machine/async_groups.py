@@ -66,17 +66,15 @@ class FragmentUse:
     fenced: int
 
 
+@dataclass(slots=True)
 class Inits:
     """The mbarrier.init of a warp, which fence.mbarrier_init hands over without its other writes.
 
     ``component`` publishes how many were made.
     """
 
-    __slots__ = ("_lanes", "component")
-
-    def __init__(self, component: int) -> None:
-        self.component = component
-        self._lanes: list[int] = []
+    component: int
+    _lanes: list[int] = field(default_factory=list)
 
     def add(self, lanes: int) -> int:
         """An init by ``lanes``; returns its number, from 1."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilesim.arith.byte_set import ByteSet, Integers
 from tilesim.findings.finding import Named
-from tilesim.records import dataclass
+from tilesim.records import dataclass, field
 from tilesim.sim.machine.access import Access, noncoherent
 from tilesim.sim.machine.moving_boxes import Box, BoxIndex, Corners, Family, corners
 
@@ -31,6 +31,7 @@ _PAGE = 1 << 16
 _ALL = (1 << _PAGE) - 1
 
 
+@dataclass(eq=False, slots=True)
 class Footprint:
     """A set of bytes of one memory, with the accesses that are still relevant to it.
 
@@ -46,44 +47,33 @@ class Footprint:
     one.
     """
 
-    __slots__ = (
-        "_addresses", "_cells", "barriers", "bytes", "common", "covers", "folded", "grain",
-        "initialised", "itemsize", "name", "number", "overlaps", "place", "points", "reads",
-        "start", "tensor", "vector", "writes",
-    )  # fmt: skip
+    name: str
+    tensor: str
+    bytes: ByteSet
+    _addresses: Integers | Callable[[], Integers]
+    itemsize: int
+    start: int = -1
+    points: list[Box] | None = None
+    folded: bool = False
+    common: bool = False
+    grain: int = 0
+    place: tuple[str, int | None] = ("", None)
+    vector: int = 0
+    number: int = 0
+    overlaps: list[Footprint] = field(default_factory=list)
+    covers: list[Footprint] = field(default_factory=list)
+    writes: list[Access] = field(default_factory=list)
+    reads: dict[Hashable, Access] = field(default_factory=dict)
+    barriers: tuple[int, ...] = ()
+    initialised: bool = False
+    _cells: tuple[int, Integers] | None = None
 
-    def __init__(
-        self,
-        name: str,
-        tensor: str,
-        held: ByteSet,
-        addresses: Integers | Callable[[], Integers],
-        itemsize: int,
-        *,
-        start: int | None = None,
-        points: list[Box] | None = None,
-        folded: bool = False,
-        common: bool = False,
-        grain: int = 0,
-        place: tuple[str, int | None] | None = None,
-    ) -> None:
-        self.name, self.tensor, self.bytes, self.itemsize = name, tensor, held, itemsize
-        self._addresses = addresses
-        self._cells: tuple[int, Integers] | None = None
-        self.start = held.low if start is None else start
-        self.points = points
-        self.folded = folded
-        self.common = common
-        self.vector = 0
-        self.grain = grain or itemsize
-        self.place = place or (tensor, None)
-        self.number = 0
-        self.overlaps: list[Footprint] = []
-        self.covers: list[Footprint] = []
-        self.writes: list[Access] = []
-        self.reads: dict[Hashable, Access] = {}
-        self.barriers: tuple[int, ...] = ()
-        self.initialised = False
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            self.start = self.bytes.low
+        self.grain = self.grain or self.itemsize
+        if not self.place[0]:
+            self.place = self.tensor, None
 
     @property
     def addresses(self) -> Integers:

@@ -621,14 +621,12 @@ class LaneWaits:
         return False
 
 
+@dataclass(slots=True)
 class Polled:
     """A suspended try_wait: what it waits for, and whether the system limit has passed."""
 
-    __slots__ = ("expired", "mbarrier")
-
-    def __init__(self, mbarrier: Mbarrier) -> None:
-        self.mbarrier = mbarrier
-        self.expired = False
+    mbarrier: Mbarrier
+    expired: bool = False
 
 
 def surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
@@ -696,20 +694,18 @@ def peeked(op: Op) -> tuple[fx.Waits, Var] | None:
     return None
 
 
+@dataclass(slots=True, eq=False)
 class Look:
-    """A peek of the timed run by ``w``: what it asked, with which clock, the flag it left
-    unanswered, and the ``lanes`` that made it and have not waited since."""
+    """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
+    the ``lanes`` that made it and have not waited since."""
 
-    __slots__ = ("asked", "clock", "common", "flag", "lanes", "op", "used")
-
-    def __init__(self, asked: tuple[object, ...], w: Warp, op: Op, flag: object) -> None:
-        self.asked = asked
-        self.clock = w.clock.copy()
-        self.common = w.common
-        self.op = op
-        self.flag = flag
-        self.lanes = w.mask
-        self.used = False
+    asked: tuple[object, ...]
+    op: Op
+    flag: object
+    clock: Clock
+    common: int
+    lanes: int
+    used: bool = False
 
 
 class _Unanswered(int):
@@ -737,7 +733,7 @@ def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
         for look in before:  # their lanes keep their answer beside the new one
             look.lanes, look.flag = look.lanes & ~w.mask, w.registers[result]
         question = (barrier, parity, effect.sem, effect.scope)
-        new = Look(question, w, op, w.registers[result])
+        new = Look(question, op, w.registers[result], w.clock.copy(), w.common, w.mask)
         w.looks[result] = (*(look for look in before if look.lanes), new)
         w.advance()
 

@@ -67,12 +67,7 @@ def value_of(w: Warp, fragment: Fragment, op: Op) -> Any:
     """The warp's part of a fragment (None without numbers); reading it unassigned is reported."""
     touch(w, fragment, op)
     if fragment.name not in w.fragments:
-        w.machine.report(
-            "uninitialised-read",
-            f"{w} reads fragment {fragment.name} before anything was assigned to it",
-            ((w, f"reads {fragment.name} by {op.mnemonic}", op),),
-            fix="fill, load or compute the fragment first",
-        )
+        unassigned(w, fragment, op)
         return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype))
     return w.fragments[fragment.name]
 
@@ -188,12 +183,12 @@ def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
 
 
 def unassigned(w: Warp, fragment: Fragment, op: Op) -> None:
-    """Reports that a product reads what nothing was assigned to."""
+    """Reports that an instruction reads what nothing was assigned to."""
     w.machine.report(
         "uninitialised-read",
         f"{op.mnemonic} of {w} reads fragment {fragment.name} before anything was assigned to it",
         ((w, f"reads {fragment.name} by {op.mnemonic}", op),),
-        fix="fill it first, or start an accumulation with accumulate=0 (scale-d false)",
+        fix="fill, load or compute it first, or begin a sum with accumulate=0 (scale-d false)",
     )
 
 
