@@ -30,7 +30,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
-from tilesim.sim.machine.errors import FAULTS, Fault
+from tilesim.sim.machine.errors import FAULTS, BarrierError, Fault
 from tilesim.sim.machine.expression import Evaluate, evaluator, plain
 from tilesim.sim.machine.havoc import (
     Leaving,
@@ -41,7 +41,6 @@ from tilesim.sim.machine.havoc import (
 )
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warp import Blocked, Frame, Lap
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.ir.program import Program
+from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.oracle import Asker
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.machine.errors import Side
     from tilesim.sim.machine.interface import Core
     from tilesim.sim.machine.mbarrier import Mbarrier
-    from tilesim.sim.machine.misuse import Side
     from tilesim.sim.machine.named_barrier import NamedBarrier
     from tilesim.sim.machine.warp import Agent
 

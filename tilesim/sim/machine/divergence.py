@@ -20,11 +20,10 @@ from tilesim.ir.frozen import cached
 from tilesim.ir.mir import Join, Mir
 from tilesim.ir.op import Op
 from tilesim.records import dataclass, fields
-from tilesim.sim.machine.errors import FAULTS, Fault
+from tilesim.sim.machine.errors import FAULTS, BarrierError, Fault
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Step, Warp
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.schedule import Move
 from tilesim.sim.machine.warp import Blocked, Frame
 

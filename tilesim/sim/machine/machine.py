@@ -36,10 +36,12 @@ from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, LaunchControl, place
 from tilesim.sim.machine.endless_loop import PATIENCE, compared
 from tilesim.sim.machine.errors import (
     FAULTS,
+    BarrierError,
     CutOff,
     NotKnown,
     NotUniform,
     OutOfBounds,
+    Side,
     UnassignedVariable,
 )
 from tilesim.sim.machine.events import InFlight, Trace
@@ -49,7 +51,6 @@ from tilesim.sim.machine.interface import Core, Options, Stop
 from tilesim.sim.machine.lane_groups import Parts
 from tilesim.sim.machine.mbarrier import Mbarrier, Tokens
 from tilesim.sim.machine.memory import GlobalMemory, Overlaid
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.release import Released, ReleasePatterns
 from tilesim.sim.machine.schedule import Move, copy_cycles

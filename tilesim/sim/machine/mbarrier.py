@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tilesim.findings.finding import Named, Stated, together
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
-from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.result import Condition, Violation
 from tilesim.sim.observers.phase_conditions import (
     Credit,

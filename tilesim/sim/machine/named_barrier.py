@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilesim.findings.finding import Named, Stated
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.result import Violation
 from tilesim.sim.machine.unknown import Unknown

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from tilesim.arith.types import DType, numpy_dtype
 from tilesim.ir.tensor_memory import COLUMNS, LANES
 from tilesim.records import dataclass, field
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.lanes import FULL
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.warp import Agent, Positions
 
 if TYPE_CHECKING:

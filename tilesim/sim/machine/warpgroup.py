@@ -149,7 +149,7 @@ class Warpgroup:
             "participation",
             f"{op.mnemonic} of {warp}: its warpgroup has {len(self.warps)} warps in this CTA, and "
             f"{WARPS} execute it together (F1)",
-            ((warp, f"executes {op.mnemonic}", op),),
+            (self.machine.participant(warp, f"executes {op.mnemonic}", op),),
             fix="launch a multiple of four warps, and execute it in a whole warpgroup",
         )
 
@@ -172,8 +172,8 @@ class Warpgroup:
             "participation",
             f"the warps of {self.label} {what}",
             (
-                (warp, f"executes {op.mnemonic}", op),
-                (first.warp, f"executes {other.mnemonic}", other),
+                self.machine.participant(warp, f"executes {op.mnemonic}", op),
+                self.machine.participant(first.warp, f"executes {other.mnemonic}", other),
             ),
             fix=fix,
         )
@@ -188,8 +188,9 @@ class Warpgroup:
         size = self.machine.components.size
         join(current.clock[:size], warp.clock[:size])
         current.commits += 1
-        text = f"commits wgmma group {number}"
-        self.machine.note("join", self.component, warp, op, text, phase=number)
+        if self.machine.trace is not None:
+            text = f"commits wgmma group {number}"
+            self.machine.trace.note("join", self.component, number, warp, op, text)
         warp.advance()
         if current.commits == len(self.warps):
             waiters, self.waiters = self.waiters, []
@@ -213,8 +214,9 @@ class Warpgroup:
             return
         size = self.machine.components.size
         join(warp.clock[:size], current.clock[:size])
-        text = f"has waited for wgmma group {number}"
-        self.machine.note("leave", self.component, warp, op, text, phase=number)
+        if self.machine.trace is not None:
+            text = f"has waited for wgmma group {number}"
+            self.machine.trace.note("leave", self.component, number, warp, op, text)
         current.waits += 1
         if current.waits == len(self.warps):
             self._rounds = {n: r for n, r in self._rounds.items() if n > number}

@@ -12,9 +12,9 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import counts_threads
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.compose import Act, Give, executor
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.lanes import per_lane, require_converged
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import (
     Gathering,
     Generation,

@@ -28,7 +28,7 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_lane, executor
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.errors import BarrierError, NotUniform
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.execute.memory import at_one_place, cells_of, last_wins, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, MapReader
@@ -38,7 +38,6 @@ from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.tensor_box import Box

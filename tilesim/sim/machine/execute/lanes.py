@@ -19,11 +19,10 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine.assignment_jit import one_by_one
 from tilesim.sim.machine.compose import Act, Give, Take, executor, lanes_named
 from tilesim.sim.machine.divergence import lanes_exit
-from tilesim.sim.machine.errors import NotUniform, UnassignedVariable
+from tilesim.sim.machine.errors import BarrierError, NotUniform, UnassignedVariable
 from tilesim.sim.machine.expression import evaluator, fit_value, merged, plain
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.view_access import agreed

@@ -16,10 +16,10 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.op import Op
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.compose import OPERATIONS, Effects
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.copies import End, destinations, tracked_load
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.machine.view_access import ViewAccess, read_elements, uniform, unknown_in

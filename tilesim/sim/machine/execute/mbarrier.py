@@ -27,7 +27,7 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
-from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.errors import BarrierError, NotUniform, Side
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
@@ -35,7 +35,6 @@ from tilesim.sim.machine.interface import Acts
 from tilesim.sim.machine.lanes import condition_lanes, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier, Token, over_arrival
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.view_access import uniform
 from tilesim.sim.observers.phase_conditions import Credit

@@ -26,12 +26,12 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.clock import GENERIC, Clock
 from tilesim.sim.machine.compose import Act, Give, Take, acting, executor, lane_by_lane
+from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.execute.lanes import per_lane
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, Combine
 from tilesim.sim.machine.release import Fences

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.compose import Act, executor
+from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.execute.lanes import require_whole_warp
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change

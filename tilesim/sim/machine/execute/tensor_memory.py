@@ -39,13 +39,12 @@ from tilesim.sim.machine.compose import (
     operands_of,
 )
 from tilesim.sim.machine.cta import Cta, ctas_of_sm
-from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.errors import BarrierError, NotUniform, Side
 from tilesim.sim.machine.execute.copies import destinations
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
 from tilesim.sim.machine.expression import Evaluate
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.schedule import mma_cycles
 from tilesim.sim.machine.tensor_memory import (

@@ -12,10 +12,10 @@ from tilesim.ir.tensormap import NBYTES, USED, MapFields, decoded, fields_at
 from tilesim.records import dataclass
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.compose import Act, each_lane, executor
+from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.observers.tensormap_proxy import place_of

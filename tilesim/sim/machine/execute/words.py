@@ -15,6 +15,7 @@ from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.sim.machine import word_order
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.compose import OPERATIONS, Effects, acting, in_groups
+from tilesim.sim.machine.errors import BarrierError
 from tilesim.sim.machine.events import Kind
 from tilesim.sim.machine.execute.lanes import assign, per_lane, spread
 from tilesim.sim.machine.execute.memory import (
@@ -30,7 +31,6 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.reduction import COMBINE, COMMUTATIVE, Combine, exact, reduction_form
 from tilesim.sim.machine.release import Released, add
