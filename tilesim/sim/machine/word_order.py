@@ -148,8 +148,8 @@ def observe(
 ) -> None:  # fmt: skip
     """A strong read of what is ``released`` at an address: an acquire learns of it.
 
-    ``near``: the address lies in shared memory. ``settles``: each lane that reads has waited for
-    all of that in every schedule, so of what its own lanes released, each of them knows.
+    ``in_shared``: the address lies in shared memory. ``settles``: each lane that reads has waited
+    for all of that in every schedule, so of what its own lanes released, each of them knows.
 
     Whatever the scopes, the read comes after the write in time; data is ordered only where the
     two are morally strong.
