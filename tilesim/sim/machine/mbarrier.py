@@ -793,7 +793,8 @@ class Mbarrier(MbarrierState):
             self.machine.views.looks(warp, self.component, passes=True, answers=False)
         if self.tail is not None:
             self.tail.hidden = False
-        self.note("pass", warp, op, f"passes {{}} phase {phase}", -1)
+        if self.machine.trace is not None:
+            self.note("pass", warp, op, f"passes {{}} phase {phase}", -1)
         self.previous.waits.append(Wait(warp, warp.component, warp.moment, op, warp.mask))
 
     def _check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:

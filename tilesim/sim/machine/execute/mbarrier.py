@@ -573,7 +573,8 @@ def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = Fa
     """The warp blocks until the phase of this parity has completed."""
     barrier.waiters.append(w)
     named = barrier.named
-    barrier.note("block", w, op, f"waits on {{}} parity {parity}")
+    if w.machine.trace is not None:
+        barrier.note("block", w, op, f"waits on {{}} parity {parity}")
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
     return w.machine.block(w, barrier, "waits on", op, polling=polling, named=named, parity=parity)
