@@ -1,8 +1,17 @@
-"""``python -m tilesim``."""
+"""``tilesim`` and ``python -m tilesim``."""
 
 from __future__ import annotations
 
-from tilesim.cli import main
+from tilesim.limits import patient_process
+
+
+def main() -> None:
+    """The command line, in a process of its own."""
+    patient_process()
+    from tilesim.cli import main as command
+
+    command(prog_name="tilesim")
+
 
 if __name__ == "__main__":
-    main(prog_name="tilesim")
+    main()

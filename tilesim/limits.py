@@ -14,6 +14,7 @@ made of lives on from one to the next of its steps.
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,6 +124,15 @@ class _Patience:
 
 
 _patience = _Patience()
+
+
+def patient_process() -> None:
+    """The same until the process ends, and then no garbage is looked for: the process ends.
+
+    A third of the time of a small check was for garbage in what modules define.
+    """
+    _patience.begin()
+    atexit.register(gc.freeze)
 
 
 @contextmanager

@@ -8,18 +8,10 @@ those of an executor end it with all that it was busy with.
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Future,
-    ProcessPoolExecutor,
-    wait,
-)
+from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from threading import current_thread, main_thread
@@ -51,7 +43,7 @@ R = TypeVar("R")
 class Executor(Protocol):
     """What is needed of an executor: that of `concurrent.futures`."""
 
-    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+    def submit(self, function: Callable[[T], R], task: T, /) -> futures.Future[R]:
         """Starts work on a task."""
         ...
 
@@ -72,9 +64,9 @@ class WorkersLost(TilesimError):
 class Serial:
     """Works on each task at once, in this process."""
 
-    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+    def submit(self, function: Callable[[T], R], task: T, /) -> futures.Future[R]:
         """The finished future of ``function(task)``."""
-        future: Future[R] = Future()
+        future: futures.Future[R] = futures.Future()
         future.set_result(function(task))
         return future
 
@@ -134,8 +126,8 @@ def _travels(error: Exception) -> bool:
 def _is_death(executor: Executor, error: BaseException) -> bool:
     """Whether it was the worker that failed, and not what it worked on: the process has died, was
     ended by the task, or there was no memory. Of a cluster it is unknown."""
-    return not isinstance(executor, ProcessPoolExecutor) or (
-        isinstance(error, BrokenExecutor | MemoryError) or not isinstance(error, Exception)
+    return not isinstance(executor, futures.ProcessPoolExecutor) or (
+        isinstance(error, futures.BrokenExecutor | MemoryError) or not isinstance(error, Exception)
     )
 
 
@@ -187,8 +179,10 @@ def processes(jobs: int) -> Opener:
 
     @contextmanager
     def open_() -> Iterator[Executor]:
+        import multiprocessing  # most checks work in one process
+
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+        pool = futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
         before = set(multiprocessing.active_children())
         try:
             yield pool
@@ -213,9 +207,9 @@ class _Dask:
         self._client = client
         self._executor = client.get_executor(pure=False, retries=_RETRIES)
 
-    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+    def submit(self, function: Callable[[T], R], task: T, /) -> futures.Future[R]:
         """Sends a task to the scheduler."""
-        future: Future[R] = self._executor.submit(function, task)
+        future: futures.Future[R] = self._executor.submit(function, task)
         return future
 
     def workers(self) -> int:
@@ -257,6 +251,8 @@ def distributed(address: str) -> Opener:
 @contextmanager
 def _without_tracebacks() -> Iterator[None]:
     """Keeps Dask from logging the exception of every task that a lost worker leaves behind."""
+    import logging
+
     loggers = [logging.getLogger(name) for name in ("distributed.client", "tornado.application")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -340,7 +336,7 @@ class _Runner(Generic[T, R]):
             self._drive(executor)
 
     def _drive(self, executor: Executor) -> None:
-        running: dict[Future[Any], T] = {}
+        running: dict[futures.Future[Any], T] = {}
         self._alive = monotonic()
         try:
             while not self.finished:
@@ -350,7 +346,7 @@ class _Runner(Generic[T, R]):
                     self._submit(executor, task, running)
                 self.finished = not running
                 broken = self._wait(executor, running, alone=alone)
-                if broken and isinstance(executor, ProcessPoolExecutor):
+                if broken and isinstance(executor, futures.ProcessPoolExecutor):
                     self._suspects += running.values()
                     return
         except WorkersLost:
@@ -358,7 +354,7 @@ class _Runner(Generic[T, R]):
                 future.cancel()
             raise
 
-    def _submit(self, executor: Executor, task: T, running: dict[Future[Any], T]) -> None:
+    def _submit(self, executor: Executor, task: T, running: dict[futures.Future[Any], T]) -> None:
         """Gives a task to the executor, here as it is, elsewhere as bytes."""
         if isinstance(executor, Serial):
             running[executor.submit(self._function, task)] = task
@@ -370,12 +366,16 @@ class _Runner(Generic[T, R]):
             return
         running[executor.submit(_Sent(self._function), data)] = task
 
-    def _wait(self, executor: Executor, running: dict[Future[Any], T], *, alone: bool) -> bool:
+    def _wait(
+        self, executor: Executor, running: dict[futures.Future[Any], T], *, alone: bool
+    ) -> bool:
         """Collects what has finished; True if a worker died."""
-        done: set[Future[Any]] = set()
+        done: set[futures.Future[Any]] = set()
         while running and not done and not self._expired():
             self._interrupts.pending()
-            done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            done, _ = futures.wait(
+                running, timeout=_POLL_SECONDS, return_when=futures.FIRST_COMPLETED
+            )
             if not done and isinstance(executor, Cluster):
                 self._watch(executor, running, alone=alone)
         if self._expired():
@@ -413,7 +413,7 @@ class _Runner(Generic[T, R]):
         return died
 
     @staticmethod
-    def _result(executor: Executor, future: Future[Any]) -> R:
+    def _result(executor: Executor, future: futures.Future[Any]) -> R:
         """What a task has come to.
 
         Raises:
@@ -425,7 +425,9 @@ class _Runner(Generic[T, R]):
         result: R = found
         return result
 
-    def _watch(self, cluster: Cluster, running: dict[Future[Any], T], *, alone: bool) -> None:
+    def _watch(
+        self, cluster: Cluster, running: dict[futures.Future[Any], T], *, alone: bool
+    ) -> None:
         """Gives up on a cluster that stays without workers."""
         if cluster.workers():
             self._alive = monotonic()

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tilesim.arith.integers import COMPARE, signed
+from tilesim.arith.types import bf16, f16, f32, f64, numpy_dtype
 
-#: the NumPy type of the bits, and of the number
-_TYPES: dict[str, tuple[type, type]] = {
-    "f16": (np.uint16, np.float16), "bf16": (np.uint16, ml_dtypes.bfloat16),
-    "f32": (np.uint32, np.float32), "f64": (np.uint64, np.float64),
-}  # fmt: skip
+_TYPES = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64}
 FLOATS = frozenset(_TYPES)
 _LEAST = {"f32": 2.0**-126}
 
 
+def _arrays(kind: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """The NumPy types of the bits, and of the number."""
+    form = numpy_dtype(_TYPES[kind])
+    return np.dtype(f"u{form.itemsize}"), form
+
+
 def number(bits: int, kind: str) -> float:
     """The number that bits of a type stand for."""
-    word, form = _TYPES[kind]
+    word, form = _arrays(kind)
     return float(np.array([bits], dtype=word).view(form)[0])
 
 
@@ -32,7 +35,7 @@ def encode(value: float, kind: str) -> int:
     """The bits of a number, rounded to nearest even; a NaN is PTX's canonical one."""
     if math.isnan(value):
         return {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8 << 48}[kind]
-    word, form = _TYPES[kind]
+    word, form = _arrays(kind)
     with np.errstate(all="ignore"):
         return int(np.array([value], dtype=np.float64).astype(form).view(word)[0])
 

@@ -208,9 +208,9 @@ def command(
         from tilesim.report.html import render  # what only a page needs
 
         write_file(html, render(session.results))
-    for path, renderer in ((sarif, ci.sarif.render), (junit, ci.junit.render)):
+    for path, name in ((sarif, "sarif"), (junit, "junit")):
         if path is not None:
-            write_file(path, renderer(session.results))
+            write_file(path, ci.render(name, session.results))
     if certificate is not None:
         _certify(session.results, certificate)
     say_withheld()

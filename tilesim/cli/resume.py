@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +109,8 @@ def digest(target: Target, settings: str) -> str:
     may import others."""
     if target.ptx is None:
         return ""
+    from hashlib import sha256  # loads OpenSSL
+
     parts = (__version__, settings, dumps(target.ptx.launch), read_file(Path(target.ptx.place)))
     return sha256("\0".join(parts).encode()).hexdigest()
 

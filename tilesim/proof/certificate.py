@@ -7,7 +7,6 @@ refused, or still true of its program. As a file it is `tilesim.checker.certific
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any
@@ -86,6 +85,8 @@ class Certificate:
 @rule("fingerprint", "a certificate is one of the program that is rechecked")
 def fingerprint(mir: Mir) -> str:
     """A digest of all that a program in machine form, and its launch, is."""
+    import hashlib  # loads OpenSSL
+
     digest = hashlib.sha256()
     typing = mir.typing
     for part in _tokens((mir.kernel, mir.code, mir.local, typing.tokens, typing.any_scalar)):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 
-from tilesim.report import github, junit, sarif
 from tilesim.report.result import Result
 
-__all__ = ["FORMATS", "junit", "render", "sarif"]
-
-_RENDERERS = {"sarif": sarif.render, "github": github.render, "junit": junit.render}
-FORMATS = tuple(_RENDERERS)
+#: each is a module of this package, which is imported when it is asked for
+FORMATS = ("sarif", "github", "junit")
 
 
 def render(name: str, results: Iterable[Result]) -> str:
     """The report in the format ``name``, ending with a newline."""
-    return _RENDERERS[name](tuple(results))
+    document: str = import_module(f"tilesim.report.{name}").render(tuple(results))
+    return document

@@ -6,7 +6,6 @@ kernel, the rule and the text of the lines, so that they survive edits elsewhere
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -272,5 +271,7 @@ def _fingerprint(kernel: str, rule: str, locations: Iterable[Loc]) -> Json:
     """Independent of line numbers: the kernel's name, the rule, and the lines' text."""
     parts = [kernel.partition("[")[0], rule]
     parts += [f"{artifact(loc)['uri']}:{line_of(loc) or loc.line}" for loc in locations]
+    import hashlib  # loads OpenSSL
+
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return {"tilesim/v1": digest[:32]}

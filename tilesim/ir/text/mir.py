@@ -18,7 +18,6 @@ mbarrier is ``full[0x10008]``, or ``full[0x10000 + 0x8 * (i % 4)]``.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -162,6 +161,8 @@ def fingerprint(mir: Mir) -> str:
     Names (of the kernel, of what it declares, of roles) and source locations do not count.
     """
     text = "\n".join(_Executed(mir).lines())
+    import hashlib  # loads OpenSSL
+
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from hashlib import sha256
 from typing import Any, TypeVar, cast, get_args
 
 from tilesim.errors import UsageError
@@ -106,6 +105,8 @@ class Frontier:
 
 def digest(text: str, values: Iterable[tuple[str, bytes]]) -> str:
     """A digest of a program's text and of the named values it is explored with."""
+    from hashlib import sha256  # loads OpenSSL
+
     hashed = sha256(text.encode())
     for name, value in values:
         hashed.update(f"\0{name}\0{len(value)}\0".encode())
@@ -114,6 +115,8 @@ def digest(text: str, values: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
+    from hashlib import sha256
+
     return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
