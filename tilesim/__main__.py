@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from tilesim.cli import main as command
 from tilesim.limits import patient_process
 
 
 def main() -> None:
     """The command line, in a process of its own."""
     patient_process()
-    from tilesim.cli import main as command
-
     command(prog_name="tilesim")
 
 

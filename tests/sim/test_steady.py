@@ -367,7 +367,8 @@ def running(program: Program, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     def some(machine: Machine) -> None:
         simulate._start(machine)
-        machine.env.run(until=3_000)
+        while machine.env.peek() < 3_000:
+            machine.env.step()
         machines.append(machine)
 
     monkeypatch.setattr(Machine, "release", lambda machine: None)
