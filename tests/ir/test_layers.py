@@ -153,6 +153,13 @@ FACADE = "tilesim"
 
 #: imports in functions, and why they are there: each spares those who never call the function
 LOCAL = {
+    ("tilesim.cli.resume", "hashlib"): "loads OpenSSL",
+    ("tilesim.ir.text.mir", "hashlib"): "loads OpenSSL",
+    ("tilesim.proof.certificate", "hashlib"): "loads OpenSSL",
+    ("tilesim.report.sarif", "hashlib"): "loads OpenSSL",
+    ("tilesim.sim.schedulers.frontier", "hashlib"): "loads OpenSSL",
+    ("tilesim.parallel", "logging"): "needed with Dask only",
+    ("tilesim.parallel", "multiprocessing"): "most checks work in one process",
     ("tilesim.checker", "tilesim.checker.certificates"): "most checks make no certificate",
     ("tilesim.cli.check", "tilesim.checker.certificate_file"): "most checks make no certificate",
     ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
