@@ -8,7 +8,6 @@ where one store of a known integer has left it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from tilesim.proof.counters import Word
 from tilesim.proof.order import Lanes, Positions
 from tilesim.proof.rules import NotCovered, Refuted, rule
 from tilesim.proof.state import State
+from tilesim.records import dataclass
 
 #: byte numbers, (elements, bytes of one)
 Bytes: TypeAlias = NDArray[np.int64]
