@@ -3,7 +3,7 @@
 `dataclass` here is used as that of `dataclasses`, and its classes behave as those made there. Two
 things differ. A method is compiled when it is first looked up: a check imports 400 classes and
 makes objects of a third of them, and to compile all methods took 40 % of the time of the import.
-``__init__`` fills the object's dictionary, or its slots: in a frozen class `dataclasses` goes by
+``__init__`` of a frozen class fills the dictionary, or the slots, where `dataclasses` goes by
 ``object.__setattr__`` for each field, which was a seventh of the time of reading PTX.
 
 Not supported, as nothing here needs them: fields that are not parameters, `dataclasses.InitVar`,
@@ -76,13 +76,16 @@ def _init(cls: type) -> Any:
     named = [_parameter(f, known) for f in own if f.kw_only]
     parameters = ", ".join(["__self", *positional, *(["*", *named] if named else [])])
     slots = "__slots__" in vars(cls)
-    lines = ["pass"] if slots else ["__own = __self.__dict__"]
+    frozen = cls.__setattr__ is _no_assignment
+    lines = ["__own = __self.__dict__"] if frozen and not slots else ["pass"]
     for f in own:
         value = f.name
         if f.default_factory is not MISSING:
             known[f"__make_{f.name}"] = f.default_factory
             value = f"__make_{f.name}() if {f.name} is __missing else {f.name}"
-        if slots:
+        if not frozen:  # its attributes stay where they are fast: `__dict__` is not asked for
+            lines.append(f"__self.{f.name} = {value}")
+        elif slots:
             known[f"__set_{f.name}"] = getattr(cls, f.name).__set__
             lines.append(f"__set_{f.name}(__self, {value})")
         else:
