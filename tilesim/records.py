@@ -76,7 +76,7 @@ def _init(cls: type) -> Any:
     named = [_parameter(f, known) for f in own if f.kw_only]
     parameters = ", ".join(["__self", *positional, *(["*", *named] if named else [])])
     slots = "__slots__" in vars(cls)
-    frozen = cls.__setattr__ is _no_assignment
+    frozen = getattr(cls, "__setattr__") is _no_assignment  # noqa: B009 (mypy takes it as bound)
     lines = ["__own = __self.__dict__"] if frozen and not slots else ["pass"]
     for f in own:
         value = f.name
