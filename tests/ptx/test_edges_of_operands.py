@@ -15,6 +15,7 @@ import pytest
 from tests.ptx.test_check import HEAD
 from tilesim.checker import Report, check
 from tilesim.ptx.launch import Launch, Scalar
+from tilesim.ptx.lowering_context import Unsupported
 from tilesim.ptx.parser import read
 from tilesim.ptx.program import lower
 
@@ -265,3 +266,37 @@ def test_registers_that_a_product_reads_while_it_runs(name: str) -> None:
         assert found.rules == {"wgmma-order"}
         assert {p.loc.line for p in found.findings[0].participants} <= set(places)
         assert places[1] in {p.loc.line for p in found.findings[0].participants}
+
+
+#: two products, each of registers that are said
+TWO = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 4; add.s32 %r4, %r1, %r3;\n"
+    "st.shared.v4.b32 [%r4], {{0,0,0,0}}; st.shared.v4.b32 [%r4+2048], {{0,0,0,0}};\n"
+    "fence.proxy.async.shared::cta; bar.sync 0;\n"
+    "shr.u32 %r5, %r1, 4; cvt.u64.u32 %rd1, %r5; and.b64 %rd1, %rd1, 16383;\n"
+    f"or.b64 %rd3, %rd1, {OPERANDS['B'][0]}; or.b64 %rd4, %rd1, {OPERANDS['A'][0]};\n"
+    "wgmma.fence.sync.aligned;\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{}}}, %rd4, %rd3, 0, 1, 1, 0, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{}}}, %rd4, %rd3, 0, 1, 1, 0, 0;\n"
+    "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\nret;\n}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1234", "2345"), ("1234", "2143"), ("1234", "5674"), ("1223", "1223")]
+)
+def test_products_have_registers_in_common_only_if_they_have_all_in_one_order(
+    one: str, other: str
+) -> None:
+    """Of products of one shape PTX orders those of one accumulator: these are no such ones, nor
+    are they told apart (F3)."""
+
+    def run(*tiles: str) -> Report:
+        text = TWO.format(*(", ".join(f"%f{n}" for n in tile) for tile in tiles))
+        module = read(HEAD.format(params="") + text, "k.ptx")
+        launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 4096)
+        return check(lower(module, module.entries[0], launch))
+
+    assert run("1234", "1234").verdict == run("1234", "5678").verdict == "proved"
+    with pytest.raises(Unsupported, match="registers of a tile are in another one"):
+        run(one, other)

@@ -63,6 +63,15 @@ class Tiles:
         for tile in tiles:
             for name in tile:
                 self._together.join(self._registers.root(tile[0]), self._registers.root(name))
+        orders: dict[str, set[tuple[str, ...]]] = {}
+        for tile in tiles:
+            order = tuple(map(self._registers.root, tile))
+            orders.setdefault(self._tile(tile[0]), set()).add(order)
+        #: tiles of which products name the registers in several orders, or one of them twice
+        self.mixed = {
+            root for root, found in orders.items()
+            if len(found) > 1 or any(len(set(order)) < len(order) for order in found)
+        }  # fmt: skip
         roots = {self._tile(name) for tile in tiles for name in tile}
         names = {*self._registers.names, *self._together.names}.union(*tiles)
         #: by register, the tile that it is part of

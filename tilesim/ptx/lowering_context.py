@@ -204,6 +204,11 @@ class Lowering:
         tile = self.tiles.of(first)
         if tile is None:
             raise self.unsupported("a tile has no registers")
+        if tile in self.tiles.mixed:
+            raise self.unsupported(
+                "registers of a tile are in another one as well, or at another place (F3)",
+                "give each tile registers of its own",
+            )
         found = self.fragments.get(tile)
         if found is None:
             found = Fragment(self._free(f"{tile}_tile"), dtype, shape, "warpgroup")
