@@ -252,7 +252,7 @@ def test_doctor_lists_versions_and_advice(tilesim_cli: Invoke) -> None:
     result = tilesim_cli("doctor")
     assert result.exit_code == 0, result.output
     names = [line.split()[0] for line in result.stdout.split("\n\n")[0].splitlines()]
-    assert {"tilesim", "python", "numpy", "ml_dtypes", "click", "cupy"} <= set(names)
+    assert {"tilesim", "python", "numpy", "simpy", "ml_dtypes", "click", "cupy"} <= set(names)
     assert "check, run:  ready" in result.stdout
     assert "gpu:  " in result.stdout
 
@@ -264,7 +264,7 @@ def test_doctor_without_anything_says_what_to_install(
     monkeypatch.setattr(doctor, "probe", lambda: doctor.Gpu("13.0", ("H200 (compute 9.0)",)))
     result = tilesim_cli("doctor")
     assert result.exit_code == 2
-    assert "missing click, numpy, ml_dtypes" in result.stdout
+    assert "missing click, numpy, simpy, ml_dtypes" in result.stdout
     assert "pip install 'tilesim[compile]'" in result.stdout
     assert "pip install 'tilesim[gpu]'" in result.stdout
     assert "H200 (compute 9.0)" in result.stdout

@@ -110,6 +110,8 @@ def test_the_page_is_what_the_code_says() -> None:
 
 
 def test_importing_the_package_loads_no_simulator() -> None:
-    code = "import sys, tilesim; print([m for m in ('numpy', 'click') if m in sys.modules])"
+    code = (
+        "import sys, tilesim; print([m for m in ('numpy', 'simpy', 'click') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "[]\n"

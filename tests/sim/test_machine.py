@@ -62,10 +62,10 @@ def test_reports_are_the_same_in_another_process_with_another_hash_seed() -> Non
 
 
 def test_import_is_light() -> None:
-    """No NumPy, no CUDA, no hypothesis for building a kernel."""
+    """No NumPy, no simpy, no CUDA, no hypothesis for building a kernel."""
     code = "import sys, tilesim; print(*sorted(m for m in sys.modules if '.' not in m))"
     loaded = set(spawn(code).split())
-    assert loaded.isdisjoint({"numpy", "cuda", "cupy", "hypothesis", "click", "ml_dtypes"})
+    assert loaded.isdisjoint({"numpy", "simpy", "cuda", "cupy", "hypothesis", "click", "ml_dtypes"})
 
 
 def imports(path: Path) -> set[str]:

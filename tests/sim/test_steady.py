@@ -367,8 +367,7 @@ def running(program: Program, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     def some(machine: Machine) -> None:
         simulate._start(machine)
-        while machine.env.peek() < 3_000:
-            machine.env.step()
+        machine.env.run(until=3_000)
         machines.append(machine)
 
     monkeypatch.setattr(Machine, "release", lambda machine: None)

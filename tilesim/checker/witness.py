@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
+import simpy
 from numpy.typing import NDArray
 
 from tilesim.dsl.kernel import Kernel, built
@@ -25,7 +26,6 @@ from tilesim.sim.machine.events import Trace
 from tilesim.sim.machine.oracle import Answers, Asker, Order
 from tilesim.sim.machine.schedule import (
     ChoiceEnvironment,
-    Environment,
     ReplayChooser,
     ResidentEnvironment,
     TimedEnvironment,
@@ -253,7 +253,7 @@ def retrace(
     parsed, simulation = _fitting(program, witness)
     recorders: list[Recorder] = []
 
-    def trace(env: Environment) -> Trace:
+    def trace(env: simpy.Environment) -> Trace:
         recorders.append(Recorder(env, limit))
         return recorders[-1]
 
@@ -265,10 +265,10 @@ def watched(
     simulation: Simulation,
     witness: Witness,
     inputs: Mapping[str, NDArray[Any]],
-    trace: Callable[[Environment], Trace],
+    trace: Callable[[simpy.Environment], Trace],
 ) -> Run:
     """The run of a witness on a compiled program; ``trace`` makes what watches a cluster."""
-    environments: list[tuple[int, Environment]] = []
+    environments: list[tuple[int, simpy.Environment]] = []
     for cluster in witness.clusters:
         picks = witness.choices.get(cluster)
         env: TimedEnvironment | ChoiceEnvironment

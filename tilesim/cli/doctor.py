@@ -14,7 +14,7 @@ import tilesim
 from tilesim.records import dataclass
 from tilesim.report.result import OK, USAGE
 
-_BASE = ("click", "numpy", "ml_dtypes")
+_BASE = ("click", "numpy", "simpy", "ml_dtypes")
 _COMPILE = ("cuda-core", "nvidia-cuda-nvrtc")
 _CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 _PROBE_SECONDS = 20

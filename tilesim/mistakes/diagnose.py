@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from simpy import Environment
+
 from tilesim.findings.finding import Finding
 from tilesim.mistakes.history import History, key_of
 from tilesim.mistakes.mistake import Case, Cause, with_cause
 from tilesim.mistakes.table import TABLE
 from tilesim.records import replace
 from tilesim.sim.machine.events import Trace
-from tilesim.sim.machine.schedule import Environment
 
 #: warp instructions that are executed again to find causes: a few seconds
 AFFORDABLE = 300_000

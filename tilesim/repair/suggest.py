@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 
+from simpy import Environment
+
 from tilesim.errors import Diagnostic, TilesimError
 from tilesim.files import source_lines
 from tilesim.findings.finding import Finding
@@ -23,7 +25,7 @@ from tilesim.repair.repairs import Change, Repair, Repairs, Trial, Wanted
 from tilesim.repair.search import CERTAIN, Found, Search
 from tilesim.repair.source_order import SourceOrder
 from tilesim.sim.machine.events import Trace
-from tilesim.sim.machine.schedule import Environment, TimedEnvironment
+from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.simulate import Run, Simulation, kernel_of
 from tilesim.transforms.rewrite import Instead, Patch, statements
 

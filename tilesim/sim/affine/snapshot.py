@@ -21,11 +21,12 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
+from simpy.events import NORMAL, URGENT, Event
 
 from tilesim.records import dataclass, field
 from tilesim.sim.machine.clock import NEVER
-from tilesim.sim.machine.schedule import NORMAL, URGENT, Environment, Event
 from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -53,10 +54,14 @@ class Glance(Event):
     (``later``) after the next move."""
 
     def __init__(
-        self, env: Environment, look: Callable[[Event], None], *, later: bool = False
+        self, env: simpy.Environment, look: Callable[[Event], None], *, later: bool = False
     ) -> None:
-        delay, priority = (env.peek() - env.now, NORMAL) if later else (0, URGENT)
-        super().__init__(env, look, delay, priority)
+        super().__init__(env)
+        self.callbacks.append(look)
+        if later:
+            env.schedule(self, NORMAL, env.peek() - env.now)
+        else:
+            env.schedule(self, URGENT)
 
 
 class NotPlain(Exception):

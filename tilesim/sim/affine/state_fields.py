@@ -460,7 +460,7 @@ def _queue(out: Writer, env: TimedEnvironment) -> None:
     due = [entry for entry in env.due if not isinstance(entry[3], Glance)]
     for due_at, priority, _, event in sorted(due, key=lambda entry: entry[:3]):
         out.token((due_at - out.now, priority))
-        out.write(event.act)
+        out.write(event.callbacks)
 
 
 def _foreign(out: Writer, warp: Warp) -> None:

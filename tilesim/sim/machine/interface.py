@@ -10,6 +10,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TypeAlias
 
+import simpy
+
 from tilesim.findings.finding import (
     NOTHING_STATED,
     Deed,
@@ -32,7 +34,7 @@ from tilesim.sim.machine.executable import Facts
 from tilesim.sim.machine.labels import AgentLike, Place
 from tilesim.sim.machine.oracle import Answers, Order
 from tilesim.sim.machine.result import Leant, Outcome, Violation
-from tilesim.sim.machine.schedule import ChoiceEnvironment, Environment, Move
+from tilesim.sim.machine.schedule import ChoiceEnvironment, Move
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 
@@ -78,14 +80,16 @@ Acts: TypeAlias = tuple[AgentLike, str, Op | Loc] | tuple[AgentLike, str, Op | L
 class Core:
     """The program that runs and how, the components of clocks, and where findings go."""
 
-    def __init__(self, program: Program, plan: Facts, env: Environment, options: Options) -> None:
+    def __init__(
+        self, program: Program, plan: Facts, env: simpy.Environment, options: Options
+    ) -> None:
         self.program: Program = program
         self.plan = plan
         self.env = env
         self.options = options
         self.timed = not isinstance(env, ChoiceEnvironment)
         #: recorded for exploration and stories; None where it is not recorded
-        self.trace: Trace | None = env.trace
+        self.trace: Trace | None = getattr(env, "trace", None)
         #: by the component of a warpgroup, those of what each of its warps has waited for (F5)
         self.own_waits: dict[int, list[int]] = {}
         self.components = Components(

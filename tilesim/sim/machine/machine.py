@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 import numpy as np
+import simpy
 
 from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
 from tilesim.ir import effects as fx
@@ -52,7 +53,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier, Tokens
 from tilesim.sim.machine.memory import GlobalMemory, Overlaid
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.release import Released, ReleasePatterns
-from tilesim.sim.machine.schedule import Environment, Move, copy_cycles
+from tilesim.sim.machine.schedule import Move, copy_cycles
 from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.machine.warp import Agent, Blocked
@@ -247,7 +248,7 @@ class Machine(Core):
         code: Code,
         clusters: Sequence[Sequence[int]],
         memory: GlobalMemory,
-        env: Environment,
+        env: simpy.Environment,
         options: Options,
         first_cluster: int = 0,
     ) -> None:

@@ -15,75 +15,30 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
 from typing import Any, Protocol, SupportsIndex
+
+import simpy
+from simpy.core import EmptySchedule
+from simpy.events import NORMAL, Event, EventPriority
 
 from tilesim.errors import UsageError
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.events import Trace
 
-#: of events of one time an urgent one comes first
-URGENT, NORMAL = 0, 1
-
-
-class EmptySchedule(Exception):
-    """No move is left."""
-
-
-class Environment(Protocol):
-    """The moves that are due, and what watches them (``trace``)."""
-
-    trace: Trace | None
-
-    @property
-    def now(self) -> float:
-        """The cycle; zero where there is no time."""
-        ...
-
-    def schedule(self, event: Event, priority: int = NORMAL, delay: float = 0) -> None:
-        """Adds an event."""
-        ...
-
-    def step(self) -> None:
-        """Makes the next move; raises `EmptySchedule` if there is none."""
-        ...
-
-    def run(self) -> None:
-        """Makes moves until none is left."""
-        ...
-
-    def peek(self) -> float:
-        """When the next event is due; infinity if there is none."""
-        ...
-
-
-class Event:
-    """Something that happens once: ``act`` is called with it."""
-
-    def __init__(
-        self,
-        env: Environment,
-        act: Callable[[Any], None],
-        delay: float,
-        priority: int = NORMAL,
-    ) -> None:
-        self.env = env
-        self.act = act
-        env.schedule(self, priority, delay)
-
 
 class Move(Event):
-    """An event that lets one agent act: ``agent`` names it."""
+    """An event that lets one agent act: ``agent`` names it, ``act`` is what happens."""
 
     def __init__(
-        self, env: Environment, act: Callable[[object], None], delay: float, agent: Any
+        self, env: simpy.Environment, act: Callable[[object], None], delay: float, agent: Any
     ) -> None:
+        self.env = env
+        self.callbacks = [act]
         self.agent = agent
-        super().__init__(env, act, delay)
+        env.schedule(self, NORMAL, delay)
 
 
 class Chooser(Protocol):
@@ -98,61 +53,74 @@ class Chooser(Protocol):
         ...
 
 
-class TimedEnvironment:
-    """Events in order of time; ``due``: time, priority, number, event."""
+class TimedEnvironment(simpy.Environment):
+    """A simpy environment that lets others look at what is ``due``: time, priority, number, event.
+
+    ``trace`` watches the run. An event of it cannot fail, and is not looked at once it is over.
+    """
 
     def __init__(self, trace: Trace | None = None) -> None:
+        super().__init__()
         self.trace = trace
-        self.due: list[tuple[float, int, int, Event]] = []
-        self.now: float = 0
+        self.due: list[tuple[float, EventPriority, int, Event]] = []
+        self._time: float = 0
         self._numbers = count()
 
-    def schedule(self, event: Event, priority: int = NORMAL, delay: float = 0) -> None:
+    @property
+    def now(self) -> float:
+        """The cycle."""
+        return self._time
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Adds an event; those of one time and priority come in the order they were added."""
-        heappush(self.due, (self.now + delay, priority, next(self._numbers), event))
+        heappush(self.due, (self._time + delay, priority, next(self._numbers), event))
 
     def step(self) -> None:
-        """Makes the next move; raises `EmptySchedule` if there is none."""
+        """Makes the next move."""
         if not self.due:
             raise EmptySchedule
-        self.now, _, _, event = heappop(self.due)
-        event.act(event)
+        self._time, _, _, event = heappop(self.due)
+        for callback in event.callbacks:
+            callback(event)
 
-    def run(self) -> None:
+    def run(self, until: float | Event | None = None) -> Any:
         """Makes moves until none is left, in a loop of its own: that is faster than steps."""
+        if until is not None:
+            return super().run(until)
         due = self.due
         while due:
-            self.now, _, _, event = heappop(due)
-            event.act(event)
+            self._time, _, _, event = heappop(due)
+            for callback in event.callbacks:
+                callback(event)
+        return None
 
     def peek(self) -> float:
         """When the next event is due; infinity if there is none."""
-        return self.due[0][0] if self.due else inf
+        return self.due[0][0] if self.due else simpy.core.Infinity
 
 
-class ChoiceEnvironment:
-    """The next event is picked by a `Chooser` instead of by time.
+class ChoiceEnvironment(simpy.Environment):
+    """A simpy environment whose next event is picked by a `Chooser` instead of by time.
 
     ``choices`` records the picks, which `ReplayChooser` reproduces; ``traced`` also records what
     every move touched.
     """
 
-    now = 0.0
-
     def __init__(self, chooser: Chooser, *, traced: bool = False) -> None:
+        super().__init__()
         self.chooser = chooser
         self.choices: list[int] = []
         self.tossed = False
         self.trace: Trace | None = Trace() if traced else None
         self._moves: list[Move] = []
 
-    def schedule(self, event: Event, priority: int = NORMAL, delay: float = 0) -> None:
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Adds an event to the enabled moves."""
         assert isinstance(event, Move)
         self._moves.append(event)
 
     def step(self) -> None:
-        """Makes the chosen move; raises `EmptySchedule` if there is none."""
+        """Makes the chosen move."""
         moves = self._moves
         if not moves:
             raise EmptySchedule
@@ -164,13 +132,8 @@ class ChoiceEnvironment:
             enabled = tuple(move.agent.key for move in moves)
             self.trace.begin(enabled[index], enabled)
         move = moves.pop(index)
-        move.act(move)
-
-    def run(self) -> None:
-        """Makes moves until none is left."""
-        with suppress(EmptySchedule):
-            while True:
-                self.step()
+        for callback in move.callbacks:
+            callback(move)
 
     def flip(self) -> bool:
         """A recorded coin toss (a try_wait that gives up early)."""
@@ -181,7 +144,7 @@ class ChoiceEnvironment:
 
     def peek(self) -> float:
         """Zero while moves are enabled, infinity otherwise."""
-        return 0 if self._moves else inf
+        return 0 if self._moves else simpy.core.Infinity
 
 
 class Cluster(Protocol):

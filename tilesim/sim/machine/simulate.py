@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Literal, get_args
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
 
 from tilesim.analysis.elected_lane import depends_on_elected
@@ -45,7 +46,6 @@ from tilesim.sim.machine.result import Leant, Outcome
 from tilesim.sim.machine.schedule import (
     ChoiceEnvironment,
     Chooser,
-    Environment,
     Move,
     PctChooser,
     RandomChooser,
@@ -347,7 +347,7 @@ class Simulation:
     def run_on(
         self,
         inputs: Mapping[str, NDArray[Any]],
-        environments: Sequence[tuple[int, Environment]],
+        environments: Sequence[tuple[int, simpy.Environment]],
         answers: Answers | None = None,
         order: Order | None = None,
         patience: int | None = None,
@@ -376,7 +376,7 @@ class Simulation:
     def _run_on(
         self,
         inputs: Mapping[str, NDArray[Any]],
-        environments: Sequence[tuple[int, Environment]],
+        environments: Sequence[tuple[int, simpy.Environment]],
         answers: Answers | None,
         order: Order | None,
         patience: int | None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import simpy
 from numpy.typing import NDArray
 
 from tilesim.findings.finding import Finding, Named
@@ -22,7 +23,7 @@ from tilesim.sim.machine.events import Key, Kind
 from tilesim.sim.machine.labels import AgentLike
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.schedule import ChoiceEnvironment, Environment, TimedEnvironment
+from tilesim.sim.machine.schedule import ChoiceEnvironment, TimedEnvironment
 from tilesim.sim.machine.simulate import Run, Simulation, Stats, check_inputs, kernel_of
 from tilesim.sim.machine.warp import Agent, names_of
 from tilesim.sim.machine.warpgroup import Warpgroup
@@ -204,7 +205,7 @@ class Recorder(EventLog):
     one step. ``limit`` bounds what is kept.
     """
 
-    def __init__(self, env: Environment, limit: int) -> None:
+    def __init__(self, env: simpy.Environment, limit: int) -> None:
         super().__init__()
         self._env = env
         self._timed = not isinstance(env, ChoiceEnvironment)
