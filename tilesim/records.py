@@ -32,7 +32,7 @@ else:
         def make(cls: type) -> type:
             explicit = {name for name, value in vars(cls).items() if value is not None}
             made = _collected(cls, init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)
-            methods: dict[str, Any] = {"__init__": _Method(made, _init), "__repr__": _repr}
+            methods: dict[str, Any] = {"__init__": _Method(made, _init), "__repr__": __repr__}
             if eq:
                 methods["__eq__"] = _Method(made, _eq)
                 methods["__hash__"] = _Method(made, _hash) if frozen else None
@@ -71,7 +71,7 @@ def _compiled(name: str, parameters: str, lines: list[str], known: dict[str, Any
 def _init(cls: type) -> Any:
     """``__init__``: names that begin with two underscores are not those of its parameters."""
     own: tuple[Field[Any], ...] = fields(cls)
-    known: dict[str, Any] = {"__missing": _FACTORY}
+    known: dict[str, Any] = {"__name__": cls.__module__, "__missing": _FACTORY}
     positional = [_parameter(f, known) for f in own if not f.kw_only]
     named = [_parameter(f, known) for f in own if f.kw_only]
     parameters = ", ".join(["__self", *positional, *(["*", *named] if named else [])])
@@ -130,15 +130,16 @@ def _eq(cls: type) -> Any:
         f" return {_compared(cls, 'self')} == {_compared(cls, 'other')}",
         "return NotImplemented",
     ]
-    return _compiled("__eq__", "self, other", lines, {})
+    return _compiled("__eq__", "self, other", lines, {"__name__": cls.__module__})
 
 
 def _hash(cls: type) -> Any:
     """``__hash__``: of the fields that are compared."""
-    return _compiled("__hash__", "self", [f"return hash({_compared(cls, 'self')})"], {})
+    lines = [f"return hash({_compared(cls, 'self')})"]
+    return _compiled("__hash__", "self", lines, {"__name__": cls.__module__})
 
 
-def _repr(self: Any) -> str:
+def __repr__(self: Any) -> str:  # noqa: N807 (a parameter sees by it that its text is asked for)
     values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
     return f"{type(self).__qualname__}({values})"
 
