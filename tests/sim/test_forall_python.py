@@ -23,7 +23,7 @@ import tilesim as ts
 from tests.sim.steady_programs import one_stage
 from tilesim import Builder, kernel, s32
 from tilesim.dsl.kernel import Kernel
-from tilesim.ir.expr import as_expr
+from tilesim.ir.expr import ScalarParam, as_expr, walk
 from tilesim.sim.affine.free_parameter import Free, Refused, Scope, is_free, value_of
 
 #: the value for which a kernel is wrong
@@ -191,6 +191,13 @@ def test_no_attribute_leads_to_the_number() -> None:
         assert found is number or found is int or callable(found) or name in (
             "imag", "denominator", "__doc__"
         )  # fmt: skip
+
+
+def test_the_copy_of_an_expression_has_the_number_itself() -> None:
+    """Loops that are recorded again restore expressions by copies."""
+    number = Free(24, Fraction(1), Scope("n"))
+    copied = copy.deepcopy(as_expr(number) + ScalarParam("count", number))
+    assert all(leaf.value is number for leaf in walk(copied) if hasattr(leaf, "value"))
 
 
 # ---------------------------------------------------------------------- computed from it

@@ -211,9 +211,12 @@ Operand = Expr | int | float | bool
 
 @dataclass(frozen=True, eq=False)
 class Const(Expr):
-    """A literal."""
+    """A literal. Its copy is itself: its value may be a parameter that is not known."""
 
     value: Scalar
+
+    def __deepcopy__(self, memo: object) -> Const:
+        return self
 
     def __str__(self) -> str:
         return str(int(self.value)) if isinstance(self.value, bool) else repr(self.value)
@@ -267,11 +270,17 @@ class Var(Expr):
 
 @dataclass(frozen=True, eq=False)
 class ScalarParam(Expr):
-    """A kernel parameter passed by value; ``value`` is what simulation and checks use."""
+    """A kernel parameter passed by value; ``value`` is what simulation and checks use.
+
+    Its copy is itself, as that of a literal.
+    """
 
     name: str
     value: int
     dtype: DType = s32
+
+    def __deepcopy__(self, memo: object) -> ScalarParam:
+        return self
 
     def __str__(self) -> str:
         return f"${self.name}"
