@@ -15,8 +15,8 @@ from tilesim.kernels.bugs.tensor_memory import released_between_reads
 from tilesim.kernels.bugs.transaction_bytes import multicast, plain_arrive
 from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
 from tilesim.mistakes.context import Facts, Focus
-from tilesim.mistakes.table import FAMILIES, FAULTS, MENDS, MISTAKES, TABLE
-from tilesim.repair.search import candidates
+from tilesim.mistakes.table import FAMILIES, FAULTS, MISTAKES, TABLE
+from tilesim.repair.search import SUGGESTED, candidates
 
 #: a wrong program, the diagnosis of its finding, an edit that mends it, and its place in the order
 WRONG = (
@@ -50,7 +50,7 @@ def test_every_mistake_says_what_mends_it_and_what_injects_it() -> None:
     assert all(mistake.mend for mistake in TABLE)
     assert {name for mistake in TABLE for name in mistake.mend} <= FAMILIES.keys()
     assert {name for mistake in TABLE for name in mistake.inject} <= FAULTS.keys()
-    assert {name for names in MENDS.values() for name in names} <= FAMILIES.keys()
+    assert {name for names in SUGGESTED.values() for name in names} <= FAMILIES.keys()
 
 
 @ts.kernel(warps=1)

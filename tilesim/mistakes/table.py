@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
-
 from tilesim.mistakes import (
     arrivals,
     barrier_use,
@@ -26,8 +23,7 @@ from tilesim.mistakes.ordering import LANES_APART
 from tilesim.mistakes.release_acquire_paths import RULES
 
 __all__ = [
-    "FAMILIES", "FAULTS", "MENDS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "mends", "mutants",
-    "suggested_by",
+    "FAMILIES", "FAULTS", "MISTAKES", "TABLE", "TOPICS", "Mutant", "mends", "mutants",
 ]  # fmt: skip
 
 #: the modules of topics: importing them registers their faults and their edits
@@ -163,13 +159,6 @@ TABLE = (
             ("meeting", "move", "cluster barrier"), ("named barrier dropped",)),
 )  # fmt: skip
 
-#: what mends findings of rules that say what is wrong themselves
-MENDS: dict[str, tuple[str, ...]] = {
-    "launch-control": ("request too many", "answer"),
-    "out-of-bounds": ("edge", "rows"),
-    "barrier-lifetime": ("invalidate",),
-}
-
 #: by name (`Finding.diagnosis`)
 MISTAKES = {mistake.name: mistake for mistake in TABLE}
 
@@ -177,17 +166,3 @@ MISTAKES = {mistake.name: mistake for mistake in TABLE}
 def mends(diagnosis: str) -> tuple[str, ...]:
     """The families of edits that mend what a diagnosis says, the likeliest first."""
     return MISTAKES[diagnosis].mend if diagnosis in MISTAKES else ()
-
-
-@cache
-def suggested_by(rule: str) -> tuple[str, ...]:
-    """The families of edits that mend what findings of a rule may come of: those of several of
-    the mistakes, or of any if these are few."""
-    rows = [m for m in TABLE if any(kind.partition("/")[0] == rule for kind in m.rules)]
-    often = Counter(name for mistake in rows for name in mistake.mend)
-    least = 2 if len(rows) > _FEW else 1
-    return MENDS.get(rule, ()) + tuple(f for f, n in often.items() if n >= least)
-
-
-#: mistakes of one rule
-_FEW = 3
