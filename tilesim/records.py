@@ -32,18 +32,25 @@ else:
         def make(cls: type) -> type:
             explicit = {name for name, value in vars(cls).items() if value is not None}
             made = _collected(cls, init=False, repr=False, eq=False, kw_only=kw_only, slots=slots)
-            methods: dict[str, Any] = {"__init__": _Method(made, _init), "__repr__": __repr__}
+            methods = {"__init__": _Method(made, _init), **_methods_of(_Text)}
             if eq:
                 methods["__eq__"] = _Method(made, _eq)
                 methods["__hash__"] = _Method(made, _hash) if frozen else None
             if frozen:
-                methods |= _FROZEN_WITH_SLOTS if slots else _FROZEN
+                methods |= _methods_of(_Frozen)
+            if frozen and slots:
+                methods |= _methods_of(_FrozenWithSlots)
             for name, method in methods.items():
                 if name not in explicit:
                     setattr(made, name, method)
             return made
 
         return make if cls is None else make(cls)
+
+
+def _methods_of(shared: type) -> dict[str, Any]:
+    """The methods that a class below gives to the classes that are made."""
+    return {name: method for name, method in vars(shared).items() if callable(method)}
 
 
 class _Method:
@@ -76,7 +83,7 @@ def _init(cls: type) -> Any:
     named = [_parameter(f, known) for f in own if f.kw_only]
     parameters = ", ".join(["__self", *positional, *(["*", *named] if named else [])])
     slots = "__slots__" in vars(cls)
-    frozen = getattr(cls, "__setattr__") is _no_assignment  # noqa: B009 (mypy takes it as bound)
+    frozen = vars(cls).get("__setattr__") is _Frozen.__setattr__
     lines = ["__own = __self.__dict__"] if frozen and not slots else ["pass"]
     for f in own:
         value = f.name
@@ -139,28 +146,33 @@ def _hash(cls: type) -> Any:
     return _compiled("__hash__", "self", lines, {"__name__": cls.__module__})
 
 
-def __repr__(self: Any) -> str:  # noqa: N807 (a parameter sees by it that its text is asked for)
-    values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
-    return f"{type(self).__qualname__}({values})"
+class _Text:
+    """What every class has. A parameter of a kernel sees by the name that its text is asked for."""
+
+    def __repr__(self) -> str:
+        own: Any = self
+        values = ", ".join(f"{f.name}={getattr(own, f.name)!r}" for f in fields(own) if f.repr)
+        return f"{type(self).__qualname__}({values})"
 
 
-def _no_assignment(self: object, name: str, value: object) -> None:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+class _Frozen:
+    """What a frozen class has."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _no_deletion(self: object, name: str) -> None:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+class _FrozenWithSlots:
+    """What a frozen class with slots has as well: what copies and pickles would assign is set."""
 
+    def __getstate__(self) -> list[Any]:
+        own: Any = self
+        return [getattr(own, f.name) for f in fields(own)]
 
-def _state(self: Any) -> list[Any]:
-    return [getattr(self, f.name) for f in fields(self)]
-
-
-def _set_state(self: Any, state: list[Any]) -> None:
-    for f, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, f.name, value)
-
-
-_FROZEN = {"__setattr__": _no_assignment, "__delattr__": _no_deletion}
-#: what copies and pickles would assign is set as it was
-_FROZEN_WITH_SLOTS = {**_FROZEN, "__getstate__": _state, "__setstate__": _set_state}
+    def __setstate__(self, state: list[Any]) -> None:
+        own: Any = self
+        for f, value in zip(fields(own), state, strict=True):
+            object.__setattr__(self, f.name, value)
