@@ -459,10 +459,15 @@ class Focus:
     facts: Facts
     findings: tuple[Finding | Diagnostic, ...]
 
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules, each once."""
+        return tuple(dict.fromkeys(f.rule for f in self.findings))
+
     @property
     def rule(self) -> str:
-        """The first finding's rule."""
-        return self.findings[0].rule if self.findings else ""
+        """The first finding's."""
+        return self.rules[0] if self.rules else ""
 
     @property
     def diagnosis(self) -> str:
