@@ -13,12 +13,18 @@ from tests.gpu import needs
 from tests.ptx.test_cuda import SOURCES, compiled, reported
 from tilesim.checker import Report
 from tilesim.ir.program import Strict
-from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
+from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar
 
 HEAD = "".join((SOURCES / name).read_text() for name in ("head.cu", "blackwell.cu"))
 #: by kernel, which is a file there, how many CTAs; how many threads they have, if not 128
 CTAS = {"product": 1, "pair": 2, "columns": 1, "scales": 1, "stealing": 2, "epilogue": 1}
 THREADS = {"epilogue": 192}
+#: what is multiplied, if that is no one tensor
+OPERANDS: dict[str, tuple[Parameter, ...]] = {
+    "pair": (
+        Map("x", "f32", (64, 64), (256,), (64, 16)), Map("z", "f32", (64, 64), (256,), (64, 8)),
+    ),
+}  # fmt: skip
 
 
 @cache
@@ -35,9 +41,8 @@ def run(
     source = (SOURCES / f"{name}.cu").read_text()
     assert old in source
     text = HEAD + source.replace(old, new, 1)
-    values: tuple[Parameter, ...] = (
-        Pointer("x", 1 << 14), Pointer("y", 1 << 14), Scalar("n", "s32", 5),
-    )  # fmt: skip
+    results: tuple[Parameter, ...] = Pointer("y", 1 << 14), Scalar("n", "s32", 5)
+    values = (*OPERANDS.get(name, (Pointer("x", 1 << 14),)), *results)
     launch = Launch("f", (CTAS[name], 1, 1), (THREADS.get(name, 128), 1, 1), params=values)
     return reported(text, ptx(text), launch, strict)
 

@@ -1,4 +1,12 @@
-extern "C" __global__ void __cluster_dims__(2, 1, 1) f(const float *x, float *y, int n) {
+struct alignas(64) Map { char of[128]; };
+
+/// A box of the map comes into this CTA, and completes on a barrier of the pair.
+FN void copy_pair(u32 to, const Map *map, u32 b) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2 [%0], [%1, {%2, %2}], [%3];"
+               ::"r"(to), "l"(map), "r"(0), "r"(b) : "memory");
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) f(const __grid_constant__ Map x, const __grid_constant__ Map z, float *y, int n) {
   __shared__ alignas(128) char a[4096], b[2048];
   __shared__ alignas(8) u64 full, empty, done; __shared__ u32 place;
   int w = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -15,9 +23,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) f(const float *x, float *y,
       wait(&empty, i % 2 ^ 1);
       u32 leader = there(&full, 0);
       asm volatile("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%0], 6144;" ::"r"(leader) : "memory");
-      for (int part = 0; part < 2; part++)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                     ::"r"(there(part ? b : a, rank())), "l"(x), "r"(part ? 2048 : 4096), "r"(leader) : "memory");
+      copy_pair(there(a, rank()), &x, leader);
+      copy_pair(there(b, rank()), &z, leader);
     }
   else if (w == 1 && lane == 0 && rank() == 0) {
     for (int i = 0; i < n; i++) {
