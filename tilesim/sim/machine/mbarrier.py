@@ -755,9 +755,8 @@ class Mbarrier(MbarrierState):
 
     # ------------------------------------------------------------------ waits
 
-    def observed_by(self, warp: Agent) -> bool:
-        """True if some thread's wait on the preceding phase comes before what ``warp`` does."""
-        clock = warp.clock
+    def observed_at(self, clock: Clock) -> bool:
+        """True if some thread's wait on the preceding phase comes before what has this clock."""
         return self.phase == 0 or any(
             clock[w.component] >= w.tick
             or (w.warp.parts is not None and w.warp.parts.released(clock, w.component, w.tick)[1])

@@ -512,7 +512,10 @@ class _Flow:
                 )
                 self._given[number] = frozenset(map(self._load_before, whole))
         sets = [e.var.name for e in effects if isinstance(e, Defines)]
-        made = left.held_by(mentions_of(instruction).used) if len(sets) == len(effects) else 0
+        # one of several results need not be made of all sources, nor one register of those for
+        # which a variable stands
+        whole_result = len(effects) == 1 and not getattr(op, "partly", False)
+        made = left.held_by(mentions_of(instruction).used) if sets and whole_result else 0
         for name in sets:
             kept = -1 if instruction.guard is None else left.holds.get(name, 0)
             left.holds[name] = made & kept

@@ -11,6 +11,7 @@ from tilesim.sim.machine.executable import Drained
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
+from tilesim.sim.machine.warpgroup import WARPS
 
 #: of a bulk group, what has been read and what has been written is known apart (B31)
 _KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}
@@ -95,7 +96,7 @@ def _waits_together(op: Op, pending: int) -> Step:
             w.warpgroup.passed(w, pending, op)
         size = machine.components.size
         done = group.wait(pending)
-        own = w.warpgroup.waited[w.warpgroup.warps.index(w)]
+        own = w.warpgroup.waited[w.number % WARPS]
         for component in (group.component, own):
             w.clock[size + component] = w.clock[2 * size + component] = done
         return None

@@ -93,6 +93,8 @@ class Landing:
         if self.move is not None:
             self.move()
         self.barrier.landed.extend(self.landed)
+        if self.credit.arrivals:
+            _require_observed(self.barrier, self.warp, self.op, self.issued)
         self.barrier.credit(self.credit, self.issued, visible=False)
         self.warp.machine.changed()
 
@@ -200,8 +202,8 @@ def arrive(
         fenced = w.fences.released("cta" if barrier.cta is w.cta else "cluster")
         if fenced is not None:
             barrier.publish(fenced, w.cta)
-    if count is not None and not (barrier.observed_by(w) or machine.accepts("U1", op)):
-        _report_unobserved(barrier, w, op)
+    if count is not None:
+        _require_observed(barrier, w, op, w.clock)
     if len(contributions) > 1:
         _require_room(barrier, w, op, contributions)
     for each, tx, lanes in contributions:
@@ -247,8 +249,13 @@ def _side(barrier: Mbarrier, w: Warp, verb: str, op: Op) -> Acts:
     return w, action, op, Deed("touches", barrier.named)
 
 
-def _report_unobserved(barrier: Mbarrier, w: Warp, op: Op) -> None:
-    """Strict reading of A24: some wait saw the previous phase before this arrival (U1)."""
+def _require_observed(barrier: Mbarrier, w: Warp, op: Op, clock: Clock) -> None:
+    """Strict reading of A24: some wait saw the previous phase before this arrival (U1).
+
+    ``clock`` is that of the arrival; of an asynchronous one, that of its issue.
+    """
+    if barrier.observed_at(clock) or w.machine.accepts("U1", op):
+        return
     w.machine.report(
         "phase-ambiguity",
         f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait for "
