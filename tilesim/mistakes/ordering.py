@@ -292,10 +292,7 @@ def unobserved(case: Case) -> Cause | None:
         if first.warp is second.warp or second.done is None:
             continue
         told = history.arrivals(first.warp)
-        for spoken in (told, _by_its_group(case, first)):
-            lost = [t for t in spoken if (t.on.named.cta, t.on.named.name) not in arrays]
-            if lost:
-                break
+        lost = [t for t in told if (t.on.named.cta, t.on.named.name) not in arrays]
         if not lost:
             lost = _of_one_slot(told, first, waited)
         elif any(history.acts_on(op, lost[0].on, fx.Waits) for op in history.code_of(second.warp)):
@@ -322,15 +319,6 @@ def unobserved(case: Case) -> Cause | None:
             f"let {second.warp} wait for {on.label} before it",
         )  # fmt: skip
     return None
-
-
-def _by_its_group(case: Case, first: Side) -> list[Touch]:
-    """The arrivals after an access by others of its role, which speak for its warp."""
-    return [
-        t for t in case.history.arrivals()
-        if not t.tx and t.issued > first.at
-        and t.warp.cta is first.warp.cta and t.warp.role == first.warp.role
-    ]  # fmt: skip
 
 
 def _of_one_slot(told: list[Touch], first: Side, waited: set[Named]) -> list[Touch]:

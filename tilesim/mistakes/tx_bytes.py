@@ -128,20 +128,7 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
         if not balance.is_fine:
             found = (ask(balance) for ask in _REASONS)
             return next(cause for cause in found if cause is not None)
-    return next(filter(None, (_of_this_phase(case, on) for on in about(case))), None)
-
-
-def _of_this_phase(case: Case, on: Mbarrier) -> Cause | None:
-    """Bytes that do not balance in the phase that is open, though they usually do, and every warp
-    has made its part of it."""
-    if case.finding.rule != "deadlock" or on.pending or not on.tx:
-        return None
-    every = case.history.credits(on)
-    own = [c for c in every if c.phase == on.phase]
-    if {(c.warp, c.op.number) for c in own} != {(c.warp, c.op.number) for c in every}:
-        return None
-    both = any(c.tx > 0 for c in own) and any(c.tx < 0 for c in own)
-    return _of_one_phase(_Balance.of(case, on), on.phase) if both else None
+    return None
 
 
 def _of_one_phase(b: _Balance, phase: int, also: str = "", unread: tuple[Named, ...] = ()) -> Cause:
