@@ -349,24 +349,24 @@ def generate(
     They depend on nothing but the seed.
     """
     defaults = kernel_of(target).params
-    drawn: set[str] = set()
-    left = (p for p in _all_of(domain) if repr(p) not in drawn)
+    seen: set[str] = set()
+    left = (p for p in _all_of(domain) if repr(p) not in seen)
     for number in count():
         rng = random.Random(f"{seed}/{number}")
-        if not mutate and len(drawn) == configurations(domain):
+        if not mutate and len(seen) == configurations(domain):
             return
         params = tuple((name, rng.choice(values)) for name, values in domain.items())
         if number == 0:
             own = {n: v for n, v in defaults.items() if v in domain.get(n, ())}
             params = tuple({**dict(params), **own}.items())
         tries = 0
-        while not mutate and repr(params) in drawn:
+        while not mutate and repr(params) in seen:
             tries += 1
             if tries > _DRAWS:
                 params = next(left)
                 break
             params = tuple((name, rng.choice(values)) for name, values in domain.items())
-        drawn.add(repr(params))
+        seen.add(repr(params))
         fault = rng.randrange(1 << 30) if mutate else None
         yield Case(number, target, params, settings, rng.randrange(1 << 30), fault)
 
@@ -391,8 +391,8 @@ def every_mutant(
         else:
             made = len(ptx.mutants)
         for fault in rng.sample(range(made), made):
-            drawn = rng.randrange(1 << 30)
-            yield Case(next(numbers), name, params, settings, drawn, fault, launches)
+            seed_of_case = rng.randrange(1 << 30)
+            yield Case(next(numbers), name, params, settings, seed_of_case, fault, launches)
 
 
 def simpler(case: Case, domain: Mapping[str, tuple[Value, ...]]) -> Iterator[Case]:

@@ -547,8 +547,8 @@ def said(facts: Facts, arrivals: tuple[MbarrierArrive, ...]) -> str:
     return " and ".join(f"{op.mnemonic} on {facts.shown(op.mbar)}" for op in arrivals)
 
 
-@family("other arm")
-def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
+@family("other side")
+def _other_side(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """An arrival where a condition does not hold, if there is one where it does."""
     wanted = {array.name for array in wanted_arrays(facts, focus)}
     for place in facts.places:
@@ -564,7 +564,7 @@ def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
                 f"{facts.shown(region.cond)} does not hold"
             )
             new = replace(region, orelse=(arrive,))
-            yield of_places("other arm", what, [(place, (new,))], 1)
+            yield of_places("other side", what, [(place, (new,))], 1)
 
 
 @family("missing wait")
@@ -787,8 +787,8 @@ def _memories(op: Op) -> Iterator[tuple[Expr | None, Expr | None]]:
 
 
 def _spelled(ranks: list[frozenset[int]]) -> Targets | None:
-    """CTAs by rank as expressions that every CTA has alike; None if there are none such, or each
-    has to tell itself alone."""
+    """CTAs by rank as expressions that are the same in every CTA; None if there are none such, or
+    each has to arrive at home alone."""
     size = len(ranks)
     told = {r: own for r, own in enumerate(ranks) if own}
     if not told or all(own == {r} for r, own in told.items()):

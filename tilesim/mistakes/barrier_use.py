@@ -262,7 +262,7 @@ def _helping(on: Mbarrier) -> tuple[type[fx.Arrives | fx.Completes | fx.InitsMba
 #: families that change which warps arrive
 COUNTED_FAMILIES = frozenset({
     "rank", "slot", "condition", "participants", "one lane", "missing arrival", "arrival too many",
-    "repeated", "other arm", "peer arrival",
+    "repeated", "other side", "peer arrival",
 })  # fmt: skip
 
 

@@ -443,7 +443,7 @@ def _is_one(cond: Expr | None, elected: frozenset[str]) -> bool:
 _LANE = frozenset({"lane_id", "thread_id"})
 
 
-#: what all statements of a block have alike: their role, warps, loops, whether one lane executes
+#: what all statements of a block share: their role, warps, loops, whether one lane executes
 #: them, the numbers of the regions around them
 _Around = tuple[str, tuple[int, ...], tuple[For, ...], bool, tuple[int, ...]]
 

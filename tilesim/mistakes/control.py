@@ -145,7 +145,7 @@ def _behind(elect: ElectSync, place: Place, following: tuple[Place, ...]) -> Ite
         region = If(cond=elect.result, then=body, loc=place.loc)
         new: list[tuple[Place, Instead]] = [(held[0], (region,)), *((p, ()) for p in held[1:])]
         what = f"{count} statements behind elect.sync by the elected lane"
-        yield of_places("one lane", what, new, 2, alike=True)
+        yield of_places("one lane", what, new, 2, as_one=True)
 
 
 @family("participants")
@@ -177,12 +177,12 @@ Target = tuple[Place, bool] | None
 def _move(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """An instruction that synchronises, to another place of its block, or the block's of the region
     around it: wherever its line makes it, as in roles of one Python loop, then by itself."""
-    for alike in _lines(facts, focus):
-        targets = [[*_targets(facts, unit)] for unit in alike]
-        if len(alike) > 1:
+    for same in _lines(facts, focus):
+        targets = [[*_targets(facts, unit)] for unit in same]
+        if len(same) > 1:
             for there in zip(*targets, strict=False):
-                yield from _moved(alike, there)
-        for unit, way in zip(alike, targets, strict=True):
+                yield from _moved(same, there)
+        for unit, way in zip(same, targets, strict=True):
             for target in way:
                 yield from _moved([unit], [target])
 
@@ -243,7 +243,7 @@ def _moved(units: Sequence[Unit], there: Sequence[Target]) -> Iterator[Edit]:
     there_ = target.what
     other = there_.mnemonic if isinstance(there_, Op) else f"the {type(there_).__name__.lower()}"
     said = f"{names[-1]} {side} {other} at line {target.loc.line}"
-    yield of_places("move", said, new, 3, alike=True)
+    yield of_places("move", said, new, 3, as_one=True)
 
 
 _ARRIVES = (fx.Arrives, fx.Expects)
@@ -292,7 +292,7 @@ def _answer(facts: Facts, focus: Focus) -> Iterator[Edit]:
             region = If(cond=binary("!=", var, 0), then=held, loc=unit[0].loc)
             what = f"{place.op.mnemonic} if {facts.shown(var)} != 0"
             new = [(unit[0], (region,)), *((p, ()) for p in unit[1:])]
-            yield of_places("answer", what, new, 2, alike=True)
+            yield of_places("answer", what, new, 2, as_one=True)
     for place in facts.ops:
         seen = _canceled(place)
         if seen is not None and place.loops:
@@ -308,7 +308,7 @@ def _request_too_many(facts: Facts, focus: Focus) -> Iterator[Edit]:
         if has(place, fx.Cancels) and not _read(facts, place):
             unit = _request(facts, place)
             what = f"without {place.op.mnemonic}"
-            yield of_places("request too many", what, [(p, ()) for p in unit], 2, alike=True)
+            yield of_places("request too many", what, [(p, ()) for p in unit], 2, as_one=True)
 
 
 def _request(facts: Facts, place: Place) -> list[Place]:

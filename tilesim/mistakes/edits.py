@@ -68,13 +68,13 @@ def family(name: str) -> Callable[[Family], Family]:
 
 def of_places(
     family: str, what: str, places: Iterable[tuple[Place, Instead]], size: int,
-    *, alike: bool = False,
+    *, as_one: bool = False,
 ) -> Edit:  # fmt: skip
-    """An edit of some statements; ``size`` is that of the first line, or (``alike``) of all of
+    """An edit of some statements; ``size`` is that of the first line, or (``as_one``) of all of
     them, where one number or name is changed wherever it is used."""
     instead = {place.number: new for place, new in places}
     lines = tuple(dict.fromkeys(place.loc for place, _ in places))
-    return Edit(family, what, instead, size if alike else size + len(lines) - 1, lines)
+    return Edit(family, what, instead, size if as_one else size + len(lines) - 1, lines)
 
 
 def before(place: Place, *new: Stmt | Control) -> Instead:

@@ -170,8 +170,8 @@ def _uncommitted(case: Case, side: Side, group: str, end: int, early: Done | Non
     commit = case.history.first(warp, side.at, fx.Commits, group=group)
     waited = case.history.first(warp, side.at, fx.WaitsGroup, group=group)
     sides = [] if early is None else [case.warp(warp, early, "commits before it")]
-    alike = case.history.of_statement(op)
-    again = next((d for d in later if d.op in alike and d.iterations != side.done.iterations), None)
+    same = case.history.of_statement(op)
+    again = next((d for d in later if d.op in same and d.iterations != side.done.iterations), None)
     if commit is not None and again is not None and again.at < commit.at:
         return Cause(f"no commit_group follows this {op.mnemonic} before the next one",
                      (own, *sides))  # fmt: skip

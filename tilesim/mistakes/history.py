@@ -320,11 +320,11 @@ class History(Watcher):
         return next(((j.on, j.phase) for j in mine), None)
 
     def ever(self, number: int) -> bool:
-        """Whether anybody has executed an instruction."""
+        """Whether any warp has executed an instruction."""
         return any(self._done.get((w, number)) for w in self.machine.warps)
 
     def ahead(self, number: int, on: object = None) -> bool:
-        """Whether anybody would still come to an instruction (that acts on a barrier)."""
+        """Whether any warp would still come to an instruction (that acts on a barrier)."""
         found = self._ahead.get(number, set())
         return bool(found) and (on is None or on in found)
 

@@ -67,7 +67,7 @@ class Case:
         """By warp of a CTA, its role."""
         return self.mir.roles
 
-    def alike(self, warp: Agent, other: Agent) -> bool:
+    def same_role(self, warp: Agent, other: Agent) -> bool:
         """Whether two warps have one role; where all have one, as in PTX: wait at one place."""
         if len(set(self.roles)) > 1:
             return warp.role == other.role

@@ -70,7 +70,7 @@ def _line(place: Place, site: Site) -> object:
 
 
 def changes(
-    facts: Facts, name: str, group: Group, value: Value, size: int = 1, *, alike: bool = False
+    facts: Facts, name: str, group: Group, value: Value, size: int = 1, *, as_one: bool = False
 ) -> Iterator[Edit]:
     """The edit that gives the operands of a group new values; none if nothing changes."""
     new: list[tuple[Place, Instead]] = []
@@ -82,10 +82,9 @@ def changes(
         new.append((place, (to_its_scope(changed(place.op, **{site.name: worth})),)))
         said.append(f"{facts.shown(worth)} instead of {facts.shown(site.value)}")
     if new:
-        what = " and ".join(dict.fromkeys(said))
-        yield of_places(
-            name, f"{group[0][1].kind} {what} in {group[0][0].op.mnemonic}", new, size, alike=alike
-        )
+        place, site = group[0]
+        what = f"{site.kind} {' and '.join(dict.fromkeys(said))} in {place.op.mnemonic}"
+        yield of_places(name, what, new, size, as_one=as_one)
 
 
 def to_its_scope(op: Op) -> Op:
@@ -387,7 +386,7 @@ def _number(facts: Facts, focus: Focus) -> Iterator[Edit]:
     ]
     if new:
         what = "slots and parities by a number that runs on over all loops, in every role"
-        yield of_places("number", what, new, 2, alike=True)
+        yield of_places("number", what, new, 2, as_one=True)
 
 
 def _counted_on(place: Place) -> Op | None:
@@ -427,7 +426,7 @@ def _rank(facts: Facts, focus: Focus) -> Iterator[Edit]:
         copies = [(p, s) for p, s in group if has(p, fx.Completes)]
         if len({p.loc for p, _ in copies}) > 1:
             for rank in ranks:
-                yield from changes(facts, "rank", copies, rank, alike=True)
+                yield from changes(facts, "rank", copies, rank, as_one=True)
 
 
 def _ranked(cta: Expr | None) -> Value:
@@ -461,9 +460,9 @@ def _threads(facts: Facts, focus: Focus) -> Iterator[Edit]:
     levels = [(users, 1, True) for users in by_id]
     levels += [(given, 2, True)] if len(by_id) > 1 else []
     levels += [(g, 1, False) for g in groups_of(facts, "threads") if len(g) < len(every)]
-    for users, size, alike in levels:
+    for users, size, as_one in levels:
         for n in _counts(users, every):
-            yield from changes(facts, "threads", users, Const(n), size, alike=alike)
+            yield from changes(facts, "threads", users, Const(n), size, as_one=as_one)
 
 
 def _counts(users: Group, every: Group) -> Iterable[int]:
@@ -492,7 +491,7 @@ def _id(facts: Facts, focus: Focus) -> Iterator[Edit]:
         yield from each(facts, "id", group, values)
     for users in used:
         apart = free - (constant(users[0][1].value) or 0)
-        yield from changes(facts, "id", users, _by_iteration(apart), alike=True)
+        yield from changes(facts, "id", users, _by_iteration(apart), as_one=True)
     for group in groups_of(facts, "id"):
         yield from changes(facts, "id", group, Const(free))
 
@@ -542,7 +541,7 @@ def _columns(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for users in by_size:
         old = users[0][1].value
         for new in sorted((1 << n for n in range(5, 10)), key=lambda n: abs(n - old)):
-            yield from changes(facts, "columns", users, new, alike=True)
+            yield from changes(facts, "columns", users, new, as_one=True)
     for group in groups_of(facts, "columns"):
         yield from each(facts, "columns", group, [users[0][1].value for users in by_size])
 

@@ -225,9 +225,9 @@ def left_out(case: Case) -> Cause | None:
     history = case.history
     for stuck in history.waiting:
         for warp, op in history.suppliers(stuck.warp):
-            iteration = (
-                [] if case.alike(warp, stuck.warp) else _iteration_without(case, warp, op, stuck.on)
-            )
+            if case.same_role(warp, stuck.warp):
+                continue
+            iteration = _iteration_without(case, warp, op, stuck.on)
             where = _led_past(case, op, iteration) if iteration else None
             if where is None:
                 continue
@@ -245,8 +245,7 @@ def left_out(case: Case) -> Cause | None:
 
 
 def _led_past(case: Case, op: Op, iteration: list[Done]) -> Loc | None:
-    """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
-    turn."""
+    """The outermost condition in the loop around ``op`` of which nothing was executed in a turn."""
     loop = case.loop_range(op)
     for number, branch in () if loop is None else branches_past(case.mir, op, loop[0]):
         if not any(number < done.op.number < branch.target for done in iteration):
@@ -258,7 +257,7 @@ def _iteration_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Do
     """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
     the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
     history, loop = case.history, case.loop_range(op)
-    others = [w for w in history.peers(warp) if not case.alike(w, warp)]
+    others = [w for w in history.peers(warp) if not case.same_role(w, warp)]
     if loop is None or any(history.supplies(w, on) for w in others):
         return []
     slots = history.slots_of(on)

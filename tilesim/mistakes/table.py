@@ -112,7 +112,7 @@ TABLE = (
     Mistake(phases.trips, ("deadlock",),
             ("trips", "condition", "missing arrival", "number"), ("uneven trips",)),
     Mistake(phases.left_out, ("deadlock",),
-            ("arrival", "other arm", "condition", "move", "missing arrival")),
+            ("arrival", "other side", "condition", "move", "missing arrival")),
     Mistake(phases.to_itself, ("deadlock",), ("slot", "rank")),
     Mistake(phases.used_up, ("deadlock",),
             ("phase", "missing arrival", "trips", "move", "arrival too many")),

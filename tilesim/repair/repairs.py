@@ -63,8 +63,8 @@ class Change:
         """What a report shows of both, line by line: ``-`` and one that goes, ``+`` and one that
         comes, a blank and one at the beginning or the end that stays."""
         old, new = self.old, self.new
-        head = _alike(old, new)
-        tail = _alike(old[head:][::-1], new[head:][::-1])
+        head = _common(old, new)
+        tail = _common(old[head:][::-1], new[head:][::-1])
         parts = (
             (" ", old[:head]),
             ("-", old[head : len(old) - tail]),
@@ -74,7 +74,7 @@ class Change:
         return tuple((mark, line) for mark, own in parts for line in own)
 
 
-def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+def _common(old: Sequence[str], new: Sequence[str]) -> int:
     """With how many equal lines both begin."""
     pairs = zip(old, new, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -268,11 +268,11 @@ def writes_first(mir: Mir, write: int, read: int) -> bool | None:
 def _copies(mir: Mir, number: int) -> tuple[int, int]:
     """Which one of the instructions of its lines and kind it is, and how many there are."""
     own = mir.code[number]
-    alike = [
+    same = [
         n for n, i in enumerate(mir.code)
         if type(i.what) is type(own.what) and i.loc.written_places == own.loc.written_places
     ]  # fmt: skip
-    return alike.index(number), len(alike)
+    return same.index(number), len(same)
 
 
 def _lines(mir: Mir, number: int, write: int | None = None) -> tuple[Loc, ...]:
