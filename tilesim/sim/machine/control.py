@@ -41,7 +41,7 @@ from tilesim.sim.machine.havoc import (
 )
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, open_lanes
 from tilesim.sim.machine.warp import Blocked, Frame, Lap
 
 #: instructions that are looked at
@@ -75,7 +75,7 @@ def _next(w: Warp, number: int) -> int | None:
     match plan.mir.code[number].what:
         case Branch(target=target, cond=cond, sense=sense):
             value = True if cond is None else evaluator(plan, cond)(w)
-            if type(value) is Unknown:
+            if type(value) in (Unknown, Open):
                 return None
             lanes = condition_lanes(value) & w.mask
             if lanes not in (0, w.mask):
@@ -553,7 +553,7 @@ def _frozen(w: Warp) -> list[Any]:
 
 def _freeze(value: Any) -> Any:
     """A register's value in a form that compares by content."""
-    value = plain(value)
+    lanes, value = open_lanes(value), plain(value)
     if type(value) is Unknown:
         return id(value)
-    return value.tobytes() if isinstance(value, np.ndarray) else value
+    return (lanes, value.tobytes()) if isinstance(value, np.ndarray) else value

@@ -158,6 +158,8 @@ class Facts:
     slots: dict[str, int] = field(default_factory=dict)
     #: registers that an assignment sets in all lanes (`tilesim.analysis.uniformity`)
     private: frozenset[int] = frozenset()
+    #: registers that may hold the quotient of a division by zero
+    open_registers: frozenset[int] = frozenset()
     #: the addresses of declarations
     bases: dict[str, int] = field(default_factory=dict)
     #: what depends on where memory begins, a sentence each

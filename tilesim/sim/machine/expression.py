@@ -4,10 +4,9 @@ An array holds 64-bit numbers with a sign, or integers of Python where a u64 is 
 Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
 emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
 
-Quotients of a division by zero are numbers that PTX leaves open. A register may hold one in some
-lanes as long as nothing depends on it: ``select`` throws away what it does not choose, a branch
-leaves lanes out. In which lanes registers do is kept beside them (`Agent.undefined`); every use of
-an expression that may be such a number looks there.
+Quotients of a division by zero are numbers that PTX leaves open (`Open`). A register may hold one
+in some lanes as long as nothing depends on it: ``select`` throws away what it does not choose, a
+branch leaves lanes out. Every use of an expression that may be such a number looks at its lanes.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.analysis.solver import closure
-from tilesim.analysis.uses_defs import expressions_in, mentioned, operand_expressions
+from tilesim.analysis.uses_defs import mentioned, operand_expressions
 from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.arith.operators import BINARY, COMPARE, UNARY, integer
 from tilesim.arith.sums import Sums, combined
@@ -52,13 +51,15 @@ from tilesim.ir.expr import (
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.sim.machine.errors import Fault, UnassignedVariable
-from tilesim.sim.machine.lanes import Lanes, condition_lanes, mask_array
-from tilesim.sim.machine.machine import Code, Step, Warp
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array
+from tilesim.sim.machine.machine import Code, Warp
+from tilesim.sim.machine.unknown import Open, Unknown, open_lanes, opened
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
 Fit: TypeAlias = Callable[[Any], Any]
+#: whether a division by zero gives an open number
+Opens: TypeAlias = Callable[[Binary], bool]
 
 _INT64 = LIMITS["s64"]
 _LANE_IDS = np.arange(32, dtype=np.int64)
@@ -96,6 +97,8 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind is Lanes:
         return mask_array(value.bits).astype(np.int64)
+    if kind is Open:
+        return value.values
     return value.dense if kind is Sums else value
 
 
@@ -105,8 +108,23 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
     if type(a) is Unknown or type(b) is Unknown:
         return a if type(a) is Unknown else b
     if _is_wide(a) or _is_wide(b):  # NumPy takes it for the negative number with its bits
-        return np.where(chosen, *(np.asarray(v, dtype=object) for v in (a, b)))
-    return np.where(chosen, a, b)
+        a, b = np.asarray(a, dtype=object), np.asarray(b, dtype=object)
+    result = np.where(chosen, a, b)
+    if type(value) is Open or type(other) is Open:
+        lanes = _lanes_of_one(chosen)
+        return opened(open_lanes(value) & lanes | open_lanes(other) & ~lanes, result)
+    return result
+
+
+def _lanes_of_one(holds: Any) -> int:
+    """The lanes in which something holds that is the same in all clusters.
+
+    Raises:
+        ZeroDivisionError: it is not.
+    """
+    if np.ndim(holds) > 1:
+        raise ZeroDivisionError("0 divides in some cluster")
+    return condition_lanes(holds)
 
 
 def _is_wide(value: Any) -> bool:
@@ -119,13 +137,23 @@ def evaluator(code: Code, expr: Expr) -> Evaluate:
     once for all its uses."""
     known = code.evaluators.get(id(expr))
     if known is None:
-        known = expr, compile_expr(expr, code.slots, code.mir.typing)
+        known = expr, compile_expr(expr, code.slots, code.mir.typing, code.opens)
         code.evaluators[id(expr)] = known
     return known[1]
 
 
-def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:
-    """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers."""
+def compile_expr(
+    expr: Expr, slots: Mapping[str, int], typing: Typing, opens: Opens | None = None
+) -> Evaluate:
+    """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers.
+
+    ``opens``: whether a division by zero gives an open number, or any; None: it raises
+    ZeroDivisionError in active lanes.
+    """
+
+    def part(expr: Expr) -> Evaluate:
+        return compile_expr(expr, slots, typing, opens)
+
     match expr:
         case Const(value):
             number = integer(value) if isinstance(value, bool) else value
@@ -141,37 +169,42 @@ def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evalua
         case Var(name):
             return _variable(name, slots[name])
         case Unary(op, operand):
-            evaluate = _unary(op, compile_expr(operand, slots, typing))
+            evaluate = _unary(op, part(operand))
         case Binary():
-            evaluate = _binary_of(expr, slots, typing)
+            evaluate = _binary_of(expr, part, slots, typing, opens)
         case Select(cond, then, other):
-            evaluate = _select(*(compile_expr(e, slots, typing) for e in (cond, then, other)))
+            evaluate = _select(part(cond), part(then), part(other))
         case _:
             raise TypeError(f"not an expression: {expr!r}")
     fit = _result(expr, typing)
     return evaluate if fit is None else lambda w: fit(evaluate(w))
 
 
-def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+def _binary_of(
+    expr: Binary, part: Callable[[Expr], Evaluate], slots: Mapping[str, int], typing: Typing,
+    opens: Opens | None,
+) -> Evaluate:  # fmt: skip
     op, rhs = expr.op, expr.rhs
     if op in ("<<", ">>"):
         count = typing.interval(rhs)
         if count is None or count[0] < 0 or count[1] >= _MOST_BITS:
-            return _shift(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
+            return _shift(op, part(expr.lhs), part(rhs))
     elif op not in ("and", "or"):
         kind = join_types(typing.type_of(expr.lhs), typing.type_of(rhs))
-        combine = _quotient if may_divide_by_zero(expr, typing) else _binary
-        if kind in ("u64", "f32"):
-            return combine(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
-        if combine is _quotient:
-            return _quotient(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
-    lhs_of = compile_expr(expr.lhs, slots, typing)
+        divides = may_divide_by_zero(expr, typing)
+        if divides or kind in ("u64", "f32"):
+            to = kind if kind in ("u64", "f32") else None
+            sides = [_converted(part(e), e, to, typing) for e in (expr.lhs, rhs)]
+            if divides:
+                return _quotient(op, *sides, opens=None if opens is None else opens(expr))
+            return _binary(op, *sides)
+    lhs_of = part(expr.lhs)
     if isinstance(rhs, Const) and not isinstance(rhs.value, float):
         general = _binary_const(op, lhs_of, integer(rhs.value))
         if isinstance(expr.lhs, Var) and op in _FAST:
             return _of_register(slots[expr.lhs.name], _FAST[op], integer(rhs.value), general)
         return general
-    return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
+    return _binary(op, lhs_of, part(rhs))
 
 
 def may_divide_by_zero(expr: Expr, typing: Typing) -> bool:
@@ -185,25 +218,33 @@ def may_divide_by_zero(expr: Expr, typing: Typing) -> bool:
             return False
 
 
-def _quotient(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
-    """Raises ZeroDivisionError where 0 divides in an active lane; in others the result is 0."""
+def _quotient(op: str, lhs: Evaluate, rhs: Evaluate, *, opens: bool | None) -> Evaluate:
+    """Where 0 divides in an active lane, the result is open if it ``opens`` (None: that raises
+    ZeroDivisionError); in other lanes it is 0."""
     scalar = BINARY[op]
 
     def evaluate(w: Warp) -> Any:
         a, b = lhs(w), rhs(w)
-        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-            return scalar(a, b) if b or w.mask else 0
-        if type(b) is not Unknown and np.any(np.equal(plain(b), 0) & mask_array(w.mask)):
+        scalars = isinstance(a, (int, float)) and isinstance(b, (int, float))
+        if scalars and b:
+            return scalar(a, b)
+        result = 0 if scalars else _apply(op, a, b)
+        divisor = plain(b)
+        if type(divisor) is Unknown or opens is False:
+            return result
+        zero = np.equal(divisor, 0) & mask_array(w.mask)
+        if not np.any(zero):
+            return result
+        if opens is None:
             raise ZeroDivisionError(f"0 divides in {op}")
-        return _apply(op, a, b)
+        return opened(_lanes_of_one(zero) | open_lanes(result), plain(result))
 
     return evaluate
 
 
-def _converted(expr: Expr, kind: CType, slots: Mapping[str, int], typing: Typing) -> Evaluate:
-    """An operand in the type in which an operation is made."""
-    evaluate = compile_expr(expr, slots, typing)
-    fit = _into(kind, typing.interval(expr))
+def _converted(evaluate: Evaluate, expr: Expr, kind: CType | None, typing: Typing) -> Evaluate:
+    """An operand in the type in which an operation is made, if that is another one."""
+    fit = None if kind is None else _into(kind, typing.interval(expr))
     return evaluate if fit is None else lambda w: fit(evaluate(w))
 
 
@@ -239,6 +280,8 @@ def _wrap(value: Any, low: int, high: int) -> Any:
         same = value.wrapped(low, high)
         if same is not None:
             return same
+    if type(value) is Open:
+        return opened(value.lanes, _wrap(value.values, low, high))
     value = plain(value)
     if type(value) is Unknown:
         return value
@@ -275,6 +318,8 @@ def _truncated(value: float, high: int) -> int:
 
 
 def _round(value: Any) -> Any:
+    if type(value) is Open:
+        return opened(value.lanes, _round(value.values))
     value = plain(value)
     if type(value) is Unknown:
         return value
@@ -303,6 +348,8 @@ def fit_value(dtype: DType, known: tuple[int, int] | None) -> Fit | None:
 
 
 def _truth(value: Any) -> Any:
+    if type(value) is Open:
+        return opened(value.lanes, _truth(value.values))
     value = plain(value)
     if type(value) is Unknown:
         return value
@@ -314,7 +361,12 @@ def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
     scalar = BINARY[op]
 
     def evaluate(w: Warp) -> Any:
-        a, n = plain(lhs(w)), plain(count(w))
+        return shifted(lhs(w), count(w))
+
+    def shifted(a: Any, n: Any) -> Any:
+        if type(a) is Open or type(n) is Open:
+            return opened(open_lanes(a) | open_lanes(n), shifted(plain(a), plain(n)))
+        a, n = plain(a), plain(n)
         if type(a) is Unknown or type(n) is Unknown:
             return a if type(a) is Unknown else n
         if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
@@ -340,9 +392,12 @@ def _unary(op: str, operand: Evaluate) -> Evaluate:
     scalar, array = UNARY[op], ARRAY_UNARY[op]
 
     def evaluate(w: Warp) -> Any:
-        a = plain(operand(w))
+        value = operand(w)
+        a = plain(value)
         if type(a) is Unknown:
             return a
+        if type(value) is Open:
+            return opened(value.lanes, array(a))
         return array(a) if isinstance(a, np.ndarray) else scalar(a)
 
     return evaluate
@@ -354,6 +409,8 @@ def _apply(op: str, a: Any, b: Any) -> Any:
         found = combined(op, ARRAY_BINARY[op], a, b)
         if found is not None:
             return found
+    if type(a) is Open or type(b) is Open:
+        return _of_open(op, a, b)
     a, b = plain(a), plain(b)
     if type(a) is Unknown or type(b) is Unknown:
         return _of_unknown(op, a, b)
@@ -386,6 +443,17 @@ def _of_unknown(op: str, a: Any, b: Any) -> Any:
     if type(told) is int and (op, bool(told)) in (("and", False), ("or", True)):
         return int(bool(told))
     return 0 if op == "&" and type(told) is int and told == 0 else lost
+
+
+def _of_open(op: str, a: Any, b: Any) -> Any:
+    """``a op b`` where one is open in some lanes: so is the result there, if a first one that is
+    not open does not decide it."""
+    result, others = _apply(op, plain(a), plain(b)), open_lanes(b)
+    if type(result) is Unknown:
+        return result
+    if op in ("and", "or"):
+        others &= _lanes_of_one(plain(a)) ^ (0 if op == "and" else FULL)
+    return opened(open_lanes(a) | others, result)
 
 
 def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
@@ -424,20 +492,21 @@ def _of_register(
 
 def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(w: Warp) -> Any:
-        c, a, b = plain(cond(w)), then(w), other(w)
+        value, a, b = cond(w), then(w), other(w)
+        c = plain(value)
         if type(c) is Unknown:
             return c
-        if isinstance(c, np.ndarray):
-            return merged(c != 0, a, b)
-        return a if c else b
+        if not isinstance(c, np.ndarray):
+            return a if c else b
+        result = merged(c != 0, a, b)
+        if type(value) is Open and type(result) is not Unknown:
+            return opened(value.lanes | open_lanes(result), plain(result))
+        return result
 
     return evaluate
 
 
 # ------------------------------------------------------------------ quotients of a division by zero
-
-
-LanesOf: TypeAlias = Callable[[Warp], int]
 
 
 class UsesUndefined(Fault):
@@ -450,6 +519,20 @@ class UsesUndefined(Fault):
         )
 
 
+def used(evaluate: Evaluate) -> Evaluate:
+    """``evaluate`` for uses to which the number matters in all active lanes."""
+
+    def use(w: Warp) -> Any:
+        value = evaluate(w)
+        if type(value) is not Open:
+            return value
+        if value.lanes & w.mask:
+            raise UsesUndefined(value.lanes & w.mask)
+        return value.values
+
+    return use
+
+
 class Quotients:
     """Where a program may divide by zero, and what becomes of the result.
 
@@ -457,133 +540,40 @@ class Quotients:
     registers that are computed anyhow, all of them if it is None.
     """
 
-    def __init__(self, mir: Mir, code: Code, deciding: frozenset[str] | None) -> None:
-        self._mir, self._slots = mir, code.slots
-        self._deciding = deciding
+    def __init__(self, mir: Mir, deciding: frozenset[str] | None) -> None:
+        self._mir, self._deciding = mir, deciding
         #: registers that may hold such a number in some lane
         self.registers: frozenset[str] = frozenset()
         self._any = any(map(self._divides, _parts(mir)))
         if self._any:
-            divided = [v.name for v, value in self._values if self.may_divide_by_zero(value)]
+            divided = [v.name for v, value in self._values if self.may_be_open(value)]
             self.registers = frozenset(closure(divided, self._made_of))
 
-    def may_divide_by_zero(self, expr: Expr) -> bool:
+    def may_be_open(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
         return self._any and any(
             self._divides(part) or (isinstance(part, Var) and part.name in self.registers)
             for part in walk(expr)
         )
 
+    def opens(self, expr: Binary) -> bool:
+        """Whether the divisor of a quotient is what the program computes, and not what stands for
+        data."""
+        names = mentioned(expr.rhs)
+        return all(name[0] in "%&" or name in self._computed for name in names)
+
     @cached_property
     def needed(self) -> frozenset[str]:
         """Registers that have to be computed for it."""
         if not self._any:
             return frozenset()
-        found = self.registers.union(
-            *(
-                mentioned(part) & self._computed
-                for part in _parts(self._mir)
-                if self.may_divide_by_zero(part)
-            )
-        )
+        parts = [mentioned(part) for part in _parts(self._mir) if self.may_be_open(part)]
+        found = self.registers.union(*(names & self._computed for names in parts))
         held = self._computed | self.registers
         sources: dict[str, frozenset[str]] = {}
         for var, value in self._values:
             sources[var.name] = sources.get(var.name, frozenset()) | mentioned(value) & held
         return frozenset(closure(found, lambda name: sources.get(name, ())))
-
-    def used(self, expr: Expr, evaluate: Evaluate) -> Evaluate:
-        """``evaluate`` for uses to which the number matters in all active lanes."""
-        lanes_of = self.lanes(expr)
-
-        def use(w: Warp) -> Any:
-            if not w.undefined:
-                try:
-                    return evaluate(w)
-                except ZeroDivisionError:
-                    pass
-            settled = cast(Warp, _Settled(w))
-            lanes = lanes_of(settled) & w.mask
-            if lanes:
-                raise UsesUndefined(lanes)
-            return evaluate(settled)
-
-        return use
-
-    def kept(
-        self, var: Var, value: Expr, evaluate: Evaluate, write: Callable[[Warp, Any], None]
-    ) -> tuple[Callable[[Warp, Any], None], Evaluate]:
-        """How a register takes a value that may be such a number: ``write`` and ``evaluate``, with
-        the lanes in which it is."""
-        lanes_of, slot = self.lanes(value), self._slots[var.name]
-
-        def found(w: Warp) -> tuple[int, Any]:
-            if not w.undefined:
-                try:
-                    return 0, evaluate(w)
-                except ZeroDivisionError:
-                    pass
-            settled = cast(Warp, _Settled(w))
-            return lanes_of(settled), evaluate(settled)
-
-        def keep(w: Warp, value: tuple[int, Any]) -> None:
-            _note(w, slot, value[0])
-            write(w, value[1])
-
-        return keep, found
-
-    def around(self, op: Op, step: Step) -> Step:
-        """``step``, with a look at the data it takes, which it may not compute; registers hold
-        what it has read or been answered behind it."""
-        taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
-        sets = [e for e in op.effects() if isinstance(e, Defines)]
-        kept = any(isinstance(e.value, Expr) for e in sets)
-        uses = [self._use(e) for e in taken if not kept and self.may_divide_by_zero(e)]
-        slots = [self._slots[e.var.name] for e in sets if e.var.name in self.registers]
-        if kept or not (uses or slots):
-            return step
-
-        def run(w: Warp) -> bool | None:
-            for use in uses:
-                use(w)
-            if step(w):
-                return True
-            for slot in slots:
-                _note(w, slot, 0)
-            return None
-
-        return run
-
-    def _use(self, expr: Expr) -> Evaluate:
-        return self.used(expr, compile_expr(expr, self._slots, self._mir.typing))
-
-    def lanes(self, expr: Expr) -> LanesOf:
-        """In which lanes an expression is such a number."""
-        match expr:
-            case Var(name) if name in self.registers:
-                slot = self._slots[name]
-                return lambda w: w.undefined.get(slot, 0)
-            case Unary(_, operand):
-                return self.lanes(operand)
-            case Binary("and" | "or" as op, lhs, rhs):
-                first, second, holds = self.lanes(lhs), self.lanes(rhs), self._holding(lhs)
-                decided = 0 if op == "and" else -1
-                return lambda w: first(w) | second(w) & (holds(w) ^ decided)
-            case Binary(_, lhs, rhs):
-                parts = [self.lanes(lhs), self.lanes(rhs)]
-                if self._divides(expr) and mentioned(rhs) <= self._computed | _other(rhs):
-                    parts.append(self._holding(rhs.eq(0)))
-                return _either(parts)
-            case Select(cond, then, other):
-                first, second, third = map(self.lanes, (cond, then, other))
-                holds = self._holding(cond)
-                return lambda w: first(w) | second(w) & holds(w) | third(w) & ~holds(w)
-            case _:
-                return _none
-
-    def _holding(self, cond: Expr) -> LanesOf:
-        evaluate = compile_expr(cond, self._slots, self._mir.typing)
-        return lambda w: condition_lanes(evaluate(w))
 
     def _divides(self, part: Expr) -> bool:
         return may_divide_by_zero(part, self._mir.typing)
@@ -618,23 +608,6 @@ class Quotients:
         return {name: frozenset(names) for name, names in found.items()}
 
 
-class _Settled:
-    """A warp as expressions see it of which no lane is active: they have a value in any case."""
-
-    mask = 0
-
-    def __init__(self, warp: Warp) -> None:
-        self.machine, self.number, self.cta = warp.machine, warp.number, warp.cta
-        self.registers, self.undefined = warp.registers, warp.undefined
-
-
-def _note(w: Warp, slot: int, lanes: int) -> None:
-    """In which of the active lanes a register holds such a number from now on."""
-    found = w.undefined.pop(slot, 0) & ~w.mask | lanes & w.mask
-    if found:
-        w.undefined[slot] = found
-
-
 def _parts(mir: Mir) -> Iterator[Expr]:
     """All expressions of a program, and what they consist of."""
     for instruction in mir.code:
@@ -644,30 +617,3 @@ def _parts(mir: Mir) -> Iterator[Expr]:
         if isinstance(what, Op):
             for expr in operand_expressions(what):
                 yield from walk(expr)
-
-
-def _other(expr: Expr) -> frozenset[str]:
-    """What is mentioned and no register."""
-    return frozenset(name for name in mentioned(expr) if name[0] in "%&")
-
-
-def _either(parts: list[LanesOf]) -> LanesOf:
-    parts = [part for part in parts if part is not _none]
-    match parts:
-        case []:
-            return _none
-        case [one]:
-            return one
-        case _:
-
-            def lanes_of(w: Warp) -> int:
-                found = 0
-                for part in parts:
-                    found |= part(w)
-                return found
-
-            return lanes_of
-
-
-def _none(w: Warp) -> int:
-    return 0

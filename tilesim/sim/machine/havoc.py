@@ -50,7 +50,7 @@ from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.interface import Stop
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers, require_known
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, require_known
 from tilesim.sim.machine.view_access import ViewAccess
 
 
@@ -291,12 +291,10 @@ def may_go(w: Warp, value: Unknown, within: Region, starts: Collection[int]) -> 
 
 @dataclass
 class _State:
-    """What lanes have that come to an instruction; ``undefined``: by register, lanes in which it is
-    open."""
+    """What lanes have that come to an instruction."""
 
     mask: int
     registers: list[Any]
-    undefined: dict[int, int]
     elsewhere: Held
 
 
@@ -434,7 +432,7 @@ class HavocRegion:
         w, region = self._w, self._region
         mirror = w.elsewhere
         held = {} if mirror is None else mirror.saved()
-        state = _State(w.mask, list(w.registers), dict(w.undefined), held)
+        state = _State(w.mask, list(w.registers), held)
         iterations = before is not None and region.iterations(place, before)
         if iterations and place in self._open and place in self._iterations:
             earlier, stored = self._iterations[place]
@@ -449,8 +447,6 @@ class HavocRegion:
     def _become(self, state: _State) -> None:
         w = self._w
         w.registers[:] = state.registers
-        w.undefined.clear()
-        w.undefined.update(state.undefined)
         if w.elsewhere is not None:
             w.elsewhere.restore(state.elsewhere)
         w.mask = state.mask
@@ -459,25 +455,20 @@ class HavocRegion:
         """What lanes hold that have come one way or the other."""
         registers = []
         elsewhere: Held = {}
-        undefined: dict[int, int] = {}
         for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
             far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
-            lanes = one.undefined.get(slot, 0)
-            if far is not away or lanes != other.undefined.get(slot, 0) or not _alike(a, b):
+            if far is not away or not _alike(a, b):
                 registers.append(self._value)
                 continue
             registers.append(a)
             if far is not None:
                 elsewhere[slot] = far
-            if lanes:
-                undefined[slot] = lanes
-        return _State(one.mask | other.mask, registers, undefined, elsewhere)
+        return _State(one.mask | other.mask, registers, elsewhere)
 
 
 def _covers(earlier: _State, state: _State) -> bool:
     """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
-    gone on from: what is another number in some cluster, or open in other lanes, is not known by
-    then."""
+    gone on from: what is another number in some cluster is not known by then."""
     return all(map(_alike, earlier.registers, state.registers))
 
 
@@ -488,6 +479,8 @@ def _alike(one: Any, other: Any) -> bool:
         return type(one) is type(other)
     if one is other:
         return True
+    if open_lanes(one) != open_lanes(other):
+        return False
     a, b = np.asarray(plain(one)), np.asarray(plain(other))
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 

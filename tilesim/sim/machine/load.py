@@ -213,6 +213,7 @@ class Compiler(Operands):
         graph, kernel = graph_of(mir), mir.kernel
         code = Code(graph, flow_of(graph), ranks=graph.ranks)
         super().__init__(code, numbers=numbers or code.flow.steers_by_tiles)
+        code.opens = self.quotients.opens
         code.stays = stays
         code.parts, code.issuers = parts_of(graph), issuers_of(graph)
         code.overlaid = overlaid(kernel, code.flow)
@@ -222,6 +223,7 @@ class Compiler(Operands):
             if isinstance(e.value, fx.AllocatesTmem)
         )
         code.slots = {v.name: i for i, v in enumerate(kernel.variables)}
+        code.open_registers = frozenset(code.slots[name] for name in self.quotients.registers)
         code.bases = bases(kernel)
         code.allocations = Allocations.of(kernel)
         code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
@@ -346,7 +348,7 @@ class Compiler(Operands):
         if poll is not None and poll[1].name in self._peek_flags:
             step = peek(self, op, *poll)
         else:
-            step = by_masks(self, op, self.quotients.around(op, execute(self, op)))
+            step = by_masks(self, op, self.looked_at(op, execute(self, op)))
             if self.code.forgets and accessing(op.effects()) is not None:
                 step = where_not_known(step, Anywhere(self, op))
         return self._by_parts(step, op)

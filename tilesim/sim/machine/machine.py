@@ -18,7 +18,7 @@ import simpy
 
 from tilesim.findings.finding import NOTHING_STATED, Named, Rule, Stated
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Binary, Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import MeaninglessOperand, Op
 from tilesim.ir.program import Program
@@ -146,6 +146,8 @@ class Code(Facts):
     row: Callable[[tuple[int, ...]], Entry] | None = None
     #: by identity of an expression: it, and what evaluates it (`tilesim.sim.machine.expression`)
     evaluators: dict[int, tuple[Expr, Callable[[Warp], Any]]] = field(default_factory=dict)
+    #: of a quotient, whether a division by zero leaves it open
+    opens: Callable[[Binary], bool] | None = None
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 
 from tilesim.analysis.taint import Dataflow, loaded_tensors
-from tilesim.analysis.uses_defs import only_computes, operand_expressions
+from tilesim.analysis.uses_defs import expressions_in, only_computes, operand_expressions
 from tilesim.arith.types import DType, u32, u64
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.declarations import Mbar, SharedTensor, Tensor, View
+from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.fragments import Layout, layouts
 from tilesim.ir.mir import Control, Mir
@@ -24,8 +25,9 @@ from tilesim.sim.machine.expression import (
     evaluator,
     fit_register,
     fit_value,
+    used,
 )
-from tilesim.sim.machine.machine import Code, Warp
+from tilesim.sim.machine.machine import Code, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.view_access import ViewAccess, uniform
 from tilesim.transforms.word_waits import WordWait, word_waits
@@ -69,16 +71,29 @@ class Operands:
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
         evaluate = evaluator(self.code, expr)
-        return (
-            self.quotients.used(expr, evaluate)
-            if self.quotients.may_divide_by_zero(expr)
-            else evaluate
-        )
+        return used(evaluate) if self.quotients.may_be_open(expr) else evaluate
 
     @cached_property
     def quotients(self) -> Quotients:
         """Where it may divide by zero."""
-        return Quotients(self.mir, self.code, None if self.numbers else self.flow.deciding)
+        return Quotients(self.mir, None if self.numbers else self.flow.deciding)
+
+    def looked_at(self, op: Op, step: Step) -> Step:
+        """``step``, behind a look at the data that it takes, which it may not compute: none of it
+        may be open."""
+        if any(isinstance(e, Defines) and isinstance(e.value, Expr) for e in op.effects()):
+            return step  # registers take what is open, if they are set to that
+        taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
+        uses = [self.expr(e) for e in taken if self.quotients.may_be_open(e)]
+        if not uses:
+            return step
+
+        def run(w: Warp) -> bool | None:
+            for use in uses:
+                use(w)
+            return step(w)
+
+        return run
 
     def slot(self, var: Var) -> int:
         """The register index of a variable."""

@@ -1,4 +1,5 @@
-"""Values that are not known: data that is not computed, and contents of memory that are not given.
+"""Values that are not known: data that is not computed, contents of memory that are not given, and
+numbers that are open.
 
 An unknown value goes through arithmetic at no cost and through memory byte by byte. Where its
 number is needed, `UnknownSteers` is raised, and the run ends without a verdict on what comes
@@ -7,7 +8,7 @@ behind.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from tilesim.arith.byte_set import ByteSet
 from tilesim.findings.finding import Finding
 from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.records import dataclass
 
 
 class UnknownSteers(Exception):
@@ -99,6 +101,34 @@ def require_known(*values: Unknown | None) -> None:
 def first_of(*values: Unknown | None) -> Unknown | None:
     """The first that there is."""
     return next((value for value in values if value is not None), None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Open:
+    """A register's value of which some ``lanes`` hold any number, as PTX leaves it open. Nothing
+    may depend on these."""
+
+    lanes: int
+    #: of all 32 lanes
+    values: NDArray[Any]
+
+
+def open_lanes(value: object) -> int:
+    """The lanes in which a value is open."""
+    return value.lanes if isinstance(value, Open) else 0
+
+
+def opened(lanes: int, values: Any) -> Any:
+    """``values``, which are open in ``lanes``.
+
+    Raises:
+        ZeroDivisionError: they are those of several clusters.
+    """
+    if not lanes:
+        return values
+    if np.ndim(values) > 1:
+        raise ZeroDivisionError("0 divides in some cluster")
+    return Open(lanes, np.broadcast_to(values, 32))
 
 
 #: marks of bytes: as at the start, known, and from this one on the numbers of unknown values

@@ -170,9 +170,6 @@ class Agent(ABC):
         self.clock: Clock
         self.pc = 0
         self.registers: list[Any] = []
-        #: by register: lanes in which it holds a number that is open
-        #: (`tilesim.sim.machine.expression`)
-        self.undefined: dict[int, int] = {}
         self.fragments: dict[str, Any] = {}
         self.mask = FULL
         self.exited_lanes = 0

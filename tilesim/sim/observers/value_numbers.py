@@ -18,7 +18,7 @@ from tilesim.ir.op import Rearranges
 from tilesim.sim.machine.access import EVERY, ONE_OF_SEVERAL, Left
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Open, Unknown
 from tilesim.sim.observers.races import RaceDetector
 
 if TYPE_CHECKING:
@@ -401,9 +401,10 @@ class NamingDetector(RaceDetector):
     def _evaluated(self, operand: Operand, w: Agent) -> Any:
         assert operand.evaluate is not None
         try:
-            return operand.evaluate(w)
+            value = operand.evaluate(w)
         except FAULTS:  # of the instruction, which is about to raise it
             return None
+        return None if type(value) is Open else value
 
     def _differs(self, operand: Operand, w: Agent) -> Sequence[Hashable] | None:
         """What tells the values of an operand in all clusters, for each lane; None if all have

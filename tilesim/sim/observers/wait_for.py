@@ -38,7 +38,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
 
@@ -100,9 +100,10 @@ class Prospects:
     def value(self, expr: Expr, warp: Warp) -> Any:
         """An operand's value; None if it is not known."""
         try:
-            value = plain(evaluator(self._machine.plan, expr)(warp))
+            found = evaluator(self._machine.plan, expr)(warp)
         except _LOST:
             return None
+        value = None if type(found) is Open else plain(found)
         if isinstance(value, np.ndarray):
             chosen = np.unique(np.broadcast_to(value, 32)[mask_array(warp.mask)])
             return int(chosen[0]) if chosen.size == 1 and chosen.dtype.kind in "iub" else value

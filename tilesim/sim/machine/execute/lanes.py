@@ -368,11 +368,8 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
         unknown = Unknown(effect.unknown, loc=op.loc)
         return Act(lambda w: assign(w, slot, unknown))
     if isinstance(effect.value, Expr):
-        write = _setter(c, effect.var, effect.value)
-        if effect.var.name in c.quotients.registers:
-            evaluate = evaluator(c.code, effect.value)
-            return Take(*c.quotients.kept(effect.var, effect.value, evaluate, write))
-        return Take(write, c.expr(effect.value))
+        # the register may take a number that is open
+        return Take(_setter(c, effect.var, effect.value), evaluator(c.code, effect.value))
     fit = fit_value(effect.var.dtype, None)
 
     def store(w: Warp, lanes: NDArray[Any]) -> None:
