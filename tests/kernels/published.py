@@ -1,6 +1,6 @@
 """Protocols of reported faults, each with a parameter for the fault; the default is the fix.
 
-Where they were reported is in `tests.kernels.test_published`.
+Where they were reported is in `tests.kernels.faults`.
 """
 
 from __future__ import annotations

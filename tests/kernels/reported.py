@@ -1,6 +1,6 @@
 """Protocols of further reported faults, each with a parameter for the fault; the default is right.
 
-Where they were reported is in `tests.kernels.test_reported`. What is marked is the line that is to
+Where they were reported is in `tests.kernels.faults`. What is marked is the line that is to
 be named first.
 """
 

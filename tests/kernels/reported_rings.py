@@ -1,6 +1,6 @@
 """Protocols of further reported faults in sm_90a kernels: rings, staging buffers, flags, clusters.
 
-Where they were reported is in `tests.kernels.test_reported`. What is marked is the line that is to
+Where they were reported is in `tests.kernels.faults`. What is marked is the line that is to
 be named first.
 """
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.consan import FAULTS, HARMLESS, matmul
+from tests.kernels.faults import VARIANTS
 from tests.litmus.sections import all_rows
 from tilesim.findings.rules import RULE_DOCS
 from tilesim.ir.mir import Mir
@@ -61,6 +62,12 @@ def _consan() -> Iterator[Entry]:
         yield Entry(fault, partial(matmul.build, fault=fault))
 
 
+def _reported() -> Iterator[Entry]:
+    for variant in VARIANTS:
+        build = partial(variant.kernel.build, **variant.params)
+        yield Entry(variant.name, build, partial(getattr, variant, "inputs"))
+
+
 def _rules() -> Iterator[Entry]:
     for name, doc in RULE_DOCS.items():
         for side, text in (("buggy", doc.buggy), ("fixed", doc.fixed)):
@@ -83,15 +90,11 @@ TABLES: Mapping[str, Callable[[], Iterator[Entry]]] = {
     "litmus": _litmus,
     "consan": _consan,
     "rules": _rules,
+    "reported": _reported,
 }
 #: programs that tests make, by the files of these tests
 TESTS: Mapping[str, tuple[str, ...]] = {
-    "reported": (
-        "kernels/test_more_bugs.py", "kernels/test_pipeline_mistakes.py",
-        "kernels/test_published.py", "kernels/test_reported.py", "kernels/test_shipping.py",
-        "kernels/test_shipping_compiled.py", "kernels/test_shipping_edges.py",
-        "kernels/test_shipping_library.py", "kernels/test_styles.py", "kernels/test_variants.py",
-    ),
+    "mistakes": ("kernels/test_pipeline_mistakes.py",),
     "pairs": (
         "ptx/test_async_release.py", "ptx/test_counted_barriers.py", "ptx/test_members.py",
         "ptx/test_noncoherent.py", "ptx/test_unordered_lanes.py", "sim/test_async_access.py",

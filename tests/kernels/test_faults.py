@@ -1,0 +1,215 @@
+"""Kernels with faults (`tests.kernels.faults`): what is said of each, at both levels.
+
+Verdict, rules, the lines to change first, and roles and lines of the first finding are those of
+`tests/verdicts/rows/reported.jsonl`; why that is so, and what mends it, is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.verdicts.files import kept
+from tests.verdicts.row import row_of
+from tilesim import InvalidProgram, check
+from tilesim.dsl.kernel import Kernel
+from tilesim.ir.program import Strict
+from tilesim.mistakes import diagnose
+from tilesim.report.text import fold
+
+from . import published, reported_rings, reported_tiles, variants, variants_blackwell
+from .faults import VARIANTS, Variant
+from .mutate import line
+from .shipping import compiled
+
+LEVELS: tuple[Strict, ...] = ("practice", "ptx")
+ROWS = {key: replace(row, recheck="") for key, row in kept("reported").items()}
+
+#: by kernel, a part of the cause of the first finding at `practice`
+CAUSES: Mapping[str, str] = {
+    "variants::persistent[fault=parity]": "has not waited for phase 0",
+    "variants::two_queries[fault=guard]": "waits on k_empty[0] a second time, and",
+    "variants::two_queries[fault=query]": "slot 1 is accessed after a wait on q_full[0]",
+    "variants::two_queries[fault=meeting]": "arrives on v_empty[0] for group 1 (warp 4)",
+    "variants::ring_of_stores[fault=alone]": "nothing makes warp 1 wait for that",
+    "variants::copies_by_lanes[fault=warps]": "for the copies of that lane",
+    "variants::copies_by_lanes[fault=slot]": "names another slot than what was used",
+    "variants::quarters[fault=part]": "complete the same phase of CTA 0 full[0] fill the",
+    "variants::neighbours[fault=relaxed]": "is relaxed: it hands nothing on",
+    "variants::in_order[fault=before]": "waits for a flag for CTA 1 warp 1 as well",
+    "variants::in_order[fault=behind]": "sets a flag for CTA 0 warp 1 as well",
+    "variants::in_order[fault=scope]": "has scope cta, and the other side is in another",
+    "variants::in_order[fault=skip]": "polls turn for another value than it is left",
+    "variants::one_in_flight[fault=fence]": "no wgmma.fence comes between",
+    "variants::one_in_flight[fault=first]": "hands empty[2] back before it has waited",
+    "variants::one_in_flight[fault=last]": "no wait_group 0 follows the last",
+    "variants::maps_by_turns[fault=acquire]": "acquire comes before this use",
+    "variants::two_lives[fault=early]": "wait for all users before it",
+    "variants::behind_a_grid[fault=none]": "makes the kernel wait for earlier grids",
+    "variants::behind_a_grid[fault=late]": "griddepcontrol.wait comes after what it is for",
+    "variants::across_warps[fault=warp]": "nothing that warp 0 executes before its access",
+    "variants::numbers_drawn[fault=slot]": "is accessed after a wait on CTA 0 full[1]",
+    "variants::own_state[fault=wrap]": "the slot of its arrival starts over before it",
+    "variants::own_state[fault=always]": "has not waited for phase 0",
+    "variants::query_per_tile[fault=early]": "arrival on q_empty[0] hands on what read",
+    "variants_blackwell::pair_of_ctas[fault=own]": "on the barrier of another CTA",
+    "variants_blackwell::pair_of_ctas[fault=free]": "wait for epilogue (CTA 0",
+    "variants_blackwell::scores_in_place[fault=begin]": (
+        "wait for the initialisation of the barriers"
+    ),
+    "variants_blackwell::scores_in_place[fault=unasked]": "no warp waits for it",
+    "variants_blackwell::scores_in_place[fault=loading]": (
+        "no tcgen05.wait comes between this tcgen05.ld and tcgen05.st"
+    ),
+    "variants_blackwell::scores_in_place[fault=ahead]": "this wait passes at once",
+    "variants_blackwell::two_answers[fault=slot]": "passes a second time on CTA 0 full[0]",
+    "variants_blackwell::two_answers[fault=none]": "waits for nothing that scheduler",
+    "more_hopper::ping_pong[skips=False]": "each of these waits before",
+    "more_hopper::last_block[fault=relaxed]": "atom is relaxed: it does not release",
+    "more_hopper::last_block[fault=no barrier]": "no barrier of threads lies between",
+    "more_hopper::shared_halves[everywhere=False]": (
+        "until consumer (CTA 0 warp 0) has read, and not until consumer (CTA 1 warp 0) has"
+    ),
+    "more_hopper::cp_async_ring[noinc=False]": "without .noinc makes full[0] expect",
+    "more_hopper::cp_async_ring[early=True]": "does not wait for cp.async",
+    "more_hopper::row_gather[counted=False]": (
+        "512 bytes are expected on full[1] per phase and 384 completed"
+    ),
+    "more_hopper::tile_counter[asks=False]": "tile_empty[0], and no warp waits for it",
+    "more_hopper::stream_k[fault=relaxed]": "this ld is relaxed: it does not acquire",
+    "more_hopper::pushed_sums[senders=3]": (
+        "384 bytes are expected on CTA 0 b[0] per phase and 256 completed"
+    ),
+    "more_hopper::pushed_sums[senders=1]": (
+        "128 bytes are expected on CTA 0 b[0] per phase and 256 completed"
+    ),
+    "more_memory::stored_partials[read=True]": "not until it has written",
+    "more_memory::shared_release[groups=1]": (
+        "until group 0 (warp 0) has read, and not until group 1 (warp 4) has"
+    ),
+    "more_memory::uneven_rounds[even=False]": "comes 3 times to the cluster barrier",
+    "more_memory::foreign_group[own=False]": "groups that it has not committed",
+    "more_blackwell::two_accumulators[fault=no acquire]": (
+        "epilogue (warp 0) arrives on acc_empty[0], and no warp waits for it"
+    ),
+    "more_blackwell::two_accumulators[fault=other stage]": (
+        "accesses what acc_full[1] vouches for, and has waited on acc_full[0]"
+    ),
+    "more_blackwell::two_q_stages[fault=swapped]": "the commit behind tcgen05.mma is on s_full[",
+    "more_blackwell::pair_ring[tail=False]": "does not wait for the last arrivals",
+    "more_blackwell::foreign_commit[fault=other warp]": (
+        "tcgen05.commit of helper (warp 5) vouches for what its own thread has issued"
+    ),
+    "more_blackwell::two_mma_warps[ordered=False]": (
+        "first (warp 4) arrives on turn[0], and no warp waits for it"
+    ),
+    "more_blackwell::answers_ahead[wraps=False]": "this wait passes at once",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_kernel_is_judged_as_the_verdict_file_says(
+    variant: Variant, level: Strict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "RAISES", True)
+    report = check(variant.kernel.build(**variant.params), strict=level, inputs=variant.inputs)
+    assert row_of(variant.name, report, level) == ROWS[variant.name, level]
+    if level == "practice" and variant.name in CAUSES:
+        assert CAUSES[variant.name] in report.findings[0].cause
+
+
+def test_right_ones_are_right_and_wrong_ones_fail() -> None:
+    """At `practice`; what is right only there, or wrong only at `ptx`, is named."""
+    said = {variant.name: ROWS[variant.name, "practice"].verdict for variant in VARIANTS}
+    right = {variant.name for variant in VARIANTS if variant.is_right}
+    assert {name for name in right if said[name] not in ("proved", "exhausted")} == set()
+    proved = {name for name in said.keys() - right if said[name] != "failed"}
+    assert proved == {"more_memory::stored_operand[by=cp.async,fence=False]"}
+    assert {ROWS[name, "ptx"].verdict for name in proved} == {"failed"}
+
+
+def test_each_cause_is_of_a_kernel() -> None:
+    assert {variant.name for variant in VARIANTS if not variant.is_right} >= CAUSES.keys()
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.name.startswith("variants")])
+def test_a_fault_is_one_headline(variant: Variant) -> None:
+    assert len(fold(check(variant.kernel.build(**variant.params)).findings)) == 1 - variant.is_right
+
+
+def test_another_group_is_refused_before_it_runs() -> None:
+    """tile-ai/tilelang#2287."""
+    with pytest.raises(InvalidProgram, match=r"cta_group::1 in a kernel that has .*cta_group::2"):
+        check(published.two_groups.build(fault="commit"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "sends"),
+    [
+        (published.answer_as_barrier, "peer", "clusterlaunchcontrol.try_cancel"),
+        (published.both_sides, "free", "st.async"),
+    ],
+)
+def test_bytes_hand_over_themselves(kernel: Kernel, fault: str, sends: str) -> None:
+    """What is named first is who was taken to hand on, not a wait that is there."""
+    finding = check(kernel.build(fault=fault)).findings[0]
+    assert finding.cause.startswith(f"the bytes that {sends} completes on")
+    assert [p.action.split()[0] for p in finding.culprits] == ["sends", "waits"]
+
+
+def test_a_fence_of_tensor_memory() -> None:
+    """NVIDIA/cudnn-frontend#569: stores are handed on without the fence, which practice accepts."""
+    kernel = reported_tiles.rescaled
+    first = check(kernel.build(fault="fence"), strict="ptx").findings[0]
+    assert first.rule == "tcgen05-order"
+    assert first.locations[0].line == line(kernel, "# BUG: without a fence")
+    assert check(kernel.build(fault="fence")).verdict == "proved"
+
+
+def test_a_warp_that_arrives_and_waits_in_one_round() -> None:
+    """Dao-AILab/flash-attention#1389: the last of eight warps is counted twice, by choice."""
+    kernel = reported_rings.stores_for_its_own
+    assert check(kernel.build()).verdict == "proved"
+    assert check(kernel.build(), strict="ptx").rules == {"named-barrier"}  # E6
+    first = check(kernel.build(fault="count")).findings[0]
+    assert first.rule == "deadlock"
+    assert first.locations[0].line == line(kernel, "# BUG: once more")
+
+
+@pytest.mark.parametrize(("strict", "verdict"), [("practice", "proved"), ("ptx", "failed")])
+def test_one_line_in_three_roles_is_three_aligned_barriers(strict: Strict, verdict: str) -> None:
+    """A Python loop over roles writes an instruction for each of them (U16)."""
+    report = check(compiled.three_roles.build(aligned=True), strict=strict)
+    assert report.verdict == verdict
+    assert report.rules == (frozenset() if verdict == "proved" else {"participation"})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "repair"),
+    [
+        (reported_rings.tiles_left_out, "expects", "mbarrier.arrive.expect_tx of 0 bytes instead"),
+        (reported_rings.tiles_left_out, "silent", "mbarrier.arrive on full[i % 2] also where"),
+        (reported_rings.tiles_left_out, "inside", "elect.sync after the if"),
+        (reported_rings.tiles_left_out, "lanes", "bar.warp.sync after ld"),
+        (reported_rings.groups_in_order, "own", "barrier order[1] instead of order[0]"),
+        (reported_rings.stores_for_its_own, "count", "threads 288 instead of 256"),
+        (reported_rings.flag_behind_a_copy, "scope", "scope gpu instead of cta in fence"),
+        (variants.persistent, "parity", "phase (n1 // 3) & 1 instead of"),
+        (variants.two_queries, "guard", "barrier v_empty[i % 2] instead of k_empty[i % 2]"),
+        (variants.ring_of_stores, "alone", "barrier.sync before st"),
+        (variants.one_in_flight, "last", "wgmma.wait_group before tile.store"),
+        (variants.maps_by_turns, "acquire", "fence.proxy.tensormap::generic.acquire before"),
+        (variants_blackwell.pair_of_ctas, "own", "barrier full[i % 2].at(0) instead of"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kernel) else None,
+)
+def test_the_real_fix_is_suggested_first(kernel: Kernel, fault: str, repair: str) -> None:
+    repairs = check(kernel.build(fault=fault), suggest=timedelta(minutes=10)).repairs
+    assert repairs is not None
+    first = repairs.found[0]
+    assert first.what.startswith(repair), repairs
+    assert check(first.program).verdict == "proved"
