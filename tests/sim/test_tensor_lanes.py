@@ -48,7 +48,7 @@ def _allocated(k: Builder, columns: int) -> Operand:
 @ts.kernel(target="sm_100a", warps=1)
 def each(
     k: Builder, *, lanes: int = 2, by: str = "branch", awaited: str = "all", apart: bool = True,
-    met: bool = False, fenced: bool = True, refilled: bool = False,
+    met: bool = False, fenced: bool = True, refilled: bool = False, together: bool = True,
 ) -> None:  # fmt: skip
     """Each lane multiplies and commits to its own mbarrier, in a ``branch`` of its own, a turn of a
     ``loop``, or all by one ``instruction``.
@@ -56,6 +56,7 @@ def each(
     The warp waits for ``all`` of them, or for one; or each lane waits for its ``own``. ``apart``:
     into columns of their own; else the second adds to what the first has computed, in a branch that
     it enters when they have ``met`` and ``fenced``. ``refilled``: A is written before the others.
+    ``together``: lanes that have each waited for their own meet before the columns are freed.
     """
     bars = k.mbarriers("bars", lanes)
     a, b = _matrices(k, bars, lanes)
@@ -87,6 +88,8 @@ def each(
     for n in range(lanes):
         if awaited in ("all", str(n)):
             k.mbarrier.wait(bars[n], 0)
+    if awaited == "own" and together:
+        k.sync_warp()
     k.tcgen05.fence_after_thread_sync()
     if refilled:
         k.sync_warp()
@@ -141,6 +144,16 @@ RIGHT: list[dict[str, Any]] = [
 def test_each_commit_follows_its_own_lane(params: dict[str, Any], strict: Strict) -> None:
     report = ts.check(each.build(**params), strict=strict)
     assert report.verdict == "proved", report.findings
+
+
+def test_each_lane_knows_by_the_text_what_the_others_have_waited_for() -> None:
+    """The twins, in which the lanes have met, are above."""
+    program = each.build(awaited="own", together=False)
+    assert ts.check(program).verdict == "proved"
+    report = ts.check(program, strict="ptx")
+    assert report.rules == {"tmem-lifetime"}
+    freed = {("warp 0", at(each, "# freed")), ("warp 0", at(each, "# issued"))}
+    assert sites(report.findings[0]) == freed
 
 
 @pytest.mark.parametrize("strict", STRICT)

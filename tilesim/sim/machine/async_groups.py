@@ -134,14 +134,14 @@ class Issuer:
             del self.seen[earlier]
         self.seen[lanes] = clock
 
-    def saw(self, lanes: int, component: int, count: int) -> bool:
-        """Whether a lane that acts alone may rely on so much of a component since its last fence;
-        of lanes that act together, one of them."""
-        several = bool(lanes & (lanes - 1))
-        return any(
-            bool(clock[component] >= count) and (several or bool(mask & lanes))
-            for mask, clock in self.seen.items()
-        )
+    def saw(self, lanes: int, component: int, count: int, *, each: bool) -> bool:
+        """Whether lanes may rely on so much of a component since their last fence: all of them do,
+        or, if not ``each``, of lanes that act together one does."""
+        relying = 0
+        for mask, clock in self.seen.items():
+            if clock[component] >= count:
+                relying |= mask
+        return not lanes & ~relying if each or not lanes & (lanes - 1) else relying != 0
 
     def issued(self, sequence: int, lanes: int) -> None:
         """Records that ``lanes`` issued operation ``sequence``."""

@@ -359,7 +359,8 @@ class Tmem:
         if any(warp.clock[size + component] >= tick for component, tick in at):
             return True
         assert warp.tcgen05 is not None
-        if any(warp.tcgen05.saw(warp.mask, component, tick) for component, tick in at):
+        saw, each = warp.tcgen05.saw, warp.machine.options.ptx
+        if any(saw(warp.mask, component, tick, each=each) for component, tick in at):
             return True
         known = any(warp.clock[c] >= tick for c, tick in at)
         return known and made.machine.accepts("U20", op, allocation.op)

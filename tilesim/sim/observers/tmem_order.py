@@ -216,12 +216,11 @@ class TmemOrder:
         number = load.op.number
         return number in issuer.given and issuer.loaded.get(number) == load.sequence
 
-    @staticmethod
-    def _seen(new: TmemAccess, component: int, count: int) -> bool:
-        """Whether the thread that issues it, or some lane of a warp that does, has fenced since it
-        knows so much of a component."""
+    def _seen(self, new: TmemAccess, component: int, count: int) -> bool:
+        """Whether the threads that issue it have fenced since they know so much of a component: by
+        the text each of them, in practice some lane of a warp that acts together."""
         assert new.warp.tcgen05 is not None
-        return new.warp.tcgen05.saw(new.lanes, component, count)
+        return new.warp.tcgen05.saw(new.lanes, component, count, each=self._ptx)
 
     # ------------------------------------------------------------------ findings
 
