@@ -476,6 +476,20 @@ def a_jump_at_which_lanes_part(k: Builder, *, right: bool) -> None:
         k.mem.store(out[k.thread_id], 1)
 
 
+def _in_one_way_but_by_lane(mir: Mir) -> Mir:
+    """The same of those that do not name the lane."""
+    jumps = zip(mir.code, _in_one_way(mir).code, strict=True)
+    return replace(mir, code=tuple(i if "lane_id" in str(i.what) else j for i, j in jumps))
+
+
+@wrong("uniform", edit=_in_one_way_but_by_lane, not_covered="several parts of a warp")
+def a_jump_at_which_another_half_of_a_warp_goes_another_way(k: Builder, *, right: bool) -> None:
+    k.launch(warps=1)
+    out = k.tensor("out", s32, (32,))
+    with k.loop(2) as turn, k.if_((k.lane_id // 16).eq(turn)), k.if_(turn.eq(0)):
+        k.mem.store(out[k.lane_id], 1)
+
+
 def _traps(mir: Mir) -> Mir:
     """The store is a trap."""
     trap = Trap(cond=Const(1), what="trap", aborts=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import HEAD, program, report
+from tests.ptx.test_check import ARRIVE, HEAD, INIT, WAIT, program, report
 from tilesim.checker import Report, check
+from tilesim.checker.certificates import certified
 from tilesim.errors import InvalidProgram
+from tilesim.ir.verify import verify
 from tilesim.proof.check import certify
 from tilesim.ptx.launch import Launch, Pointer
 from tilesim.ptx.parser import read
@@ -95,3 +97,31 @@ def test_a_wait_that_is_left_by_such_a_jump() -> None:
     assert _report(start + arrive + wait).verdict == "proved"
     never = _report(start + "bar.sync 0;\n" + wait)
     assert never.rules == {"deadlock"}
+
+
+@pytest.mark.parametrize("half", ["%r3", "0"])
+def test_parts_of_a_warp_do_not_come_to_a_jump_apart(half: str) -> None:
+    """One half goes one way in the first turn, the other one another way in the second: lanes that
+    are late may execute it together. The same half twice may not."""
+    body = START + (
+        f"shr.u32 %r6, %r5, 4;\nAGAIN: setp.ne.u32 %p1, %r6, {half}; @%p1 bra NEXT;\n"
+        "setp.eq.u32 %p2, %r3, 0; @%p2 bra.uni NEXT;\nadd.u32 %r7, %r3, 1;\n"
+        "NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 2; @%p3 bra AGAIN;\n"
+    )
+    assert _certified(body) == (half == "0")
+    assert _certified(body.replace(".uni", ""))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_poll_that_is_left_by_such_a_jump_is_rechecked(right: bool) -> None:
+    """As CuTe DSL writes it: it is seen when it is run that lanes leave it together."""
+    poll = WAIT.replace("@!%p1 bra L;", "@%p1 bra.uni DONE; bra.uni L;\nDONE:\n")
+    poll = f"setp.ne.b32 %p2, %r5, 0; @%p2 bra REST;\n{poll}REST:\n"
+    lanes = "elect.sync _|%p1, -1;" + JUMPS["bra"]
+    mir = program(START + INIT + ARRIVE + (poll if right else lanes), params=PARAMS,
+                  values=VALUES, by=plain)  # fmt: skip
+    with pytest.raises(InvalidProgram):
+        verify(mir)
+    _, answer = certified(mir, "practice", (), None)
+    assert answer.verdict == ("certified" if right else "refuted")
+    assert answer.rule == ("" if right else "uniform")

@@ -65,13 +65,16 @@ def _diagnose(program: Program, stages: tuple[tuple[Check, ...], ...]) -> tuple[
     return tuple(dict.fromkeys(problems))
 
 
-def verify(program: Program | Mir, *, to_run: bool = False) -> None:
+def verify(program: Program | Mir, *, to_run: bool = False, jumps: bool = True) -> None:
     """Raises `InvalidProgram` with every problem that `diagnose` finds.
 
     What regions need is not asked of `Mir`, but that lanes meet, and jump, as it says. ``to_run``:
-    the program must have an instruction, too.
+    the program must have an instruction, too; ``jumps``: that lanes go one way where a jump says so
+    can be seen without running it.
     """
     problems = _diagnose_list(program) if isinstance(program, Mir) else diagnose(program)
+    if isinstance(program, Mir) and jumps and not problems:
+        problems = tuple(check_one_way(program))
     if to_run and not problems:
         problems = tuple(check_not_empty(_flat(program) if isinstance(program, Mir) else program))
     if problems:
@@ -81,7 +84,7 @@ def verify(program: Program | Mir, *, to_run: bool = False) -> None:
 @cached
 def _diagnose_list(mir: Mir) -> tuple[Diagnostic, ...]:
     found = tuple(check_guards(mir)) or _diagnose(_flat(mir), (_LIST, _ENCODINGS))
-    return found or (*check_meetings(mir), *check_one_way(mir))
+    return found or tuple(check_meetings(mir))
 
 
 @cached

@@ -215,6 +215,8 @@ class Warp:
         #: by lane that has found what it waits for in a word, the branch by which it leaves, and
         #: what the condition there is
         self.leaving: dict[int, tuple[int, bool]] = {}
+        #: by jump with .uni, the part of its lanes that has executed it
+        self.parts: dict[int, tuple[int, ...]] = {}
         #: whether an election has set its first lane apart; which lanes execute then (`Chosen`)
         self.apart, self.side = False, ""
         #: what has set its lanes apart in what they did since they last met: an election, or their
@@ -263,7 +265,8 @@ class Warp:
         now = m.group("wgmma", first).number
         s.same(list(self.at), sorted(self.alive), sorted(self.leaving.items()))
         s.same(self.fenced, sorted(self.tiles), self.apart,
-               self.side, sorted(self.apart_by), sorted(self.kinds.items()))  # fmt: skip
+               self.side, sorted(self.apart_by), sorted(self.kinds.items()),
+               sorted(self.parts.items()))  # fmt: skip
         s.same(sorted(self.set_in.items()), sorted(self.set_behind))
         for _, look in sorted(self.set_behind.items(), key=lambda one: one[0]):
             look.state(s)
@@ -763,7 +766,7 @@ class Machine:
         w.jumps_back = min(w.at[i] for i in lanes) <= at
 
     def _go(self, w: Warp, at: int, lanes: list[int]) -> None:
-        match what := self.mir.code[at].what:
+        match self.mir.code[at].what:
             case Branch(target=target, cond=None):
                 for i in lanes:
                     w.at[i] = target
@@ -774,14 +777,14 @@ class Machine:
                     w, cond, lanes, f"the branch at {at}", polls=polls, found=found
                 )
                 w.leaving = {i: x for i, x in w.leaving.items() if i not in found}
-                _one_target(what, [bool(taken) for taken in decided.values()], at)
+                _one_target(w, at, lanes, [bool(taken) for taken in decided.values()])
                 for i, taken in decided.items():
                     w.at[i] = target if bool(taken) == sense else at + 1
                 for i, x in polls.items():
                     w.detours[i] = x.look, target if bool(x.yes) == sense else at + 1
             case Switch(index=index, targets=targets):
                 chosen = self._decided(w, index, lanes, f"the switch at {at}")
-                _one_target(what, [*chosen.values()], at)
+                _one_target(w, at, lanes, [*chosen.values()])
                 for i, index_ in chosen.items():
                     w.at[i] = _target(targets, index_, at)
             case Trap(cond=cond, what=why):
@@ -1203,10 +1206,18 @@ def _target(targets: tuple[int, ...], index: int, at: int) -> int:
     return targets[index]
 
 
-@rule("uniform", "lanes that execute a jump with .uni go one way")
-def _one_target(jump: Branch | Switch, targets: Sequence[int], at: int) -> None:
-    if jump.uniform and len(set(targets)) > 1:
+@rule("uniform", "lanes that execute a jump with .uni go one way: all of a warp, or always these")
+def _one_target(w: Warp, at: int, lanes: Sequence[int], targets: Sequence[int]) -> None:
+    """Of several parts of a warp, each of which goes one way, other schedules may let two execute
+    it together.
+
+    Raises: Refuted: they go several ways; NotCovered: they are another part of the warp."""
+    if not getattr(w.machine.mir.code[at].what, "uniform", False):
+        return
+    if len(set(targets)) > 1:
         raise Refuted("uniform", f"lanes go several ways at {at}")
+    if len(lanes) < len(w.alive) and w.parts.setdefault(at, tuple(lanes)) != tuple(lanes):
+        raise NotCovered(f"several parts of a warp at the jump at {at}, which has .uni")
 
 
 @rule("trap", "no thread traps")
