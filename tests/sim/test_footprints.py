@@ -23,6 +23,7 @@ from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import elements_apart
 from tilesim.sim.machine.view_access import box_footprint
+from tilesim.sim.observers.lane_races import meet_some
 
 RNG = random.Random(14)
 
@@ -228,3 +229,14 @@ def test_what_several_instructions_access_at_one_address_is_one(
     values = (Pointer("x", 512),)
     assert report(body, params=(".param .u64 x",), values=values).verdict == "proved"
     assert len(boxes) == made
+
+
+def test_ranges_that_share_bytes_with_others() -> None:
+    def ranges() -> tuple[Any, Any]:
+        low = np.array([RNG.randrange(20) for _ in range(RNG.randrange(6))], np.int64)
+        return low, low + np.array([RNG.randint(1, 6) for _ in low], np.int64)
+
+    for _ in range(2_000):
+        (low, high), (lows, highs) = ranges(), ranges()
+        met = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
+        assert meet_some(low, high, lows, highs).tolist() == met.tolist()

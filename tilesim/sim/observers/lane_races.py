@@ -165,6 +165,11 @@ def by_lane(
     return owners[taken], low, last + where.itemsize
 
 
+def _of_each_lane(access: Access) -> bool:
+    """Whether each lane may touch all of the bytes."""
+    return access.among == EVERY or isinstance(access.piece, Unsaid)
+
+
 def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
     """Two different lanes of which the later one touches a byte that the earlier one touched."""
     if earlier is None or later is None:
@@ -303,15 +308,28 @@ def lanes_at(
 ) -> int:
     """The lanes of a recorded access that touch bytes of ``other``, or those of them that the lanes
     of ``access`` touch, as far as that is known."""
+    lows, highs = other.bytes.runs
+    if access is not None and not _of_each_lane(access):
+        own = by_lane(other, access.lanes, access.among, access.piece)
+        lows, highs = (lows, highs) if own is None else own[1:]
+    if _of_each_lane(record):
+        return record.lanes if meet_some(*where.bytes.runs, lows, highs).any() else 0
     pieces = by_lane(where, record.lanes, record.among, record.piece)
     if pieces is None:
         return record.lanes
     lanes, low, high = pieces
-    lows, highs = other.bytes.runs
-    own = None if access is None else by_lane(other, access.lanes, access.among, access.piece)
-    if own is not None:
-        _, lows, highs = own
-    touched = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
     found = np.zeros(32, dtype=bool)
-    found[lanes[touched]] = True
+    found[lanes[meet_some(low, high, lows, highs)]] = True
     return mask_bits(found)
+
+
+def meet_some(
+    low: NDArray[np.int64], high: NDArray[np.int64],
+    lows: NDArray[np.int64], highs: NDArray[np.int64],
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Which of the ranges from ``low`` up to ``high`` share a byte with some of the others."""
+    order = np.argsort(lows)
+    # how far the first ones come, by their number: none, one, two...
+    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, highs[order]))
+    met: NDArray[np.bool_] = reach[np.searchsorted(lows[order], high)] > low
+    return met
