@@ -123,7 +123,7 @@ class FlowGraph:
         return _may_jump(last) and isinstance(last.what, Op)
 
     @cached_property
-    def meetings(self) -> dict[int, int]:
+    def reconvergence(self) -> dict[int, int]:
         """By branch: the `Join` (or the end) at which lanes that it splits have met."""
         end = len(self.mir.code)
         joins = {
@@ -144,7 +144,7 @@ class FlowGraph:
         """What may be executed on each side of a branch before its lanes meet."""
         if number not in self._sides:
             starts = (self.blocks[b].start for b in self.successors[self.block_of[number]])
-            meet = self.meetings[number]
+            meet = self.reconvergence[number]
             self._sides[number] = [self.between(start, meet) for start in starts]
         return self._sides[number]
 
@@ -199,7 +199,7 @@ class FlowGraph:
         found = closure([first], lambda b: () if b == end else self.successors[b])
         return {number for block in found - {end} for number in self.blocks[block]}
 
-    def on_ways(self, start: int, stop: int) -> set[int]:
+    def on_paths(self, start: int, stop: int) -> set[int]:
         """What may be executed after ``start`` and before ``stop``, with no ``start`` between."""
 
         def after(number: int) -> Iterable[int]:
@@ -264,7 +264,7 @@ def sides_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
     """The instructions behind a branch before its lanes meet, if all they do is compute registers,
     without loops; else None."""
     branch = graph.mir.code[number].what
-    if not isinstance(branch, Branch) or branch.polls or number not in graph.meetings:
+    if not isinstance(branch, Branch) or branch.polls or number not in graph.reconvergence:
         return None
     inside = graph.inside(number)
     blocks = {graph.block_of[n] for n in (number, *inside)}

@@ -136,7 +136,7 @@ class _Splitting:
     def _simple(self, number: int) -> bool:
         """Whether the lanes have met before a branch, the others act as one, and those that it
         sends away do nothing until all meet again."""
-        branch, meet = self._mir.code[number].what, self._graph.meetings[number]
+        branch, meet = self._mir.code[number].what, self._graph.reconvergence[number]
         if not self._fencing.isdisjoint(self._warps[number]):
             return False  # each lane has fences of its own (H3)
         if not self._crowded.isdisjoint(self._warps[number]):
@@ -250,7 +250,7 @@ class _Splitting:
                 continue
             others = self._unelected(self._set_before(number, branch.cond))
             if others is not None:
-                graph, meet = self._graph, self._graph.meetings[number]
+                graph, meet = self._graph, self._graph.reconvergence[number]
                 taken = graph.between(branch.target, meet)
                 other = graph.between(number + 1, meet)
                 found |= other - taken if others is branch.sense else taken - other

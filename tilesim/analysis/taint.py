@@ -302,9 +302,12 @@ def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
         if not tensor.within:
             everywhere.setdefault(tensor.name, []).append(tensor.among)
     separate = {t.within for t in at_addresses(mir) if is_part(t.within)}
-    near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
+    shared_names, global_names = (
+        {s.name for s in mir.kernel.shared},
+        {t.name for t in mir.kernel.tensors},
+    )
     spaces = {
-        name: _parts(name, near, far) if not all(among) else set().union(*among)
+        name: _parts(name, shared_names, global_names) if not all(among) else set().union(*among)
         for name, among in sorted(everywhere.items())
     }
     found = []
@@ -316,11 +319,11 @@ def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _parts(name: str, near: set[str], far: set[str]) -> set[str]:
+def _parts(name: str, shared_names: set[str], global_names: set[str]) -> set[str]:
     """What may be at an address that is accessed by this name."""
     if name == ".generic":
-        return near | far
-    return far if name == ".global" else near
+        return shared_names | global_names
+    return global_names if name == ".global" else shared_names
 
 
 def aliases(program: Program) -> Iterator[tuple[str, str]]:
@@ -409,7 +412,7 @@ class Taint:
             op.response.tensor.name for op in mir.ops() if isinstance(op, ClcTryCancel)
         )
         #: what may overlap them
-        self._near_responses = self._responses | {
+        self._may_be_responses = self._responses | {
             other for one, other in self._aliases if one in self._responses
         }
         self._grew = True
@@ -419,7 +422,7 @@ class Taint:
                 for deciding in self._deciding(number, instruction):
                     self._decide(self._value(deciding, number), number, instruction.loc)
                 if isinstance(instruction.what, Op):
-                    self._look_at(number, instruction.what, mir.effects[number])
+                    self._flow_through(number, instruction.what, mir.effects[number])
             for one, other in self._aliases:
                 self._put(other, _any(self._get(one)))
 
@@ -448,7 +451,7 @@ class Taint:
             self._known_sides[number] = sides_that_compute(self._graph, number)
         return self._known_sides[number]
 
-    def _look_at(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
+    def _flow_through(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
         match effects:
             case (fx.Queries(part, registers=(low, high)), fx.Defines(var=var)):
                 self._query(number, op, part, (low, high), var)
@@ -495,7 +498,7 @@ class Taint:
         else:  # what else is in this part of shared memory may lie there in part
             others = (*names, *(w for w in self._words if w != word and w[1] == word[1]))
             read = self._get(word) | _any(self._union(map(self._get, others)))
-        if names & self._near_responses and not self._is_answer(op):
+        if names & self._may_be_responses and not self._is_answer(op):
             read |= {(CLUSTERS, None)}
         for effect in effects:
             match effect:
@@ -686,7 +689,7 @@ class Taint:
         if since in changes:
             return False
         changes = {n for n in changes if any(map(self._get, ((m, n) for m in names)))}
-        return not changes or changes.isdisjoint(self._graph.on_ways(since, until))
+        return not changes or changes.isdisjoint(self._graph.on_paths(since, until))
 
     def _steer(self, value: Value, loc: Loc) -> None:
         for source, d in sorted(_numbers(value), key=str):

@@ -79,7 +79,7 @@ class Diverging:
     def _look_at(self, number: int, cond: Expr | None, used: frozenset[str]) -> None:
         """Notes what may differ behind an instruction, as far as is known what may before it."""
         splits = self.differs(cond, number)
-        if splits and number in self._graph.meetings and number not in self.splits:
+        if splits and number in self._graph.reconvergence and number not in self.splits:
             self.splits.add(number)
             self.inside |= self._graph.inside(number)
             for name, setter in self._apart(number):
@@ -102,7 +102,7 @@ class Diverging:
         """Where lanes that a branch splits may set registers differently, with these: where they
         come together, or wherever both may come before. What lanes outside of its loop have in a
         counter does not matter."""
-        sides, meet = self._graph.sides(number), self._graph.meetings[number]
+        sides, meet = self._graph.sides(number), self._graph.reconvergence[number]
         all_of_them = sum(map(len, sides)) != len(self._graph.inside(number))
         used_later = live_at(self._graph, meet)
         for n in self._graph.inside(number):
@@ -271,7 +271,7 @@ def private_registers(graph: FlowGraph) -> frozenset[str]:
         sides = [frozenset[str]().union(*(names[n] for n in way)) for way in graph.sides(number)]
         several = Counter(name for way in sides for name in way)
         shared.update(name for name, count in several.items() if count > 1)
-        shared.update(several.keys() & live_at(graph, graph.meetings[number]))
+        shared.update(several.keys() & live_at(graph, graph.reconvergence[number]))
     return mir.local | (assigned - shared)
 
 

@@ -474,10 +474,10 @@ class ForAll:
             limit = Limit(scope.last // step, scope.bound, fits=True)
         steps = UNBOUNDED if limit is None else limit.steps
         if steps and report.verdict == "proved" and not step % scope.modulus:
-            self._require_as_told(free, number, min(steps * step, scope.last), step)
+            self._require_same_for(free, number, min(steps * step, scope.last), step)
         return Run(number, steps, limit, report, scope.modulus, traced)
 
-    def _require_as_told(self, free: Simulation, number: int, last: int, step: int) -> None:
+    def _require_same_for(self, free: Simulation, number: int, last: int, step: int) -> None:
         """What the kernel makes of values up to ``last`` further, in steps, is what it has made of
         a number that is not known: of some, beside the numbers that its code names, and others.
 

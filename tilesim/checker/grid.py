@@ -78,7 +78,7 @@ class Survey:
         self._runs: dict[int, Run] = {}
         #: clusters that others of other numbers of repetitions stand for: what follows those like
         #: them, and what a run of them would be
-        self._told: dict[int, tuple[Follower, Run]] = {}
+        self._split_off: dict[int, tuple[Follower, Run]] = {}
         self._open: list[str] = []
         #: the first run that failed, and its clusters
         self._failure: Surveyed | None = None
@@ -170,11 +170,11 @@ class Survey:
     def _look_at(self, clusters: Integers) -> Follower:
         """Runs the first of ``clusters``, unless a run stands for it, and follows the others."""
         first = int(clusters[0])
-        told = self._told.pop(first, None)
-        if told is not None:
-            self._classes[first], self._runs[first] = told
-            self._simulation.followers[first] = told[0]
-            return told[0]
+        known = self._split_off.pop(first, None)
+        if known is not None:
+            self._classes[first], self._runs[first] = known
+            self._simulation.followers[first] = known[0]
+            return known[0]
         follower = self._simulation.follow(clusters, self._plans)
         run = self._run_clusters([first])
         if run.findings and self._simulation.code.named and len(follower.members) < len(clusters):
@@ -184,7 +184,9 @@ class Survey:
         self._classes[first], self._runs[first] = follower, self._judged(run, [first])
         others = told_apart(follower)
         if not run.findings and is_plain(run.outcomes[0]):
-            self._told |= {int(o.follower.clusters[0]): (o.follower, _as(o, run)) for o in others}
+            self._split_off |= {
+                int(o.follower.clusters[0]): (o.follower, _as(o, run)) for o in others
+            }
         return follower
 
     @property

@@ -75,8 +75,8 @@ class OrderPlans:
 
         Where some do not stand for all, all are tried that there is time for.
         """
-        if self._once:
-            yield from self._each_once()
+        if self._each_draws_once:
+            yield from self._each_as_last()
         elif self._tiles is not None:
             yield from self._any_number(self._tiles)
         if not self.covers:
@@ -100,11 +100,11 @@ class OrderPlans:
         return Plan((self._cluster,), order=order)
 
     def _say(self, how: str) -> None:
-        if self._anywhere is None and self._in_shared() != self._bounds:
+        if self._bounds_by_program is None and self._bounds_by_runs() != self._bounds:
             return  # instructions have accessed bytes that they had not in the timed run
-        self.covers = self._whatever(how)
+        self.covers = self._every_order(how)
 
-    def _whatever(self, how: str) -> str:
+    def _every_order(self, how: str) -> str:
         return f"every ticket order of {', '.join(self.tensors)} ({how})"
 
     # ------------------------------------------------------------------ all orders
@@ -120,7 +120,7 @@ class OrderPlans:
             picked = tuple(d.warp for d in run.outcomes[0].draws)
             yield self._plan(Order(picked)), run
             prefix = _next(run.outcomes[0].contenders, picked)
-        self.covers = self._whatever(f"all {self._tried - before} orders")
+        self.covers = self._every_order(f"all {self._tried - before} orders")
 
     # ------------------------------------------------------------------ when some orders do
 
@@ -133,19 +133,21 @@ class OrderPlans:
             return None
         if any(not _consecutive(draws) for draws in self._words.values()):
             return None
-        return self._in_shared() if self._anywhere is None else self._anywhere
+        return (
+            self._bounds_by_runs() if self._bounds_by_program is None else self._bounds_by_program
+        )
 
     @cached_property
-    def _anywhere(self) -> frozenset[int] | None:
+    def _bounds_by_program(self) -> frozenset[int] | None:
         """The same, whatever bytes of shared memory instructions access."""
-        return self._told_by(self._simulation.code.graph, self._simulation.code.flow)
+        return self._bounds_by(self._simulation.code.graph, self._simulation.code.flow)
 
-    def _in_shared(self) -> frozenset[int] | None:
+    def _bounds_by_runs(self) -> frozenset[int] | None:
         """The same if they access none but those that they have accessed in runs so far."""
         accessed = self._simulation.accessed
-        return None if accessed is None else self._told_by(accessed.graph, accessed.flow)
+        return None if accessed is None else self._bounds_by(accessed.graph, accessed.flow)
 
-    def _told_by(self, graph: FlowGraph, flow: Dataflow) -> frozenset[int] | None:
+    def _bounds_by(self, graph: FlowGraph, flow: Dataflow) -> frozenset[int] | None:
         """What tells draws apart, by what may flow where."""
         tickets = drawn_tensors(graph.mir) & self._simulation.code.counters
         drawn = Taint(graph, tickets)
@@ -220,7 +222,7 @@ class OrderPlans:
     # ------------------------------------------------------------------ one number each
 
     @cached_property
-    def _once(self) -> bool:
+    def _each_draws_once(self) -> bool:
         """Whether each cluster draws once, and only the last number of a word is special."""
         clusters = [self._place(draw) for draw in self._draws]
         return (
@@ -229,7 +231,7 @@ class OrderPlans:
             and all(self._inside(ds) <= {ds[-1].number} for ds in self._words.values())
         )
 
-    def _each_once(self) -> Iterator[tuple[Plan, Run]]:
+    def _each_as_last(self) -> Iterator[tuple[Plan, Run]]:
         """Each cluster as the last one of its word, with each other one as one before it.
 
         Two that are not the last are together in one run with the one first, and in one with the

@@ -85,7 +85,7 @@ def first_run(
 
     Args:
         run: runs some clusters, unless they take longer than one has patience for.
-        begun: is told the survey that is made, and that there is none any more.
+        begun: is given the survey that is made, and None when it is over.
     """
     short = all_are_run(simulation) or len(clusters) == 1
     if short:
@@ -94,7 +94,7 @@ def first_run(
     survey = Survey(simulation, inputs, lambda some: run(some, None))
     begun(survey)
     found = survey.look()
-    if not short and _have_at_most(simulation, _LONG) and not _tells_all(found):
+    if not short and _have_at_most(simulation, _LONG) and not _proves_all(found):
         followers, simulation.followers = simulation.followers, {}
         with suppress(TakesLong):
             every = _all(simulation, clusters, run)
@@ -121,7 +121,7 @@ def _all(
     return First(run(clusters, patience), clusters, coverage.whole(simulation))
 
 
-def _tells_all(surveyed: Surveyed) -> bool:
+def _proves_all(surveyed: Surveyed) -> bool:
     """Whether nothing is wrong with those that were run, and all are proved by them."""
     outcomes = surveyed.run.outcomes
     violations = certificate.standing_violations(outcomes)
@@ -137,8 +137,8 @@ class FirstLane:
     run: Run
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What a witness says of it."""
+    def witness_fields(self) -> dict[str, Any]:
+        """What a witness has of it, by field."""
         return {"first_lane": True}
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ def leaving_reasons(
 
     What goes wrong there may do so for no data, so it is no finding.
     """
-    leaves = {t: told for outcome in first.outcomes for t, told in outcome.leaves.items()}
+    leaves = {t: where for outcome in first.outcomes for t, where in outcome.leaves.items()}
     for turn, (number, value) in leaves.items():
         loc = simulation.code.mir.code[number].loc
         other = run(simulation.leaving(turn))
@@ -199,7 +199,7 @@ class Residency:
     left_open: tuple[str, ...] = ()
 
 
-def held(program: Program) -> tuple[int, int]:
+def resident_ctas(program: Program) -> tuple[int, int]:
     """How many CTAs a GPU of the target holds at once: at least, with as many registers as a thread
     may have on the smallest one; and at most."""
     target = program.target
@@ -221,7 +221,7 @@ def too_many(simulation: Simulation) -> Finding | None:
     """The finding if no GPU of the target holds the CTAs of a cooperative launch, which may wait
     for each other."""
     program, mir = simulation.program, simulation.code.mir
-    _, most = held(program)
+    _, most = resident_ctas(program)
     if not (program.cooperative and simulation.together) or program.ctas <= most:
         return None
     many = program.target.multiprocessors[1]
@@ -253,14 +253,14 @@ def too_many(simulation: Simulation) -> Finding | None:
 def device_size(simulation: Simulation) -> Leaning | None:
     """What a proof of a cooperative launch takes for granted of the GPU, if it is anything."""
     program = simulation.program
-    least, _ = held(program)
+    least, _ = resident_ctas(program)
     if not (program.cooperative and simulation.together) or program.ctas <= least:
         return None
     text = f"if the GPU holds all {program.ctas} CTAs of the cooperative launch at once"
     return Leaning("device-size", text, (begin(simulation.code.mir),), "assumption")
 
 
-def matters(simulation: Simulation) -> bool:
+def may_wait_for_unstarted(simulation: Simulation) -> bool:
     """Whether clusters may wait for others that have not been started."""
     return simulation.together and not simulation.program.cooperative
 
@@ -326,8 +326,8 @@ class Checking:
         #: why nothing can be said of the whole grid
         self.left_open: tuple[str, ...] = ()
         self.tried = 0
-        self._unanswered: tuple[str, ...] = ()
-        self._whatever: dict[str, Leaning | None] = {}
+        self._open_answers: tuple[str, ...] = ()
+        self._covered_choices: dict[str, Leaning | None] = {}
 
     def check(self) -> Report:
         """The report, also if the check is interrupted or the time is up."""
@@ -354,7 +354,7 @@ class Checking:
         self.first = first
         if first.findings:
             return self._failed(certificate.annotate(first), first, [])
-        if matters(self.simulation):
+        if may_wait_for_unstarted(self.simulation):
             resident = one_at_a_time(self.simulation, self.inputs)
             self.tried += 1
             if resident.failing is not None:
@@ -362,17 +362,17 @@ class Checking:
                     resident.failing, first, [], "resident", first_in=resident.first
                 )
             self.left_open += resident.left_open
-        failed = self._elected(first) or self._answered(first) or self._drawn(first)
+        failed = self._try_first_lane(first) or self._try_answers(first) or self._try_orders(first)
         if failed is None and self.survey is not None and not self.survey.settled:
             failed, first = self._look_again(self.survey), self.first
         if failed is not None:
             return failed
-        self._unanswered += tuple(leaving_reasons(self.simulation, first, self._timed))
+        self._open_answers += tuple(leaving_reasons(self.simulation, first, self._timed))
         violations = certificate.standing_violations(first.outcomes)
         why = certificate.reasons(first.outcomes, violations)
         if not why:
             self._narrow(first)
-        why += self._untold() + self._unanswered
+        why += self._unknown_inputs() + self._open_answers
         if why:
             return self._try_others(first, violations, why + self.left_open)
         covers = f"every schedule of {self.extent}"
@@ -424,7 +424,7 @@ class Checking:
             self.first = surveyed.run
             if self.first.findings:
                 return self._failed(certificate.annotate(self.first), self.first, [])
-            failed = self._answered(self.first) or self._drawn(self.first)
+            failed = self._try_answers(self.first) or self._try_orders(self.first)
             if failed is not None or survey.settled:
                 return failed
         self.left_open += survey.again()
@@ -442,7 +442,7 @@ class Checking:
             if found.failure is not None:
                 return self._failed(found.failure, first, violations)
             news = () if self.survey is None else self.survey.again()
-            if matters(self.simulation) and not found.explored.exact:
+            if may_wait_for_unstarted(self.simulation) and not found.explored.exact:
                 news += (ANY_ORDER,)
             complete = complete and not news
             why += news
@@ -476,13 +476,13 @@ class Checking:
         report = self._report("bounded", first, covers, reasons=why)
         return replace(report, frontier=None if left is None else left.to_dict())
 
-    def _elected(self, first: Run) -> Report | None:
+    def _try_first_lane(self, first: Run) -> Report | None:
         """The report if a run fails in which elect.sync chooses another lane."""
         tried, other = first_lane(self.simulation, self.inputs, self.clusters)
         self.tried += tried
         return None if other is None else self._failed(other.run, first, [], other=other)
 
-    def _answered(self, first: Run) -> Report | None:
+    def _try_answers(self, first: Run) -> Report | None:
         """The report if some number of clusters that launch control cancels makes a run fail."""
         if not any(outcome.asked for outcome in first.outcomes):
             return None
@@ -492,18 +492,18 @@ class Checking:
             if run.findings:
                 return self._failed(certificate.annotate(run), first, [], plan=plan)
             violations = certificate.standing_violations(run.outcomes)
-            self._unanswered += certificate.reasons(run.outcomes, violations)
-        self._unanswered += plans.reasons()
-        self._whatever[plans.covers] = plans.leaning
+            self._open_answers += certificate.reasons(run.outcomes, violations)
+        self._open_answers += plans.reasons()
+        self._covered_choices[plans.covers] = plans.leaning
         return None
 
-    def _drawn(self, first: Run) -> Report | None:
+    def _try_orders(self, first: Run) -> Report | None:
         """The report if some order of draws from counters makes a run fail.
 
         Where the orders do not all come out right, it is left to exploration.
         """
         # what a cluster waits for may be up to the order, and what is resident is as well (0.4a)
-        waits = matters(self.simulation) and self.simulation.code.polls_memory
+        waits = may_wait_for_unstarted(self.simulation) and self.simulation.code.polls_memory
         for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
             if not outcome.draws:
                 continue
@@ -516,7 +516,7 @@ class Checking:
                     return self._failed(certificate.annotate(run), first, [], plan=plan)
                 violations = certificate.standing_violations(run.outcomes)
                 open_ends += certificate.reasons(run.outcomes, violations)
-            self._whatever[plans.covers] = None
+            self._covered_choices[plans.covers] = None
             if open_ends or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
         return None
@@ -537,7 +537,7 @@ class Checking:
         )  # fmt: skip
         self.tried += result.explored.schedules
         # exploration neither varies inputs nor what launch control grants
-        others = self._untold() + self._unanswered + self.left_open
+        others = self._unknown_inputs() + self._open_answers + self.left_open
         return result, result.complete and len(clusters) == len(unsure) and not others
 
     def _directed(self, violations: list[Violation]) -> Run | None:
@@ -586,20 +586,20 @@ class Checking:
         """What is read where allocations overlap is what the run has read there: in every schedule,
         as accesses have one order (where no other runs stand for some schedules)."""
         crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
-        if self.simulation.code.overlaid and not self._whatever:
+        if self.simulation.code.overlaid and not self._covered_choices:
             self.flow = Dataflow(self.simulation.code.graph, crossed)
             self.steering = self._assumed(self.flow.steering_inputs)
 
     def _assumed(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those that are given or zero; what others hold is not known, and the run says what of
         that it needs."""
-        told = {t.name: t.contents for t in self.program.tensors}
-        return tuple(n for n in names if told[n] is None or n in self.inputs)
+        contents = {t.name: t.contents for t in self.program.tensors}
+        return tuple(n for n in names if contents[n] is None or n in self.inputs)
 
     def _zero(self, names: tuple[str, ...]) -> list[str]:
         return [n for n in self._assumed(names) if n not in self.inputs]
 
-    def _untold(self) -> tuple[str, ...]:
+    def _unknown_inputs(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
         where addresses decide that differ from launch to launch."""
         unknown = tuple(name for name in self.steering if name not in self.inputs)
@@ -609,11 +609,11 @@ class Checking:
 
     def _decided_by_bases(self) -> tuple[str, ...]:
         """What addresses may decide; where memory is all that they may reach a decision by, parts
-        of it are told apart by what runs so far have accessed."""
+        of it are distinguished by what runs so far have accessed."""
         code, accessed = self.simulation.code, self.simulation.accessed
         found = code.decided_by_bases
-        told = None if accessed is None else accessed.decided_by_bases(code.lanes_asked, code.stays)
-        return found if not found or told is None else told
+        seen = None if accessed is None else accessed.decided_by_bases(code.lanes_asked, code.stays)
+        return found if not found or seen is None else seen
 
     def _run(
         self, chooser: Callable[[int], Chooser | None], clusters: list[int],
@@ -635,7 +635,7 @@ class Checking:
             fingerprint(self.simulation.code.mir),
             answers=plan.answers if plan else None, first=first_in,
             order=plan.order.warps if plan and plan.order else None,
-            **(other.told if other else {}),
+            **(other.witness_fields if other else {}),
         )  # fmt: skip
         simulation = other.simulation if other else self.simulation
         if self.explains:
@@ -675,10 +675,10 @@ class Checking:
             code = self.simulation.code
             around = device_size(self.simulation), early_dependents(code.graph), aliases(code.mir)
             taken += tuple(one for one in around if one is not None)
-            leanings = (order, *filter(None, self._whatever.values()), *taken)
+            leanings = (order, *filter(None, self._covered_choices.values()), *taken)
             leanings += self._practice(verdict)
         if verdict == "proved":
-            covers += "".join(f"; {text}" for text in self._whatever if text)
+            covers += "".join(f"; {text}" for text in self._covered_choices if text)
         covers += "".join(f"; {one.text}" for one in taken)
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         report = Report(self.program.name, verdict, covers, findings, reasons, witness, stats)

@@ -78,7 +78,7 @@ class Model:
         return found
 
     @property
-    def everyone(self) -> str:
+    def all_warps(self) -> str:
         """The mask of all warps of a CTA."""
         return "(-1)" if self.program.warps == 32 else str((1 << self.program.warps) - 1)
 
@@ -133,7 +133,7 @@ class Model:
     def _constants(self) -> Iterator[str]:
         yield f"#define CTAS {len(self.ctas)}"
         yield f"#define WARPS {self.program.warps}"
-        yield f"#define EVERYONE {self.everyone}"
+        yield f"#define EVERYONE {self.all_warps}"
         if self.mbarriers:
             yield f"#define MBARRIERS {self.mbarriers}  /* of one CTA */"
         for array in self.arrays:

@@ -295,7 +295,8 @@ def table(results: Iterable[Result], style: Style = PLAIN) -> str:
     order = list(_COLOURS)
     cleaned = (clean(result) for result in results)
     rows = sorted(
-        ((verdict_of(r), r.kernel, _gist(r)) for r in cleaned), key=lambda row: order.index(row[0])
+        ((verdict_of(r), r.kernel, _summary(r)) for r in cleaned),
+        key=lambda row: order.index(row[0]),
     )
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "".join(_row(row, widths, style) for row in rows)
@@ -309,7 +310,7 @@ def _row(row: tuple[str, str, str], widths: Sequence[int], style: Style) -> str:
     return line.replace(verdict, style.paint(verdict, verdict), 1) + "\n"
 
 
-def _gist(result: Result) -> str:
+def _summary(result: Result) -> str:
     """The first finding, why it is open, or what is wrong; what was simulated if all is well."""
     match result:
         case Checked(report=report):

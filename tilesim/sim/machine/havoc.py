@@ -492,7 +492,7 @@ def skipped(graph: FlowGraph, number: int) -> frozenset[str] | None:
     """The registers that lanes which a branch splits may set before they meet; None if they may do
     anything else, or anything again and again."""
     inside = sides_that_compute(graph, number)
-    if inside is None or graph.meetings[number] == len(graph.mir.code):
+    if inside is None or graph.reconvergence[number] == len(graph.mir.code):
         return None
     return frozenset(name for n in inside for name in sets(graph.mir, n))
 

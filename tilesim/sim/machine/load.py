@@ -372,7 +372,7 @@ class Compiler(Operands):
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what)
             case Switch(index=index):
-                meet = self.code.graph.meetings.get(number, len(self.mir.code))
+                meet = self.code.graph.reconvergence.get(number, len(self.mir.code))
                 arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
                 end = ends_at(self.mir, meet)
                 return control.switch(what, self.expr(index), meet, end, arms=arms)
@@ -385,7 +385,7 @@ class Compiler(Operands):
                 return self._branch(number, what)
 
     def _branch(self, number: int, what: Branch) -> Step:
-        meet = self.code.graph.meetings.get(number)
+        meet = self.code.graph.reconvergence.get(number)
         if what.cond is None or meet is None:
             return control.jump(what.target)
         alone = self._alone_since(number, what.target, meet)

@@ -40,8 +40,8 @@ class Lagging:
     lanes: int
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What a witness says of it."""
+    def witness_fields(self) -> dict[str, Any]:
+        """What a witness has of it, by field."""
         return {"apart": (self.warp, self.lanes)}
 
     def __str__(self) -> str:
