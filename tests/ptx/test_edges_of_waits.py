@@ -300,6 +300,13 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         f"@%p1 bra L;\nD: {READ}",
         "race",
     ),
+    "a word polled before, whose test is left out": (
+        STORE + RAISE,
+        "setp.ne.u32 %p5, %r4, %r4; setp.ne.u32 %p1, %r4, %r4;\n"
+        f"{LOOK}@%p5 setp.ne.u32 %p1, %r8, 1;\n@!%p1 bra D;\n"
+        f"L: {LOOK}setp.ne.u32 %p1, %r8, 1;\n@%p1 bra L;\nD: {READ}",
+        "race",
+    ),
     "a word that is raised in each turn": (
         "setp.ne.u32 %p5, %r4, 0;\n@%p5 ret;\n"
         "M: atom.relaxed.cta.shared::cta.add.u32 %r8, [%r1+24], 1;\nadd.u32 %r9, %r9, 1;\n"

@@ -8,7 +8,9 @@ from tests.ptx.test_check import WAIT, report
 from tilesim.ptx.launch import Pointer
 
 
-@pytest.mark.parametrize("name", ["smid", "warpid", "globaltimer_lo"])
+@pytest.mark.parametrize(
+    "name", ["smid", "warpid", "nwarpid", "globaltimer_lo", "is_explicit_cluster"]
+)
 def test_what_no_launch_says_leaves_the_verdict_open(name: str) -> None:
     start = f"mov.u32 %r5, %{name};\nsetp.eq.u32 %p2, %r5, 3;\n"
     steers = report(f"{start}@%p2 bra DONE;\nbar.sync 0;\nDONE:")

@@ -91,6 +91,11 @@ OF_THREE: Rows = [
     ("mov.b32 %r3, %r5; min.f32 %r3, %r2, %r3, %r4;", 0x3F800000),
 ]
 GENERIC = f"{LANE}cvt.u64.u32 %rd1, %r1; cvta.shared.u64 %rd2, %rd1;\n"
+#: what the launch of `evaluate` says
+LAUNCHED: Rows = [
+    ("mov.u32 %r3, %dynamic_smem_size;", 4096),
+    ("mov.u32 %r3, %total_smem_size;", 4096 + 128),  # the static byte takes a whole unit
+]
 SPACES: Rows = [
     ("isspacep.shared::cta %p2, %rd2; selp.b32 %r3, 1, 0, %p2;", 1),
     ("isspacep.global %p2, %rd2; selp.b32 %r3, 1, 0, %p2;", 0),
@@ -114,6 +119,16 @@ def evaluates(text: str, numbers: Numbers, **how: Any) -> None:
 def test_registers(start: str, rows: Rows) -> None:
     for text, numbers in rows:
         evaluates(start + text, numbers)
+
+
+def test_what_the_launch_says() -> None:
+    """Shared memory is given to CTAs in units of 128 bytes; a cluster may be of one CTA."""
+    own = ".shared .align 1 .b8 own[1];\nmov.u32 %r4, own; st.shared.u8 [%r4], 1;\n"
+    for text, numbers in LAUNCHED:
+        evaluates(own + text, numbers)
+    explicit = HEAD.replace("{{", "\n.explicitcluster\n{{", 1)
+    evaluates("mov.u32 %r3, %is_explicit_cluster;", 1, head=explicit)
+    evaluates("mov.u32 %r3, %is_explicit_cluster;", None)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ _REGISTERS: dict[int, DType] = {
 _STRANGE = re.compile(r"\W")
 #: a mask of all lanes
 _EVERY = 0xFFFFFFFF
+#: bytes in which shared memory is given to CTAs (PTX `%total_smem_size`)
+_SHARED_UNIT = 128
 
 
 class Unsupported(PtxError):
@@ -319,11 +321,12 @@ class Lowering:
             "cluster_nctaid": lambda: Const(launch.cluster[k]),
             "cluster_ctarank": lambda: Special("cluster_rank"),
             "cluster_nctarank": lambda: Const(launch.cluster_size),
-            "is_explicit_cluster": lambda: Const(int(launch.cluster_size > 1)),
+            "is_explicit_cluster": lambda: Const(1),
             "laneid": lambda: Special("lane_id"),
-            "nwarpid": lambda: Const(-(-launch.threads // 32)),
             "dynamic_smem_size": lambda: Const(launch.dynamic_shared),
-            "total_smem_size": lambda: Const(self.launched.program.smem_requested),
+            "total_smem_size": lambda: Const(
+                -(-self.launched.program.smem_requested // _SHARED_UNIT) * _SHARED_UNIT
+            ),
             "lanemask_eq": lambda: Const(1) << Special("lane_id"),
             "lanemask_lt": lambda: (Const(1) << Special("lane_id")) - 1,
             "lanemask_le": lambda: (Const(2) << Special("lane_id")) - 1,

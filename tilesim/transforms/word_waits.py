@@ -202,7 +202,8 @@ class _Iteration:
                 tainted |= sets(mir, number)
             for effect in mir.effects[number]:
                 if isinstance(effect, Defines):
-                    value = effect.value
+                    # under a guard a register may keep what it held
+                    value = effect.value if mir.code[number].guard is None else None
                     inner = self._with(value, self._values) if isinstance(value, Expr) else None
                     held = None if inner is None else self._fitted(inner, effect.var)
                     self._values[effect.var.name] = held

@@ -28,7 +28,7 @@ from tilesim.ptx.syntax import Integer, Sink
 _FULL = 0xFFFFFFFF
 #: special registers that say where and when a kernel runs, which no launch says
 _MACHINE = frozenset({
-    "smid", "nsmid", "gridid", "warpid", "clock_hi", "globaltimer_lo", "globaltimer_hi",
+    "smid", "nsmid", "gridid", "warpid", "nwarpid", "clock_hi", "globaltimer_lo", "globaltimer_hi",
 })  # fmt: skip
 
 
@@ -145,11 +145,18 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             yield Pack(result=low.register(target), items=values, width=part, loc=low.loc)
         case _, inline.Special("clock" | "clock64" | "globaltimer"):
             yield from spelled(low, step) or ()
-        case _, inline.Special(name) if name in _MACHINE:
+        case _, inline.Special(name) if name in _MACHINE or _is_unsaid(low, name):
             var, why = low.register(target), f"what %{name} shows"
             yield Data(opcode=step.opcode, results=(var,), sources=(), why=why, loc=low.loc)
         case _:
             yield Assign(var=low.register(target), value=low.value(source, width), loc=low.loc)
+
+
+def _is_unsaid(low: Lowering, name: str) -> bool:
+    """Whether a register asks if clusters of one CTA were asked for: a launch without any has the
+    same CTAs."""
+    said = {"explicitcluster", "reqnctapercluster"} & low.kernel.entry.directives.keys()
+    return name == "is_explicit_cluster" and low.launched.launch.cluster_size == 1 and not said
 
 
 @rule(
