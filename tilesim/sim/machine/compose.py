@@ -552,7 +552,11 @@ def _taken(step: Step, op: Op) -> Step:
         return step
     if any(map(_is_together, effects)) or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
-    return _in_turn(step, stores=is_weak_store(op))
+    match effects:
+        case (fx.Waits(poll=False),):
+            return _in_turn(step, waits=True)
+        case _:
+            return _in_turn(step, stores=is_weak_store(op))
 
 
 def _sees_to_parts(effect: fx.Effect) -> bool:
@@ -577,39 +581,65 @@ def _is_together(effect: fx.Effect) -> bool:
             return False
 
 
-def _in_turn(step: Step, *, stores: bool) -> Step:
+def _in_turn(step: Step, *, stores: bool = False, waits: bool = False) -> Step:
     """Each part by itself: with its clock, publishing what it knows, learning what it learns.
 
     ``stores``: all it does is a weak store, which lanes that only predicates have divided make as
-    one (H23).
+    one (H23). ``waits``: all it does is to wait, at a barrier or for a phase of its own in each
+    lane where lanes name different ones: they are parts then.
     """
 
-    def iterations(w: Warp) -> bool | None:
-        if w.spread is None:
+    def run(w: Warp) -> bool | None:
+        if w.spread is not None:
+            return several(w, [*w.spread])
+        try:
             return step(w)
+        except NotUniform:
+            if not waits or w.parts is None:
+                raise
+        return several(w, shattered(w))
+
+    def shattered(w: Warp) -> list[lane_groups.Part]:
+        assert w.parts is not None
+        w.diverged = True
+        return w.parts.shatter(w.mask)
+
+    def several(w: Warp, parts: list[lane_groups.Part]) -> bool | None:
+        assert w.parts is not None
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False
-        active, parts, left = w.mask, w.spread, w.left or w.mask
+        active, left = w.mask, w.left or w.mask
         if stores and not w.diverged:
             w.iterations += 1
             w.iteration = w.iterations
         try:
-            for part in parts:
-                if part.mask & left:
-                    w.mask, w.spread = part.mask & left, None
-                    w.act_as(part)
-                    w.machine.by_parts += 1
-                    if step(w):
-                        w.left = left
-                        return True
-                    left &= ~part.mask
+            while parts:
+                part = parts.pop(0)
+                lanes = part.mask & left
+                if not lanes:
+                    continue
+                w.mask, w.spread = lanes, None
+                w.act_as(part)
+                w.machine.by_parts += 1
+                try:
+                    stopped = step(w)
+                except NotUniform:
+                    if not waits or not lanes & (lanes - 1):
+                        raise
+                    parts[:0] = shattered(w)
+                    continue
+                if stopped:
+                    w.left = left
+                    return True
+                left &= ~lanes
         finally:
-            w.mask, w.spread, w.iteration = active, parts, 0
+            w.mask, w.iteration = active, 0
+            w.spread = w.parts.divide(active)
         w.left = 0
         w.regroup()
         return None
 
-    return iterations
+    return run
 
 
 def _together(step: Step) -> Step:

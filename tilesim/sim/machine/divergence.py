@@ -345,7 +345,7 @@ def diverge(machine: Machine) -> bool:
 
 def _leave_wait(warp: Warp) -> bool:
     """Lanes that have passed a wait go on without those that wait at barriers of their own."""
-    passed = 0 if warp.lane_waits is None or warp.stage else warp.lane_waits.passed
+    passed = warp.mask & ~warp.left if warp.left and not warp.stage else 0
     if not passed:
         return False
     if not warp.frames:

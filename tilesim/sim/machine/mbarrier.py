@@ -778,15 +778,11 @@ class Mbarrier(MbarrierState):
         """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
         self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op, warp.mask)
 
-    def peeked(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
-        """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
-        self._check_pass(warp, op, clock, common)
-
-    def passed(self, warp: Agent, op: Op, clock: Clock) -> None:
-        """Records that a wait passed, and checks C1 on the clock before it joined anything."""
+    def passed(self, warp: Agent, op: Op) -> None:
+        """Records that a wait passed, and checks C1 before its warp learns anything."""
         phase = self.phase - 1
-        if clock.item(self.component) < self.base + phase:
-            self._check_pass(warp, op, clock, warp.common)
+        if warp.clock.item(self.component) < self.base + phase:
+            self.check_pass(warp, op, warp.clock, warp.common)
         self.waited = True
         if self.machine.views is not None:
             self.machine.views.looks(warp, self.component, passes=True, answers=False)
@@ -796,8 +792,9 @@ class Mbarrier(MbarrierState):
             self.note("pass", warp, op, f"passes {{}} phase {phase}", -1)
         self.previous.waits.append(Wait(warp, warp.component, warp.moment, op, warp.mask))
 
-    def _check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
-        """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
+    def check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
+        """Condition C1 for a wait that has passed, which looked at the barrier by ``op`` with
+        ``clock``: not two phases too early."""
         phase = self.phase - 1
         if phase < 1 or clock.item(self.component) >= self.base + phase:
             return

@@ -206,6 +206,7 @@ class Agent(ABC):
         self.parts: Parts | None = None
         self.part: Part | None = None
         #: the active parts, if there are several; the lanes that have yet to pass an instruction
+        #: which others have passed
         self.spread: list[Part] | None = None
         self.left = 0
         #: counts collective instructions that several parts execute; 0 outside of one
@@ -235,8 +236,6 @@ class Agent(ABC):
         self.lane_groups: dict[str, LaneGroups] = {}
         self.generation: Any = None
         self.polled: Any = None
-        #: a wait that some of its lanes have passed
-        self.lane_waits: Any = None
         #: by register: the peek whose answer it would hold
         self.looks: dict[int, Any] = {}
         self.cluster_round: Any = None
@@ -342,7 +341,7 @@ class Agent(ABC):
         other.forked = other.executed = other.left = 0
         other.frames = [Frame(mask, frame.meet, parent=frame)]
         other.laps, other.looks = {}, dict(self.looks)
-        other.spread = other.lane_waits = other.generation = other.polled = other.blocked = None
+        other.spread = other.generation = other.polled = other.blocked = None
         other.pc, other.mask = pc, mask
         other.regroup()
         return other

@@ -27,7 +27,7 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.async_groups import LaneGroups, Promise
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.compose import Act, Give, executor
-from tilesim.sim.machine.errors import BarrierError, NotUniform, Side
+from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.execute.lanes import assign
 from tilesim.sim.machine.expression import plain
 from tilesim.sim.machine.footprint import Footprint
@@ -466,14 +466,9 @@ def _of_token(token: Token | None, barrier: Mbarrier) -> int:
     )  # fmt: skip
 
 
-def acquire(
-    barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits, *, looked: Clock | None = None
-) -> None:
-    """A wait that returned true: joins what the phase published (A27) in its scope (A30).
-
-    ``looked``: the clock with which the warp began to look, if that was not just now.
-    """
-    barrier.passed(w, op, w.clock if looked is None else looked)
+def acquire(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
+    """A wait that returned true: joins what the phase published (A27) in its scope (A30)."""
+    barrier.passed(w, op)
     if barrier.phase == 0:
         return
     completed, size = barrier.completed, w.machine.components.size
@@ -554,24 +549,15 @@ def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
     """A wait that blocks."""
     mbar, parity_at = c.mbar(effect.mbar), parity_of(c, op, effect)
 
-    def wait(w: Warp, looked: Clock | None) -> bool:
+    def step(w: Warp) -> bool:
         barrier = mbar(w)
         if not barrier.live or w.index not in barrier.visible_to:
             require_live(barrier, w, op)
         parity = parity_at(w, barrier)
         if (barrier.phase & 1) != parity:
-            acquire(barrier, w, op, effect, looked=looked)
+            acquire(barrier, w, op, effect)
             return False
         return _park(w, barrier, parity, op)
-
-    def step(w: Warp) -> bool:
-        waits: LaneWaits | None = w.lane_waits
-        if waits is None:
-            try:
-                return wait(w, None)
-            except NotUniform:
-                waits = w.lane_waits = LaneWaits(w)
-        return waits.resume(wait)
 
     return step
 
@@ -585,47 +571,6 @@ def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = Fa
     if w.machine.views is not None:
         w.machine.views.looks(w, barrier.component, passes=False, answers=False)
     return w.machine.block(w, barrier, "waits on", op, polling=polling, named=named, parity=parity)
-
-
-class LaneWaits:
-    """A wait whose lanes name barriers or parities of their own: it passes when all have.
-
-    The lanes are taken in turn, but they look at the same time: each may pass by what the warp knew
-    at the start. Exploration has this order of the lanes only, so it does not show every outcome.
-    """
-
-    def __init__(self, w: Warp) -> None:
-        self._warp = w
-        self._left = w.mask
-        self._looked = w.clock.copy() if w.parts is None else None
-        #: of each lane, if they have clocks of their own
-        self._parts = [] if w.parts is None else w.parts.shatter(w.mask)
-        w.diverged = True
-        w.machine.outcome.explorable = False
-
-    @property
-    def passed(self) -> int:
-        """The lanes of the warp that need not wait any more."""
-        return self._warp.mask & ~self._left
-
-    def resume(self, wait: Callable[[Warp, Clock | None], bool]) -> bool:
-        """Goes on with the lanes that have not passed; True if the warp blocks again."""
-        w = self._warp
-        active = w.mask
-        try:
-            while self._left:
-                w.mask = self._left & -self._left
-                for part in self._parts:
-                    if part.mask == w.mask:
-                        w.act_as(part)
-                if wait(w, self._looked):
-                    return True
-                self._left &= ~w.mask
-        finally:
-            w.mask = active
-        w.lane_waits = None
-        w.regroup()
-        return False
 
 
 @dataclass(slots=True)
@@ -784,7 +729,7 @@ def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) ->
             if look.used or look.asked != question or without:
                 _doubtful(w, look, barrier)
             else:
-                barrier.peeked(w, look.op, look.clock, look.common)
+                barrier.check_pass(w, look.op, look.clock, look.common)
             look.used = True
         return None
 

@@ -329,9 +329,8 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
     cycles = _COPY_CYCLES if issues.work is None else mma_cycles(*issues.work)
     values = operands_of(c, op) if c.numbers else None
 
-    def issue(w: Warp, lane: int) -> None:
+    def issue(w: Warp, lane: int, places: list[At]) -> None:
         operation = Operation(w, op, kind, lane)
-        places = [operand.at(w) for operand in operands]
         ctas = _ctas_of(w, pair=issues.pair)
         for cta in ctas:
             tmem = tmem_of(cta)
@@ -345,21 +344,16 @@ def _issue(c: Operands, op: Op, effects: Effects) -> Step:
             execution.store()
 
     def step(w: Warp) -> None:
-        if w.mask & (w.mask - 1) and w.parts is not None and differ(w):
-            lane_by_lane(w, lambda w: issue(w, w.mask))
+        try:
+            places = [operand.at(w) for operand in operands]
+        except NotUniform:  # lanes name columns of their own
+            if w.parts is None:
+                raise
+            w.machine.outcome.explorable = False
+            lane_by_lane(w, step)
             return
         for lane in _issuers(w, op):
-            issue(w, lane)
-
-    def differ(w: Warp) -> bool:
-        """Whether lanes name other columns than others."""
-        try:
-            for operand in operands:
-                operand.at(w)
-        except NotUniform:
-            w.machine.outcome.explorable = False
-            return True
-        return False
+            issue(w, lane, places)
 
     return step
 
