@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.analysis.barrier_operands import can_name, may_name
@@ -20,10 +20,10 @@ from tilesim.records import dataclass
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.events import InFlight, Key, Kind
 from tilesim.sim.machine.labels import AgentLike
-from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.warp import Agent, Blocked
+from tilesim.sim.observers.event_log import EventLog
 from tilesim.sim.observers.iteration import Iterations
 from tilesim.sim.observers.wait_for import WaitFor
 
@@ -107,13 +107,26 @@ def key_of(finding: Finding) -> Hashable:
     return finding.rule, finding.participants
 
 
+def is_later(now: Iterable[Iteration], then: Iterable[Iteration], same: bool = False) -> bool:
+    """Whether something is of a later turn of the loops around both than another thing; ``same`` if
+    it is of the same turn."""
+    for mine, other in zip(now, then, strict=False):
+        if mine.loc != other.loc:
+            break
+        if mine.number is None or other.number is None:
+            return False
+        if mine.number != other.number:
+            return mine.number > other.number
+    return same
+
+
 def _statement(op: Op) -> Hashable:
     """What instructions have in common that are made of one statement: what they do, and the lines
     of the source, without those of the PTX."""
     return op.mnemonic, op.loc.written
 
 
-class History(Watcher):
+class History(EventLog):
     """The trace of one cluster's run: instructions, touches of barriers, and the stuck warps."""
 
     def __init__(self) -> None:
@@ -145,33 +158,23 @@ class History(Watcher):
         self._of: dict[Agent, list[Done]] = defaultdict(list)
         self._issued: dict[Key, int] = {}
         self._landing: InFlight | None = None
-        self._objects: dict[Hashable, Mbarrier | NamedBarrier] = {}
         self._statements: dict[Hashable, list[Op]] = defaultdict(list)
 
     # ------------------------------------------------------------------ hooks of the machine
-
-    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
-        """A move of a chosen schedule; its instructions are what counts here."""
 
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's steps, each followed by its recording."""
         self.machine = machine
         self._iterations = Iterations(machine.loaded.mir)
-        code = machine.loaded
-        ops = [i.what for i in code.mir.code]
-        for op in code.mir.ops():
+        for op in machine.loaded.mir.ops():
             self._statements[_statement(op)].append(op)
-        return [
-            (self._around(step, number, what), sync, cycles)
-            for number, ((step, sync, cycles), what) in enumerate(
-                zip(code.alone, [*ops, None], strict=True)
-            )
-        ]
+        return super().watch(machine)
 
-    def _around(self, step: Step, number: int, op: object) -> Step:
+    def around(self, step: Step, number: int, origin: Op | Loc, cycles: int) -> Step:
+        """A step with its recording; of what is no instruction, how often a warp comes to it."""
         count = self._iterations.counting(number)
-        if isinstance(op, Op):
-            return self._recording(step, op, count)
+        if isinstance(origin, Op):
+            return self._recording(step, origin, count)
         reached = self._reached
 
         def reaching(w: Warp) -> bool | None:
@@ -207,14 +210,14 @@ class History(Watcher):
     def _look(self) -> None:
         findings = self.machine.outcome.findings
         if len(findings) > len(self.found):
-            acting = self._acting()
+            acting = self.acting()
             for finding in findings[len(self.found) :]:
                 key = key_of(finding)
                 self.found[key], self.sides[key] = self.now, finding.participants
                 if acting is not None:
                     self.acted[key] = acting
 
-    def _acting(self) -> Done | None:
+    def acting(self) -> Done | None:
         """What is being executed, or has issued what is landing."""
         landing = self._landing
         if landing is None or not isinstance(landing.warp, Agent):
@@ -228,8 +231,8 @@ class History(Watcher):
         *, loose: bool = False, alike: Hashable = None,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
-        on = self._object(obj)
-        if on is None or op is None or not isinstance(warp, Agent):
+        on = self.object(obj)
+        if not isinstance(on, Mbarrier | NamedBarrier) or op is None or not isinstance(warp, Agent):
             return
         landing = self._landing
         issued = self.now if landing is None else self._issued.get(landing.key, self.now)
@@ -246,18 +249,6 @@ class History(Watcher):
         self._touched[on].append(touch)
         if kind == "credit":
             self._of_phase[on, touch.phase].append(touch)
-
-    def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
-        if not self._objects:
-            for cta in self.machine.ctas:
-                for barrier in (*cta.mbarriers.values(), *cta.spare_mbarriers):
-                    self._objects[barrier.component] = barrier
-                for named in cta.named.values():
-                    self._objects[named.component] = named
-            for cluster in self.machine.clusters:
-                if cluster.barrier is not None:
-                    self._objects[cluster.barrier.component] = cluster.barrier
-        return self._objects.get(obj)
 
     def spawn(self, operation: InFlight) -> None:
         """An asynchronous operation starts."""
@@ -387,7 +378,7 @@ class History(Watcher):
 
     def objects(self) -> list[Mbarrier]:
         """The mbarriers of the cluster."""
-        self._object(None)
+        self.object(None)
         return [on for on in self._objects.values() if isinstance(on, Mbarrier)]
 
     def number_of(self, on: Mbarrier | NamedBarrier) -> int | None:

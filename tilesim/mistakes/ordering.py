@@ -11,7 +11,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.mistakes.barrier_use import about, elsewhere
 from tilesim.mistakes.context import LANES, array_of, branch_past, has, loops_around
-from tilesim.mistakes.history import END, Done, Touch
+from tilesim.mistakes.history import END, Done, Touch, is_later
 from tilesim.mistakes.mistake import Case, Cause, Side
 from tilesim.mistakes.release_acquire_paths import directions, group_of, links, slot_of, writes
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -641,10 +641,13 @@ def has_gone_on(case: Case, one: Side, other: Side) -> bool:
     if met[0] is None or met[1] is None or one.done is None or other.done is None:
         return False
     if met[0].op is met[1].op and met[0].iterations == met[1].iterations:
-        return _turned(one.done, other.done, _further_down(case, one, other))
+        return is_later(one.done.iterations, other.done.iterations, _further_down(case, one, other))
     rounds = [case.history.joined(m) for m in met if m is not None]
-    turned = _turned(one.done, met[0]), _turned(other.done, met[1])
-    return rounds[0] is not None and rounds[0] == rounds[1] and turned == (True, False)
+    later = [
+        is_later(side.iterations, m.iterations)
+        for side, m in ((one.done, met[0]), (other.done, met[1]))
+    ]
+    return rounds[0] is not None and rounds[0] == rounds[1] and later == [True, False]
 
 
 def _further_down(case: Case, one: Side, other: Side) -> bool:
@@ -656,17 +659,6 @@ def _further_down(case: Case, one: Side, other: Side) -> bool:
     if other.op.loc in lines[0] and one.op.loc in lines[1] and one.op.loc != other.op.loc:
         return one.op.loc.line > other.op.loc.line
     return one.op.number > other.op.number
-
-
-def _turned(done: Done, before: Done, same: bool = False) -> bool:
-    """Whether an instruction is of a later turn of a loop than another one; ``same`` if it is of
-    the same turn."""
-    for now, then in zip(done.iterations, before.iterations, strict=False):
-        if now.loc != then.loc or now.number is None or then.number is None:
-            return False
-        if now.number != then.number:
-            return now.number > then.number
-    return same
 
 
 _MEETS = (fx.JoinsBarrier, fx.JoinsCluster)

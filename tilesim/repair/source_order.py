@@ -9,7 +9,7 @@ may an edit. So that is looked for in a run of the mended program, access by acc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -19,15 +19,14 @@ from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.ssa import reaching
 from tilesim.analysis.uses_defs import reads, sets
 from tilesim.errors import Diagnostic, InvalidProgram
-from tilesim.findings.finding import Finding
+from tilesim.findings.finding import Finding, Iteration
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Strict
+from tilesim.mistakes.history import History, is_later
 from tilesim.records import dataclass
-from tilesim.sim.machine.events import InFlight, Key, Kind
-from tilesim.sim.machine.machine import Entry, Machine, Watcher
 from tilesim.sim.machine.schedule import TimedEnvironment
 from tilesim.sim.machine.simulate import Simulation
 from tilesim.transforms.lower import lower
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from tilesim.repair.preservation import Arrays
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.labels import AgentLike
-    from tilesim.sim.machine.machine import Step, Warp
+    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
     from tilesim.sim.machine.memory import Memory
 
 #: accesses by the instructions of pairs that are noted at most, and clusters that are run
@@ -101,7 +99,7 @@ class SourceOrder:
         mir = machine_form(mended)
         numbers = {same: number for number, same in _same(mir).items()}
         pairs = [
-            (_Order(w, r, loop_around(mir, w, r), p.write_first), p) for p in self.pairs
+            (w, r, p) for p in self.pairs
             if (w := numbers.get(p.write)) is not None and (r := numbers.get(p.read)) is not None
         ]  # fmt: skip
         if not pairs:
@@ -110,110 +108,66 @@ class SourceOrder:
             simulation = Simulation(mended, numbers=False, strict=self.strict)
         except InvalidProgram:
             return ""
-        orders = [order for order, _ in pairs]
-        watches = [_Watch(orders) for _ in range(min(simulation.groups, _CLUSTERS))]
+        own = {number for w, r, _ in pairs for number in (w, r)}
+        watches = [_Watch(own) for _ in range(min(simulation.groups, _CLUSTERS))]
         environments = [(n, TimedEnvironment(watch)) for n, watch in enumerate(watches)]
         simulation.run_on(self.inputs, [*environments])
         return next(
-            (str(p) for watch in watches for order, p in pairs if watch.notes.reverses(order)), ""
+            (str(p) for watch in watches for w, r, p in pairs
+             if watch.reverses(w, r, p.write_first)), "",
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Order:
-    """Numbers of a write and a read, of the head of the innermost loop around both, and which of
-    the two comes first in each turn of that."""
-
-    write: int
-    read: int
-    loop: int | None
-    write_first: bool
 
 
 @dataclass(frozen=True)
 class _Access:
     number: int
     write: bool
-    #: by the head of a loop, the turn
-    iterations: dict[int | None, int]
+    iterations: tuple[Iteration, ...]
     memory: object
     footprint: Footprint
 
 
-class _Watch(Watcher):
-    """Shows the accesses of some instructions of one run to notes of them."""
+class _Watch(History):
+    """A run, and what some of its instructions access, in order."""
 
-    def __init__(self, orders: Sequence[_Order]) -> None:
+    def __init__(self, numbers: Collection[int]) -> None:
         super().__init__()
-        self.notes = _Notes(orders)
-        self._stopped: set[tuple[int, Warp]] = set()
-
-    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
-        """The timed policy makes no moves."""
-
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: AgentLike, op: Op | None, text: str,
-        *, loose: bool = False, alike: Hashable = None,
-    ) -> None:  # fmt: skip
-        """What is touched besides memory does not matter."""
-
-    def spawn(self, operation: InFlight) -> None:
-        """Nor does what is started."""
+        self._numbers = numbers
+        self._made: list[_Access] = []
 
     def watch(self, machine: Machine) -> list[Entry]:
-        """The program's own steps, one for each instruction."""
-        steps = list(machine.plan.alone)
-        for number in self.notes.numbers | self.notes.heads:
-            step, sync, cycles = steps[number]
-            steps[number] = (self._shown(machine, number, step), sync, cycles)
-        return steps
+        """The steps as a history has them, of which some show what they access."""
+        entries = super().watch(machine)
+        for number in self._numbers:
+            step, sync, cycles = entries[number]
+            entries[number] = (self._shown(machine, step), sync, cycles)
+        return entries
 
-    def _shown(self, machine: Machine, number: int, step: Step) -> Step:
+    def _shown(self, machine: Machine, step: Step) -> Step:
         def run(warp: Warp) -> bool | None:
-            machine.races.witness = self.notes
-            if (number, warp) not in self._stopped:
-                self.notes.iterations[number, warp] += 1
-            stopped = step(warp)
-            (self._stopped.add if stopped else self._stopped.discard)((number, warp))
-            return stopped
+            machine.races.witness = self
+            return step(warp)
 
         return run
 
-
-class _Notes:
-    """The accesses of some instructions, in the order in which they are made."""
-
-    def __init__(self, orders: Sequence[_Order]) -> None:
-        self.numbers = {n for order in orders for n in (order.write, order.read)}
-        self.heads = {order.loop for order in orders if order.loop is not None}
-        #: how often a warp has come to an instruction
-        self.iterations: Counter[tuple[int, object]] = Counter()
-        self._made: list[_Access] = []
-
     def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """An access is made."""
-        number = access.op.number
-        if number in self.numbers and len(self._made) < _MOST:
-            iterations: dict[int | None, int] = {None: 0}
-            iterations.update(
-                {head: self.iterations[head, access.warp.origin] for head in self.heads}
+        done = self.acting()
+        if done is not None and done.op.number in self._numbers and len(self._made) < _MOST:
+            self._made.append(
+                _Access(done.op.number, access.write, done.iterations, memory, footprint)
             )
-            self._made.append(_Access(number, access.write, iterations, memory, footprint))
 
-    def reverses(self, order: _Order) -> bool:
+    def reverses(self, write: int, read: int, write_first: bool) -> bool:
         """Whether a read does not see what it would in the order of the source."""
-        own = [a for a in self._made if a.number in (order.write, order.read)]
-        for place, first in enumerate(own):
-            for second in own[place + 1 :]:
-                if first.write is second.write or first.memory is not second.memory:
-                    continue
-                write, read = (first, second) if first.write else (second, first)
-                if (write.number, read.number) != (order.write, order.read):
-                    continue
-                one, other = write.iterations[order.loop], read.iterations[order.loop]
-                ahead = order.write_first if one == other else one < other
-                if ahead is not (write is first) and read.footprint in write.footprint.overlaps:
-                    return True
+        for first, second in combinations(self._made, 2):
+            one, other = (first, second) if first.write else (second, first)
+            if (one.number, other.number) != (write, read) or one.write is other.write:
+                continue
+            ahead = is_later(other.iterations, one.iterations, write_first)
+            reversed_ = ahead is not (one is first) and one.memory is other.memory
+            if reversed_ and other.footprint in one.footprint.overlaps:
+                return True
         return False
 
 
@@ -317,15 +271,6 @@ def _forward(graph: FlowGraph, start: int) -> set[int]:
                 seen.add(after)
                 open_.append(after)
     return seen
-
-
-def loop_around(mir: Mir, one: int, other: int) -> int | None:
-    """The first instruction of the innermost loop that is around both instructions."""
-    graph = graph_of(mir)
-    blocks = {graph.block_of[one], graph.block_of[other]}
-    around = [loop for loop in graph.loops if blocks <= loop.blocks]
-    inner = min(around, key=lambda loop: len(loop.blocks), default=None)
-    return None if inner is None else graph.blocks[inner.head].start
 
 
 def races_of(findings: Sequence[Finding | Diagnostic], mir: Mir) -> Iterator[tuple[int, int]]:

@@ -79,8 +79,9 @@ class EventLog(Watcher):
         self._objects: dict[Hashable, Barrier | None] = {}
 
     @abstractmethod
-    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
-        """``step`` with what notes it, or as it is; ``cycles`` is how long it takes at least."""
+    def around(self, step: Step, number: int, origin: Op | Loc, cycles: int) -> Step:
+        """The step of instruction ``number`` with what notes it, or as it is; ``cycles`` is how
+        long it takes at least."""
 
     def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
         """A move: what it does is noted, not that it is chosen."""
@@ -90,13 +91,14 @@ class EventLog(Watcher):
         self._machine = machine
         entries = zip(machine.plan.alone, machine.plan.origins, strict=True)
         return [
-            (self.around(step, origin, cycles), sync, cycles)
-            for (step, sync, cycles), origin in entries
+            (self.around(step, number, origin, cycles), sync, cycles)
+            for number, ((step, sync, cycles), origin) in enumerate(entries)
         ]
 
     def object(self, obj: Hashable) -> Barrier | None:
         """The barrier that an event is of; None for anything else."""
-        if obj not in self._objects and isinstance(obj, int) and self._machine is not None:
+        first = not self._objects
+        if (first or (isinstance(obj, int) and obj not in self._objects)) and self._machine:
             self._objects.update((b.component, b) for b in _barriers(self._machine))
             self._objects.setdefault(obj)
         return self._objects.get(obj)
@@ -105,6 +107,7 @@ class EventLog(Watcher):
 def _barriers(machine: Machine) -> Iterator[Barrier]:
     for cta in machine.ctas:
         yield from cta.mbarriers.values()
+        yield from cta.spare_mbarriers
         yield from cta.named.values()
     yield from (w.warpgroup for w in machine.warps if w.number % 4 == 0)
     yield from (c.barrier for c in machine.clusters if c.barrier is not None)
@@ -152,7 +155,7 @@ class Happenings(EventLog, Generic[E]):
 
     # ------------------------------------------------------------------ hooks of the machine
 
-    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+    def around(self, step: Step, number: int, origin: Op | Loc, cycles: int) -> Step:
         """The steps of interest with a note before."""
         if not isinstance(origin, Op) or not self.watches(origin, cycles):
             return step

@@ -289,7 +289,7 @@ class Recorder(EventLog):
 
     # ------------------------------------------------------------------ instructions
 
-    def around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+    def around(self, step: Step, number: int, origin: Op | Loc, cycles: int) -> Step:
         """A step, followed by its recording."""
         waits = None
         if isinstance(origin, Op):
