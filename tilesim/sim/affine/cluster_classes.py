@@ -33,9 +33,9 @@ from tilesim.ir.program import Program
 from tilesim.records import dataclass, fields, replace
 from tilesim.sim.affine.cluster_plan import Far, Integers, Place, Plan, refuses_negative
 from tilesim.sim.affine.cluster_values import (
-    Alike,
     Arrays,
     Mirror,
+    Uniform,
     Values,
     computed,
     differs,
@@ -179,7 +179,7 @@ class Follower:
         self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
         take_apart(machine.plan, steps, self._plans)
-        self.alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
+        self.uniform = Uniform(slots, machine.plan.mir.typing, self._vary)
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]
             steps[pc] = (self._around(pc, plan, step), sync, cycles)
@@ -187,17 +187,17 @@ class Follower:
         machine.races.observer = self
 
     def _around(self, number: int, plan: Plan, step: Step) -> Step:
-        mirrors, may_be_alike = self.mirrors, plan.place is None and plan.far is None
+        mirrors, may_be_uniform = self.mirrors, plan.place is None and plan.far is None
 
         def followed(w: Warp) -> bool | None:
             mirror = mirrors[w.index]
-            if may_be_alike and mirror.alike.get(number) == w.mask:
+            if may_be_uniform and mirror.uniform.get(number) == w.mask:
                 return step(w)
             if 2 * self._left >= len(self.clusters) > 1 and w.havoc_region is None:
                 self._shrink()
             w.machine.look_at_clock()
-            if may_be_alike and self.alike.holds(plan, w, mirror):
-                mirror.alike[number] = w.mask
+            if may_be_uniform and self._is_uniform(plan, w, mirror):
+                mirror.uniform[number] = w.mask
                 return step(w)
             mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
             value = self._value(plan, w, mirror, mask)
@@ -208,6 +208,12 @@ class Follower:
             return stopped
 
         return followed
+
+    def _is_uniform(self, plan: Plan, w: Warp, mirror: Mirror) -> bool:
+        """Whether all clusters evaluate what the one that runs does, and set the same."""
+        return mirror.registers.differing.keys().isdisjoint(plan.slots) and all(
+            self.uniform.has(expr, mirror, w.mask) for expr in plan.expressions
+        )
 
     def _shrink(self) -> None:
         """Goes on with those only that still agree."""
@@ -233,7 +239,7 @@ class Follower:
         """Forgets what steps evaluated to."""
         self._known.clear()
         self._arrays.clear()
-        self.alike.forget()
+        self.uniform.forget()
 
     def move(self, warp: Warp, slot: int, new: Values) -> None:
         """What a register holds from now on in all clusters."""

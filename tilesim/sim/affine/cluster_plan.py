@@ -27,7 +27,7 @@ from tilesim.arith.byte_set import ByteSet
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.declarations import GlobalTensor, TensorMap, View
-from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
+from tilesim.ir.expr import Binary, Expr, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Computation, Op
@@ -47,6 +47,8 @@ from tilesim.sim.machine.machine import Code
 
 #: special registers that are not the same function of rank, warp and lane in every cluster
 _OF_THE_GRID = ("%cta_x", "%cta_y", "%cta_z", "%cluster_id")
+#: those that differ between the warps of a CTA
+OF_THE_WARP = ("%warp_id", "%thread_id")
 
 
 def varying_registers(mir: Mir) -> frozenset[str]:
@@ -175,9 +177,7 @@ class Plan:
     @cached_property
     def by_warp(self) -> bool:
         """Whether they may differ between the warps of a CTA with the same registers."""
-        parts = (part for expr in self.expressions for part in walk(expr))
-        names = {part.name for part in parts if isinstance(part, Special)}
-        return not names.isdisjoint(("warp_id", "thread_id"))
+        return any(not mentioned(expr).isdisjoint(OF_THE_WARP) for expr in self.expressions)
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,23 @@ Not every expression is evaluated in all of them. ``(tile // ctas * iterations +
 steers, and ``tile`` differs between clusters; ``tile // ctas`` mostly does not, and all else is the
 same in all of them. So it is enough to look at the greatest parts of an expression that depend on
 nothing but what differs: as long as they are the same in all clusters, so is the whole, whatever
-the other registers hold (`Alike`).
+the other registers hold (`Uniform`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from tilesim.analysis.uses_defs import mentioned
 from tilesim.arith.sums import Sums, combined
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
+from tilesim.ir.expr import Binary, Expr, Select, Unary
 from tilesim.ir.op import Computation
 from tilesim.ir.program import Program
-from tilesim.sim.affine.cluster_plan import Integers, Plan, cta_coordinates, varies
+from tilesim.sim.affine.cluster_plan import OF_THE_WARP, Integers, cta_coordinates, varies
 from tilesim.sim.affine.footprints import Mask
 from tilesim.sim.machine.executable import Operand
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
@@ -186,7 +187,7 @@ def _in_a_column(values: Integers) -> Values:
 class Mirror:
     """A warp as expressions see it, in all clusters at once.
 
-    ``alike``: by number of a step, in which lanes it evaluates the same in all clusters while the
+    ``uniform``: by number of a step, in which lanes it evaluates the same in all clusters while the
     registers differ as they do now.
     """
 
@@ -197,7 +198,7 @@ class Mirror:
         self.number = warp.number
         self.cta = place
         self.registers = _Registers(warp)
-        self.alike: dict[int, int] = {}
+        self.uniform: dict[int, int] = {}
 
     @property
     def mask(self) -> int:
@@ -209,12 +210,12 @@ class Mirror:
         differing = self.registers.differing
         if differing.get(slot) is not values:
             differing[slot] = values
-            self.alike.clear()
+            self.uniform.clear()
 
     def agree(self, slot: int) -> None:
         """A register holds the same in all clusters from now on."""
         if self.registers.differing.pop(slot, None) is not None:
-            self.alike.clear()
+            self.uniform.clear()
 
     def saved(self) -> dict[int, Values]:
         """What differs between clusters."""
@@ -223,7 +224,7 @@ class Mirror:
     def restore(self, saved: dict[int, Values]) -> None:
         """Nothing else differs from now on."""
         self.registers.differing = dict(saved)
-        self.alike.clear()
+        self.uniform.clear()
 
     def value(self, evaluate: Evaluate) -> Values:
         """An expression: a number or one per lane, or an array over the clusters."""
@@ -262,7 +263,7 @@ class Mirror:
         self.cta = place
         differing = self.registers.differing
         self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
-        self.alike.clear()
+        self.uniform.clear()
 
 
 def _vary(values: Values) -> bool:
@@ -280,69 +281,50 @@ def places(program: Program, clusters: Integers) -> dict[int, Place]:
 # ---------------------------------------------------- expressions that are the same in all clusters
 
 
-class Alike:
-    """Tells which steps evaluate the same in all clusters, as registers differ now.
+class Uniform:
+    """Tells which expressions are the same in all clusters, as registers differ now.
 
-    ``reads``: by identity of a plan the registers in what it evaluates; ``vary``: whether not all
-    clusters that take the same steps have the same value.
+    ``vary``: whether not all clusters that take the same steps have the same value.
     """
 
     def __init__(
-        self, slots: Mapping[str, int], typing: Typing, reads: Mapping[int, tuple[int, ...]],
-        vary: Callable[[Values], bool],
-    ) -> None:  # fmt: skip
+        self, slots: Mapping[str, int], typing: Typing, vary: Callable[[Values], bool]
+    ) -> None:
         self._slots = slots
         self._typing = typing
-        self._reads = reads
         self._vary = vary
-        #: by identity of a plan and registers
-        self._parts: dict[tuple[int, frozenset[int]], tuple[Evaluate, ...] | None] = {}
-        #: by identity of an expression: its registers, and whether it names the CTA
-        self._read: dict[int, tuple[tuple[int, ...], bool, Expr]] = {}
-        #: what holds of a step or an expression, with the arrays that are named by their identity
+        #: by identity of an expression, which is kept alive: its registers, and whether it names
+        #: the CTA, and the warp
+        self._read: dict[int, tuple[tuple[int, ...], bool, bool, Expr]] = {}
+        #: by identity of an expression and registers: the parts that depend on these only
+        self._parts: dict[tuple[int, tuple[int, ...]], tuple[Evaluate, ...] | None] = {}
+        #: what holds of an expression, with the arrays that are named by their identity
         self._known: dict[Hashable, tuple[bool, list[Values]]] = {}
 
     def forget(self) -> None:
-        """Forgets what steps evaluated to."""
+        """Forgets what expressions evaluated to."""
         self._known.clear()
 
-    def holds(self, plan: Plan, w: Warp, mirror: Mirror) -> bool:
-        """Whether all clusters evaluate what the one that runs does, whatever registers hold that
-        are the same in all of them; and set the same."""
-        differing = mirror.registers.differing
-        if not differing.keys().isdisjoint(plan.slots):
-            return False
-        slots = [slot for slot in self._reads[id(plan)] if slot in differing]
-        if not slots and not plan.of_grid:
-            return True
-        arrays = [differing[slot] for slot in slots]
-        warp = w.number if plan.by_warp else -1
-        key = id(plan), mirror.cta.rank, w.mask, warp, *slots, *map(id, arrays)
-        found = self._known.get(key)
-        if found is None:
-            parts = self._of(plan, frozenset(slots))
-            alike = parts is not None and all(self._same(p, mirror, w.mask) for p in parts)
-            found = self._known[key] = alike, arrays
-        return found[0]
-
-    def is_same(self, expr: Expr, mirror: Mirror) -> bool:
-        """Whether an expression is in all clusters, in all lanes, what it is in the one that runs,
-        whatever registers hold that are the same in all of them."""
+    def has(self, expr: Expr, mirror: Mirror, mask: int = FULL) -> bool:
+        """Whether an expression is in all clusters, in the lanes of ``mask``, what it is in the one
+        that runs, whatever registers hold that are the same in all of them."""
         read = self._read.get(id(expr))
         if read is None:
-            names = {part.name for part in walk(expr) if isinstance(part, Var)}
-            slots = tuple(self._slots[name] for name in names)
-            read = self._read[id(expr)] = slots, varies(expr, ()), expr
+            names = mentioned(expr)
+            slots = tuple([self._slots[name] for name in names if name in self._slots])
+            read = slots, varies(expr, ()), not names.isdisjoint(OF_THE_WARP), expr
+            self._read[id(expr)] = read
         differing = mirror.registers.differing
         slots = tuple([slot for slot in read[0] if slot in differing])
-        if not slots:
-            return not read[1]
+        if not slots and not read[1]:
+            return True
         arrays = [differing[slot] for slot in slots]
-        key = id(expr), mirror.cta.rank, mirror.number, *slots, *map(id, arrays)
+        warp = mirror.number if read[2] else -1
+        key = id(expr), mirror.cta.rank, warp, mirror.mask, mask, slots, *map(id, arrays)
         found = self._known.get(key)
         if found is None:
-            parts = self._compiled([expr], frozenset(slots))
-            same = parts is not None and all(self._same(p, mirror, FULL) for p in parts)
+            parts = self._of(expr, slots)
+            same = parts is not None and all(self._same(p, mirror, mask) for p in parts)
             found = self._known[key] = same, arrays
         return found[0]
 
@@ -356,24 +338,19 @@ class Alike:
             return type(value) is not Unknown
         return not self._vary(value if type(value) is Sums else of_active(value, mask))
 
-    def _of(self, plan: Plan, differing: frozenset[int]) -> tuple[Evaluate, ...] | None:
-        """The greatest parts of what a step evaluates that depend on registers which differ, and
-        on no others; None if what differs is itself evaluated somewhere."""
-        key = id(plan), differing
+    def _of(self, expr: Expr, differing: tuple[int, ...]) -> tuple[Evaluate, ...] | None:
+        """The greatest parts of an expression that depend on registers which differ, and on no
+        others; None if what differs is itself evaluated somewhere."""
+        key = id(expr), differing
         if key not in self._parts:
-            self._parts[key] = self._compiled(plan.expressions, differing)
+            parts = list(self._within(expr, differing))
+            whole = all(isinstance(part, Unary | Binary | Select) for part in parts)
+            made = (compile_expr(part, self._slots, self._typing) for part in parts)
+            self._parts[key] = tuple(made) if whole else None
         return self._parts[key]
 
-    def _compiled(
-        self, expressions: Iterable[Expr], differing: frozenset[int]
-    ) -> tuple[Evaluate, ...] | None:
-        found = {id(p): p for e in expressions for p in self._within(e, differing)}
-        if any(not isinstance(part, Unary | Binary | Select) for part in found.values()):
-            return None
-        return tuple(compile_expr(p, self._slots, self._typing) for p in found.values())
-
-    def _within(self, expr: Expr, differing: frozenset[int]) -> Iterator[Expr]:
-        names = {part.name for part in walk(expr) if isinstance(part, Var)}
+    def _within(self, expr: Expr, differing: tuple[int, ...]) -> Iterator[Expr]:
+        names = {name for name in mentioned(expr) if name in self._slots}
         mine = {name for name in names if self._slots[name] in differing}
         if not varies(expr, mine):
             return

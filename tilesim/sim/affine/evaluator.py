@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,12 +37,16 @@ Moving: TypeAlias = "dict[int, Shift]"
 Register: TypeAlias = "tuple[int, int]"
 
 
+#: what a register is set to: its slot, what it moves by, in which lanes, and whether in all
+Result: TypeAlias = "tuple[int, Shift, int, bool]"
+
+
 @dataclass(frozen=True)
 class Uses:
     """What an instruction needs and sets: ``reads`` and ``sets`` are slots, ``touched`` both.
 
     ``operands``: each with the slots in it, and whether it ``moves`` by itself, as ``moves`` of
-    all. ``alike``: it is the same in all warps that have the same in these registers. ``head``:
+    all. ``pure``: it is the same whenever these registers hold the same, in all warps. ``head``:
     where a loop begins that may only look, if it goes back there.
     """
 
@@ -51,7 +55,7 @@ class Uses:
     touched: frozenset[int]
     operands: tuple[tuple[Expr, frozenset[int], bool], ...]
     moves: bool
-    alike: bool
+    pure: bool
     head: int | None
 
 
@@ -74,11 +78,9 @@ class Evaluator(ABC):
         self._uses: dict[int, Uses] = {}
         #: by number of an instruction, which of its operands may move
         self._free: dict[int, list[tuple[Expr, Free]]] = {}
-        #: what instructions were found to set, and what is found just now
-        self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
-        self._results: list[tuple[int, Shift]] = []
-        #: operands that have been looked at, with what decides what is found about them
-        self._settled: set[tuple[object, ...]] = set()
+        #: what is found about an instruction, by what decides that: its results, places and data
+        self._known: dict[tuple[object, ...], tuple[list[Result], list[Way], str]] = {}
+        self._results: list[Result] = []
         #: keeps alive what is named by its identity there
         self._arrays: dict[int, Any] = {}
 
@@ -124,7 +126,7 @@ class Evaluator(ABC):
             what, cond = instruction.what, condition(instruction)
             operands = list(operand_expressions(what)) if isinstance(what, Op) else []
             # effects may have expressions that are made of operands
-            exprs = operands if cond is None else [*operands, cond]
+            exprs = [e for e in (*operands, cond, self._stays(pc)) if e is not None]
             named = {id(e): frozenset(slots[n] for n in registers_in(e)) for e in exprs}
             reads = frozenset[int]().union(*named.values())
             sets = [slots[v.name] for v in registers_set(what)] if isinstance(what, Op) else []
@@ -132,10 +134,14 @@ class Evaluator(ABC):
                 reads, tuple(sets), reads.union(sets),
                 tuple((e, named[id(e)], self._depends(e)) for e in operands),
                 any(map(self._depends, exprs)) or self._depends(what),
-                all(map(_is_alike, exprs)),
+                all(map(_is_pure, exprs)) and not (isinstance(what, Op) and looks(what)),
                 what.target if isinstance(what, Branch) and what.polls else None,
             )  # fmt: skip
         return known
+
+    def _stays(self, pc: int) -> Expr | None:
+        """What has to hold where an instruction is executed, whatever else it says."""
+        return None if pc in self.machine.plan.idle else self.machine.plan.stays.get(pc)
 
     def look(self, pc: int, w: Warp) -> None:
         """An instruction is about to be executed."""
@@ -160,21 +166,23 @@ class Evaluator(ABC):
             if why := self._not_covered(pc, moving, uses):
                 raise NoShift(why)
             key = self._key(pc, w, moving, uses)
-            if key is not None and key in self._known:
-                for slot, shift in self._known[key]:
-                    self._set(w, moving, slot, shift, w.mask)
+            known = None if key is None else self._known.get(key)
+            if known is None:
+                self._results = []
+                self._moved(pc, w, moving, uses)
+                results, self._results = self._results, []
+                if key is not None:
+                    self._known[key] = results, self.places, self.stores
                 return
-            self._results.clear()
-            self._moved(pc, w, moving, uses)
         except NoShift as why:
             named = str(why)
             if isinstance(why.expr, Expr):
                 named = f"`{value_text(self.machine.program, why.expr)}`"
             self.obstacle = Obstacle(named, instruction.loc, why.period)
             return
-        alone = pc in self.machine.plan.idle or instruction.guard is not None
-        if key is not None and not alone and not self.places and not self.stores:
-            self._known[key] = tuple(self._results)
+        results, self.places, self.stores = known
+        for slot, shift, mask, every in results:
+            set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
 
     def _spins(self, w: Warp, head: int) -> bool:
         """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
@@ -183,21 +191,13 @@ class Evaluator(ABC):
 
     def _key(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> tuple[object, ...] | None:
         """What decides what is found about an instruction; None if that cannot be said briefly."""
-        if not uses.alike or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
+        if not uses.pure or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
             return None
-        return self._named((pc, w.mask), uses.reads, w, moving)
-
-    def _named(
-        self, what: tuple[object, ...], reads: Collection[int], w: Warp, moving: Moving
-    ) -> tuple[object, ...] | None:
-        """Something that depends on registers only, with what they hold and how they move; None if
-        that cannot be said briefly."""
         differing = self._differing(w)
-        key: list[object] = [*what]
-        for slot in reads:
+        key: list[object] = [pc, w.mask]
+        for slot in uses.reads:
             value, shift = w.registers[slot], moving.get(slot, 0)
-            unnamed = isinstance(shift, np.ndarray) or type(shift) is Lost
-            if type(value) is not int or unnamed:
+            if type(value) is not int or isinstance(shift, np.ndarray):
                 return None
             if slot in differing:
                 # what is equal in all clusters is one array, which is never changed
@@ -209,8 +209,9 @@ class Evaluator(ABC):
     def _moved(self, pc: int, w: Warp, moving: Moving, uses: Uses) -> None:
         """An instruction that uses registers which move."""
         instruction, plan, mask = self.machine.plan.mir.code[pc], self.machine.plan, w.mask
-        if pc in plan.stays and pc not in plan.idle:
-            self.values.require_fixed(plan.stays[pc], self._seen(w), mask, moving)
+        stays = self._stays(pc)
+        if stays is not None:
+            self.values.require_fixed(stays, self._seen(w), mask, moving)
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
                 self._decide(cond, w, moving, instruction.loc)
@@ -221,7 +222,7 @@ class Evaluator(ABC):
                 return
         if pc in plan.idle:
             for slot in uses.sets:
-                moving.pop(slot, None)
+                self._set(w, moving, slot, 0, mask, every=True)
             return
         if instruction.guard is not None:
             self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
@@ -276,27 +277,16 @@ class Evaluator(ABC):
         for expr, slots, moves in uses.operands:
             if not moves and slots.isdisjoint(moving):
                 continue
-            where = id(expr), mask
-            if free[id(expr)] != times[id(expr)] and not self._is_settled(expr, where, w, moving):
+            if free[id(expr)] != times[id(expr)]:
                 self.values.require_fixed(expr, self._seen(w), mask, moving)
         for expr, one in found:
             moves = one.grows or self._depends(expr)
             if not moves and frozenset(self.slots_in(expr)).isdisjoint(moving):
                 continue
-            unseen = one.memory is None and op.number in self._free
-            place = id(expr), mask, op.number, one.tensor, one.dim
             if one.data:
                 self._data(expr, w, mask, moving)
-            elif not unseen or not self._is_settled(expr, place, w, moving):
+            else:
                 self._placed(expr, one, w, mask, moving)
-
-    def _is_settled(self, expr: Expr, what: tuple[object, ...], w: Warp, moving: Moving) -> bool:
-        """Whether the same has been looked at before, and held."""
-        key = self._named(what, self.slots_in(expr), w, moving) if _is_alike(expr) else None
-        if key is None or key in self._settled:
-            return key is not None
-        self._settled.add(key)
-        return False
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: Moving) -> None:
         """What is stored differs: by the same in all lanes, or it is not known how."""
@@ -330,7 +320,7 @@ class Evaluator(ABC):
     ) -> None:
         """A register is set in the lanes of ``mask``; in all (``every``) if it is one of a loop."""
         if mask or every:
-            self._results.append((slot, shift))
+            self._results.append((slot, shift, mask, every))
             set_moving(w, moving, slot, shift, FULL if every else mask, _merged)
 
 
@@ -404,5 +394,5 @@ def registers_in(expr: Expr) -> set[str]:
     return {v.name for v in walk(expr) if isinstance(v, Var)}
 
 
-def _is_alike(expr: Expr) -> bool:
+def _is_pure(expr: Expr) -> bool:
     return not any(isinstance(part, Special | Base) for part in walk(expr))

@@ -57,8 +57,11 @@ class Jump:
         same = None if follower is None else follower.same
         if watched.later or any(isinstance(s, Later) for s in watched.moving.values()):
             times = min(times, _COMPUTED)
-        for way in watched.later:
-            times = way.inside(times, same)
+        for way in watched.later if times else ():
+            stays = way.inside(times)
+            times = min(times, int((stays if same is None else stays[same]).min()))
+            if not times:
+                break
         jump = cls(machine, watched, times, follower, None, {}, [], {})
         if times:
             jump._find()
@@ -77,7 +80,8 @@ class Jump:
         if (each == each[0]).all() or not follower.looks_at(moving):
             return None
         try:
-            if any(way.beyond(each, follower.same) for way in watched.later):
+            most = int(each.max())
+            if any((way.inside(most) < each)[follower.same].any() for way in watched.later):
                 return None
             jump = cls(machine, watched, int(each[0]), follower, each, {}, [], {})
             jump._find()
@@ -86,22 +90,20 @@ class Jump:
         return jump
 
     def _find(self) -> None:
-        last = np.array([self.times], dtype=np.int64) if self.each is None else self.each
         for key, shift in flat(self.watched.moving).items():
             if isinstance(shift, Later):
-                self.ends[key] = self._at_the_end(shift, last)
+                self.ends[key] = self._at_the_end(shift)
         self._list()
         self._gather()
         self._require_apart()
 
-    def _at_the_end(self, shift: Later, last: Integers) -> NDArray[Any]:
+    def _at_the_end(self, shift: Later) -> NDArray[Any]:
         """What a register holds in the end, in all clusters."""
-        if self.each is None:
-            return shift.at(last)
+        last = [self.times] if self.each is None else self.each
         many, which = np.unique(last, return_inverse=True)
         values = shift.at(many)
-        values = values.reshape(len(many), len(last), values.shape[-1])
-        ends: NDArray[Any] = values[which.ravel(), np.arange(len(last))]
+        values = values.reshape(len(many), -1, values.shape[-1])
+        ends: NDArray[Any] = values[which.ravel(), np.arange(values.shape[1])]
         return ends
 
     @property

@@ -71,7 +71,7 @@ class Watched(Evaluator):
         whose shift is None. ``follower``: of the clusters that the machine stands for."""
         same = None if follower is None else follower.same
         values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
-        values.alike = None if follower is None else follower.alike
+        values.uniform = None if follower is None else follower.uniform
         super().__init__(machine, values, {})
         self._carried: dict[Register, Carried] = {}
         self._began = dict(shifts)

@@ -257,37 +257,19 @@ class Way:
             raise self.later.why
         return cast("NDArray[np.int64]", difference[:, :, 0])
 
-    def inside(self, times: int, same: NDArray[np.bool_] | None) -> int:
-        """In how many repetitions it stays where it may be, of so many, in these clusters."""
-        if self.later is None or not times:
-            return times
-        outside = self._outside(times)
-        if same is not None:
-            outside = outside[:, same]
-        bad = np.flatnonzero(outside.any(axis=1))
-        return int(bad[0]) if bad.size else times
-
-    def beyond(self, each: NDArray[np.int64], same: NDArray[np.bool_]) -> bool:
-        """Whether it does not stay there in so many repetitions of each of these clusters."""
-        most = int(each.max())
-        if self.later is None or not most:
-            return False
-        made = np.arange(1, most + 1, dtype=np.int64)[:, None] <= each
-        return bool((self._outside(most) & made & same).any())
-
-    def _outside(self, times: int) -> NDArray[np.bool_]:
-        """Where it is not where it may be: (repetitions, clusters)."""
+    def inside(self, most: int) -> NDArray[np.int64]:
+        """In how many repetitions, of so many, it stays where it may be, in each cluster."""
         assert self.later is not None
         assert self.now is not None
-        many = np.arange(1, times + 1, dtype=np.int64)
-        values = self.later.at(many)
-        values = values.reshape(len(many), -1, values.shape[-1])
+        values = self.later.at(np.arange(1, most + 1, dtype=np.int64))
+        values = values.reshape(most, -1, values.shape[-1])
         if values.shape[-1] > 1:
             values = values[:, :, self.lanes]
         now = self.now[:, self.lanes] if self.now.shape[-1] > 1 else self.now
         wrong = (values < self.free.low) | (values > self.free.high)
         wrong |= (values - now) % self.free.least != 0
-        return np.asarray(np.any(wrong, axis=2))
+        outside = np.any(wrong, axis=2)
+        return np.where(outside.any(axis=0), outside.argmax(axis=0), most)
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ from tilesim.sim.affine.evaluator import Moving, Register, flat, looking
 from tilesim.sim.affine.free_parameter import Forms, Obstacle
 from tilesim.sim.affine.loop_period import Level
 from tilesim.sim.affine.loop_skipping import Skipper
-from tilesim.sim.affine.parameter_shifts import Demand, Follow, Ray, as_ray
+from tilesim.sim.affine.parameter_shifts import Demand, Follow, Ray
 from tilesim.sim.affine.shifts import UNBOUNDED, Lost, Shift, is_moving
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
@@ -276,7 +276,7 @@ class Tracer(Skipper):
         if any(shift is None for shift in shifts.values()):
             return  # registers that move otherwise: the repetition stands for no other
         self._shifts = shifts
-        self._start = self._combined(lambda a, b: Ray(as_ray(a).a, int(b)))
+        self._start = self._further(Ray(0, 1))
         moving = {warp: dict(slots) for warp, slots in self._start.items()}
         self._period = Follow(self.machine, self._forms, self._step, moving)
 
@@ -323,7 +323,7 @@ class Tracer(Skipper):
             self.spare = spare if self.spare is None else min(spare, self.spare)
         self.limits += _least(limits)
         self._in_repetitions(often, times)
-        self._main.moving = self._combined(lambda a, b: Ray(as_ray(a).a + often * int(b)))
+        self._main.moving = self._further(Ray(often))
         return True
 
     def _limits(self, follow: Follow, often: int, skipped: int) -> list[Limit]:
@@ -343,25 +343,17 @@ class Tracer(Skipper):
             return f"`{statement_text(kernel, instruction.what)}`"
         return f"`{value_text(kernel, cond)}`"
 
-    def _combined(self, how: Any) -> dict[int, Moving]:
-        """What registers move by, with what they move by in a repetition."""
+    def _further(self, by: Any) -> dict[int, Moving]:
+        """What registers move by, and ``by`` for each that they move in a repetition."""
         found: dict[int, Moving] = {warp: dict(slots) for warp, slots in self._main.moving.items()}
-        keys = {(w, s) for w, slots in found.items() for s in slots} | self._shifts.keys()
-        for warp, slot in keys:
-            a, b = found.setdefault(warp, {}).get(slot, 0), self._shifts.get((warp, slot), 0)
-            if type(a) is Lost:
+        for (warp, slot), shift in self._shifts.items():
+            slots = found.setdefault(warp, {})
+            before = slots.get(slot, 0)
+            if type(before) is Lost:
                 continue
-            if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-                lanes = zip(_lanes(a), _lanes(b), strict=True)
-                ray: Any = np.array([None] * 32, dtype=object)
-                for lane, (x, y) in enumerate(lanes):
-                    ray[lane] = how(x, y)
-            else:
-                ray = how(a, b)
-            if is_moving(ray):
-                found[warp][slot] = ray
-            else:
-                found[warp].pop(slot, None)
+            slots[slot] = np.add(before, np.multiply(shift, by))
+            if not is_moving(slots[slot]):
+                del slots[slot]
         return found
 
     def close(self) -> None:
@@ -422,12 +414,7 @@ def _same(one: dict[int, Moving], other: dict[int, Moving]) -> bool:
 def _equal(one: Any, other: Any) -> bool:
     if type(one) is Lost or type(other) is Lost:
         return type(one) is type(other)
-    pairs = zip(_lanes(one), _lanes(other), strict=True)
-    return all(as_ray(a) == as_ray(b) for a, b in pairs)
-
-
-def _lanes(ray: Any) -> list[Any]:
-    return list(ray) if isinstance(ray, np.ndarray) else [ray] * 32
+    return not is_moving(np.subtract(one, other))
 
 
 def _course(follow: Follow, memory: Memory, dims: int) -> Course:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilesim.arith.operators import RELATIONS
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.sim.affine.cluster_values import Alike, Mirror, differs
+from tilesim.sim.affine.cluster_values import Mirror, Uniform, differs
 from tilesim.sim.machine.expression import Evaluate, Fit, compile_expr, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Warp
@@ -216,7 +216,7 @@ class Shifts(Bounds):
         self.wide = True
         self.same = same
         #: tells whether an expression is the same in all of them
-        self.alike: Alike | None = None
+        self.uniform: Uniform | None = None
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
         #: types of expressions, which are kept alive, by identity
@@ -285,7 +285,7 @@ class Shifts(Bounds):
         """The value of an expression: a number, one per lane, or an array over the clusters."""
         if type(expr) is Const and type(expr.value) is int:
             return expr.value
-        if self.alike is not None and type(w) is Mirror and self.alike.is_same(expr, w):
+        if self.uniform is not None and type(w) is Mirror and self.uniform.has(expr, w):
             w = w.warp
         try:
             with np.errstate(divide="raise", over="ignore"):
