@@ -22,6 +22,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import mbar_at, peer_address
 from tilesim.ir.declarations import Mbar, Mbarriers, View
 from tilesim.ir.expr import Const, Expr, Special, Var, binary, constant, walk
+from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
@@ -166,6 +167,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         twice = _twice(credits, on.expected, each)
         own = _by_waiters(case, on, credits, each) if total > on.expected else None
         early = _left_early(case, on, credits, each) if few else None
+        some = _some_lanes(case, credits, each) if few else None
         sides = [*init, *_arrivers(case, on), *_newcomer(case, on, credits)]
         if twice is not None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
@@ -180,6 +182,8 @@ def count_of_arrivals(case: Case) -> Cause | None:
         of_all = total * case.history.machine.program.cluster_size == on.expected != total
         if early is not None:
             sides.insert(1, early)  # which of the two is wrong is unknown
+        elif some is not None:
+            sides.insert(0, some)
         elif of_all or (few and _leaves_out(case, on, credits)):
             sides = [*sides[1:], *init]
         return Cause(
@@ -294,6 +298,18 @@ def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
     for (warp, number), made in each.items():
         found[warp][case.loop_range(case.mir.code[number].what)] += made
     return sum(max(by_loop.values()) for by_loop in found.values())
+
+
+def _some_lanes(case: Case, credits: list[Touch], each: dict[Maker, int]) -> Participant | None:
+    """Where lanes of a warp diverge from those that arrive, of which there are others."""
+    for (warp, number), made in each.items():
+        if not 1 < made < LANES:
+            continue
+        first = next(c for c in credits if c.warp is warp and c.op.number == number)
+        where = branch_past(case.mir, first.op)
+        if where is not None and where != UNKNOWN:  # a predicate that is part of the arrival
+            return case.warp(warp, where, f"lets {made} lanes of it arrive")
+    return None
 
 
 def _left_early(
