@@ -47,7 +47,7 @@ from tilesim.sim.machine.interface import Options
 from tilesim.sim.machine.lane_groups import Part, Parting, Parts
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
-from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier, Published
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
 from tilesim.sim.machine.release import Fences
@@ -516,6 +516,11 @@ def _away_before(out: Writer, barrier: Any, value: dict[int, tuple[int, int]]) -
         positions(out, barrier, {component: pair[place] for component, pair in value.items()})
 
 
+def _handed_on(out: Writer, barrier: Any, value: tuple[int, int]) -> None:
+    for known in value:
+        at_component(out, barrier, known)
+
+
 FIELDS: Fields = {
     Agent: _AGENT,
     Part: {"clock": clock, "settled": positions},
@@ -525,12 +530,8 @@ FIELDS: Fields = {
     Promise: PROMISE,
     Warpgroup: WARPGROUP,
     Mbarrier: {
-        "phase": _phase, "joined": clock, "arrived": clock, "completed": clock,
-        "joined_remote": clock, "remote": clock, "joined_own": clock, "own": clock,
-        # which one of the other CTAs of the cluster decides nothing
-        "joined_by": _whether, "by": _whether,
-        "handed_on": at_component,
-        "handed_on_away": at_component,
+        "phase": _phase, "arrived": clock,
+        "handed_on": _handed_on,
         "done": at_component, "done_before": at_component, "senders": positions,
         "last_arrival_over": at_component,
         "away": positions, "away_before": _away_before,
@@ -538,6 +539,8 @@ FIELDS: Fields = {
         # counted in with the phase; statistics
         "base": left_out, "skipped": left_out,
     },
+    # which one of the other CTAs of the cluster decides nothing
+    Published: {"own": clock, "away": clock, "by": _whether},
     Credit: {
         "tick": at_component, "position": at_component, "moment": at_component,
         "common": at_component, "clock": clock,

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from tilesim.findings.finding import Named, Stated, together
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.records import dataclass
 from tilesim.sim.machine.clock import GENERIC, NEVER, Clock, join
 from tilesim.sim.machine.errors import BarrierError, Side
 from tilesim.sim.machine.result import Condition, Violation
@@ -42,14 +45,38 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Agent
 
 
+@dataclass(slots=True, eq=False)
+class Published:
+    """What a phase publishes: what threads of the barrier's CTA have released and what has
+    completed (``own``), and what other CTAs have released (``away``), one of which is ``by``.
+
+    The order of all that is in ``own``, row S. In the strict reading of scopes (U4) a wait acquires
+    ``away`` at cluster scope only, and what has completed of other CTAs is there, too.
+    """
+
+    own: Clock
+    away: Clock | None = None
+    by: Place | None = None
+
+    def of_others(self) -> Clock:
+        """``away``, to which something is added."""
+        if self.away is None:
+            self.away = np.zeros_like(self.own)
+        return self.away
+
+    def up_to(self, entry: int, *, away: bool) -> int:
+        """An entry of what a wait acquires, with or without what is ``away``."""
+        own = self.own.item(entry)
+        return own if self.away is None or not away else max(own, self.away.item(entry))
+
+
 class MbarrierState:
     """The counts of a barrier, and what its phases publish.
 
     ``phase`` counts completed phases since init; ``base`` is added so that the clock component
     never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
-    (st.async) it tracks, which belong to the generic proxy (D13). In the strict reading of scopes
-    (U4), ``peers`` is that of the copies that other CTAs have issued, and ``remote`` what only a
-    wait of cluster scope acquires.
+    (st.async) it tracks, which belong to the generic proxy (D13); ``peers``, in the strict reading
+    of scopes (U4), that of the copies that other CTAs have issued.
     """
 
     def __init__(
@@ -99,25 +126,16 @@ class MbarrierState:
         self.current = PhaseRecord()
         self.previous = PhaseRecord()
         self.older = PhaseRecord()
-        self.joined: Clock = machine.components.clock()
-        self.arrived: Clock = self.joined
-        self.completed: Clock = self.joined
+        #: what the open phase publishes, and what the last one has
+        self.open = Published(machine.components.clock())
+        self.completed = self.open
+        self.arrived: Clock = self.open.own
         #: up to where the warps that made the last phase's credits had acquired this barrier's
-        #: phases
-        self.handed_on = 0
-        #: the same of those whose credits only waits of cluster scope acquire
-        self.handed_on_away = 0
+        #: phases: those of its CTA, and all
+        self.handed_on = (0, 0)
         #: the component after the last phase, and after the one before it (perhaps of another life)
         self.done = self.done_before = 0
         self.keeps_clocks = False
-        self.joined_remote: Clock | None = None
-        self.remote: Clock | None = None
-        #: what the open phase, and the last one, publish of this CTA alone, where others have
-        #: released as well and that is not apart anyway; and one of those that have
-        self.joined_own: Clock | None = None
-        self.own: Clock | None = None
-        self.joined_by: Place | None = None
-        self.by: Place | None = None
         #: other CTAs store to where it tracks that, in the strict reading of scopes
         self.stored_by_peers = False
         #: by component, the last phase whose landings only waits of cluster scope acquire
@@ -389,8 +407,7 @@ class Mbarrier(MbarrierState):
         self.visible_to = {credit.warp.index} if whole else set()
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
-        self.joined = self.machine.components.clock()
-        self.joined_own = self.joined_by = None
+        self.open = Published(self.machine.components.clock())
         self.arrived = self.machine.components.clock()
 
     def _note_init(self, warp: Agent, tick: int) -> tuple[int, int]:
@@ -509,7 +526,7 @@ class Mbarrier(MbarrierState):
         if machine.views is not None:
             machine.views.counts(credit.warp, self.component, clock)
         size = machine.components.size
-        join(self.joined[:size], clock[:size])
+        join(self.open.own[:size], clock[:size])
         if visible:
             self._release(clock[size:], size, credit.warp.cta)
         if arrivals > 0 and self.keeps_clocks and not credit.lent:
@@ -572,19 +589,12 @@ class Mbarrier(MbarrierState):
 
     def _release(self, known: Clock, start: int, cta: Place) -> None:
         """The current phase publishes the rows of a clock that ``start`` there, of a thread of
-        ``cta``: in the strict reading of scopes to waits of cluster scope, if it is another one."""
+        ``cta``."""
         if cta is self.cta:
-            join(self.joined[start:], known)
-            if self.joined_own is not None:
-                join(self.joined_own[start:], known)
-            return
-        self.joined_by = cta
-        if self.machine.options.ptx:
-            join(self._for_cluster()[start:], known)
-            return
-        if self.joined_own is None:
-            self.joined_own = self.joined.copy()
-        join(self.joined[start:], known)
+            join(self.open.own[start:], known)
+        else:
+            self.open.by = cta
+            join(self.open.of_others()[start:], known)
 
     def publish_completion(self, component: int, count: int, *, remote: bool) -> None:
         """The current phase lets its waiters know that ``count`` operations are complete.
@@ -595,45 +605,39 @@ class Mbarrier(MbarrierState):
         size = self.machine.components.size
         clock[component::size] = count
         if remote and self.machine.options.ptx:
-            join(self._for_cluster(), clock)
-            join(self.joined[:size], clock[:size])
+            join(self.open.of_others(), clock)
+            join(self.open.own[:size], clock[:size])
         else:
-            join(self.joined, clock)
+            join(self.open.own, clock)
 
-    def _for_cluster(self) -> Clock:
-        """What only waits of cluster scope acquire of the current phase."""
-        if self.joined_remote is None:
-            self.joined_remote = self.machine.components.clock()
-        return self.joined_remote
-
-    def _publish_landed(self, clock: Clock, done: int) -> None:
-        """The phase lets its waiters know what has landed (``clock``), those of cluster scope what
-        other CTAs have issued (U4)."""
-        size = self.machine.components.size
-        away = {r.component for r in self.landed if r.warp.cta is not self.cta}
+    def _publish_landed(self, done: int) -> None:
+        """The phase lets its waiters know what has landed, those of cluster scope what other CTAs
+        have issued (U4)."""
+        size, published = self.machine.components.size, self.open
+        others = [r for r in self.landed if r.warp.cta is not self.cta]
+        away = {r.component for r in others}
         self.away_before = {}
-        senders = (r.warp.cta for r in self.landed if r.warp.cta is not self.cta)
-        self.joined_by = next(senders, self.joined_by)
+        if others:
+            published.by = others[0].warp.cta
         if self.peers in away and self.peers is not None:
-            clock[self.peers] = done
-            self._land_away(self.peers, clock, done)
-            self._for_cluster()[self.peers :: size] = done
+            published.own[self.peers] = done
+            self._land_away(self.peers, done)
+            published.of_others()[self.peers :: size] = done
         if self.engine is not None:
             self.stored_by_peers |= self.peers is not None and self.engine in away
-            clock[self.engine] = done
+            published.own[self.engine] = done
             if self.engine in away and self.stored_by_peers:
-                self._land_away(self.engine, clock, done)
-            known = self._for_cluster() if self.stored_by_peers else clock
+                self._land_away(self.engine, done)
+            known = published.of_others() if self.stored_by_peers else published.own
             known[size + self.engine] = done
         for record in self.landed:
             record.tick = done
         self.landed.clear()
 
-    def _land_away(self, component: int, clock: Clock, done: int) -> None:
+    def _land_away(self, component: int, done: int) -> None:
         """What has landed in this phase takes a wait of cluster scope, and so did what landed
         before: what has not acquired that does not so now (U7)."""
-        entry = self.machine.components.size + component
-        handed = max(clock.item(entry), self._for_cluster().item(entry))
+        handed = self.open.up_to(self.machine.components.size + component, away=True)
         self.away_before[component] = self.away.get(component, 0), handed
         self.away[component] = done
 
@@ -659,39 +663,25 @@ class Mbarrier(MbarrierState):
         size = self.machine.components.size
         done = self.base + self.phase + 1
         self.done_before, self.done = self.done, done
-        clock = self.joined
-        self.handed_on = clock.item(size + self.component)
-        away = self.joined_remote
-        self.handed_on_away = 0 if away is None else away.item(size + self.component)
-        clock[self.component :: size] = done
-        self._publish_landed(clock, done)
-        self._check_missed(last, clock)
+        published, entry = self.open, size + self.component
+        self.handed_on = published.up_to(entry, away=False), published.up_to(entry, away=True)
+        published.own[self.component :: size] = done
+        self._publish_landed(done)
+        self._check_missed(last, published.own)
         self._check_whole()
-        self.completed = clock
+        self.completed = published
         if self.machine.views is not None:
+            clock, away = published.own, None if self.machine.options.ptx else published.away
+            clock = clock if away is None else np.maximum(clock, away)
             self.machine.views.ends(self.component, done, last, clock)
-        self.remote, self.joined_remote = self.joined_remote, None
-        self._complete_own(clock)
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
-        self.joined = self.machine.components.clock()
+        self.open = Published(self.machine.components.clock())
         if self.keeps_clocks:
             self.arrived = self.machine.components.clock()
         self.phase += 1
         self.pending = self.expected
         waiters, self.waiters = self.waiters, []
         self.machine.wake_all(waiters)
-
-    def _complete_own(self, clock: Clock) -> None:
-        """What a fence of CTA scope acquires after a relaxed wait: of what the phase publishes
-        (``clock``) all but what other CTAs have released, and so the end of the phase."""
-        size = self.machine.components.size
-        self.own, self.joined_own = self.joined_own, None
-        self.by, self.joined_by = self.joined_by, None
-        if self.own is not None:
-            self.own[:size] = clock[:size]
-            for component in (self.component, self.engine, self.peers):
-                if component is not None:
-                    self.own[component::size] = clock[component::size]
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""

@@ -471,31 +471,32 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
     barrier.passed(w, op)
     if barrier.phase == 0:
         return
-    completed, size = barrier.completed, w.machine.components.size
-    w.follows(completed)
+    published, size = barrier.completed, w.machine.components.size
+    practice = not w.machine.options.ptx
+    w.follows(published.own)
     if effect.sem == "acquire":
         known = w.clock.item(size + barrier.component)
-        handed = barrier.handed_on
-        w.learns(completed)
-        if barrier.remote is not None and effect.scope == "cluster":
-            handed = max(handed, barrier.handed_on_away)
+        w.learns(published.own)
+        reaches = practice or effect.scope == "cluster"
+        if published.away is not None and reaches:
             skipped = _skipped_away(barrier, w)
-            w.learns(barrier.remote)
+            w.learns(published.away)
             for component, tick in skipped.items():
                 w.machine.races.skip(barrier, w, tick, (component,))
-        elif barrier.remote is not None:
+        elif published.away is not None:
             barrier.by_count = False
-        elif barrier.senders and effect.scope != "cluster":
+        if practice and barrier.senders and effect.scope != "cluster":
             w.machine.lean("U4", op)
         if known < barrier.done_before:
             barrier.by_count = False
-        if max(known, handed) < barrier.done_before:
-            w.machine.races.skip(barrier, w, max(known, handed))
+        known = max(known, barrier.handed_on[reaches])
+        if known < barrier.done_before:
+            w.machine.races.skip(barrier, w, known)
     else:
         barrier.by_count = False
-        join(w.clock[:size], completed[:size])
-        row = size + barrier.component
-        if max(w.clock[row], barrier.handed_on, w.fences.seen(w.cta, row)) < barrier.done_before:
+        join(w.clock[:size], published.own[:size])
+        row, handed = size + barrier.component, barrier.handed_on[practice]
+        if max(w.clock[row], handed, w.fences.seen(w.cta, row)) < barrier.done_before:
             what = (
                 f"what a fence after a relaxed wait that skipped a phase of {barrier.label} gives"
             )
@@ -509,17 +510,15 @@ def _observe(barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits) -> None:
     In practice ``.cta`` is accepted for a peer's as well (U4): of the wait, and of the fence behind
     it where a copy of the peer has completed the phase.
     """
-    ptx = w.machine.options.ptx
+    ptx, published = w.machine.options.ptx, barrier.completed
     if not ptx and barrier.senders:
         w.machine.lean("U4", op)
-    own = barrier.completed if barrier.own is None else barrier.own
-    seen: dict[Place, Clock] = {w.cta: own}
-    if barrier.by is not None and (effect.scope == "cluster" or not ptx):
+    seen: dict[Place, Clock] = {w.cta: published.own}
+    if published.by is not None and (effect.scope == "cluster" or not ptx):
         if effect.scope != "cluster":
             w.machine.lean("U4", op)
-        away = barrier.remote if ptx else barrier.completed
-        if away is not None:
-            seen[barrier.by] = away
+        if published.away is not None:
+            seen[published.by] = published.away
     for cta, known in seen.items():
         w.fences.saw(cta, known)
         if w.machine.components.in_shared:
