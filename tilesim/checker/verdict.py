@@ -152,7 +152,7 @@ def first_lane(
     one that fails."""
     if not (simulation.options.ptx and depends_on_elected(simulation.code.graph)):
         return 0, None
-    other = simulation.electing_first()
+    other = simulation.reading(first_lane=True)
     run = certificate.annotate(other.run(inputs, lambda cluster: None, clusters))
     return 1, FirstLane(other, run) if run.findings else None
 
@@ -168,7 +168,7 @@ def leaving_reasons(
     leaves = {t: where for outcome in first.outcomes for t, where in outcome.leaves.items()}
     for turn, (number, value) in leaves.items():
         loc = simulation.code.mir.code[number].loc
-        other = run(simulation.leaving(turn))
+        other = run(simulation.reading(leaves=turn))
         violations = certificate.standing_violations(other.outcomes)
         for finding in other.findings[:1]:
             yield needs(UnknownSteers(value, finding), "control flow", loc)
@@ -343,14 +343,14 @@ class Checking:
             nothing = coverage.partial((), None, self.program.cluster_size)
             return self._report("failed", nothing, f"every schedule of {self.extent}", (refused,))
         budget = self.search.limits.budget
-        self.simulation.stop_at(self.timer.first_until(budget))
+        self.simulation.set_options(deadline=self.timer.first_until(budget))
         tried, first = self.tried, self._first()
         if first.findings and self.simulation.name(self._unnamed(first)):
             self.tried = tried  # the same schedules, of all clusters
             self.clusters, self.simulation.followers = list(range(self.simulation.groups)), {}
             first = self._first()
         self.timer.first_ended()
-        self.simulation.stop_at(self.timer.until)
+        self.simulation.set_options(deadline=self.timer.until)
         self.first = first
         if first.findings:
             return self._failed(certificate.annotate(first), first, [])

@@ -308,7 +308,7 @@ def _fitting(
     ):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
     if parsed.first_lane:
-        simulation = simulation.electing_first()
+        simulation = simulation.reading(first_lane=True)
     if parsed.apart is None:
         return parsed, simulation
     if parsed.apart[0] >= kernel.warps:

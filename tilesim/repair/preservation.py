@@ -200,7 +200,7 @@ class Work:
         except InvalidProgram:
             return None
         if steps is not None:
-            simulation.cut_off_at(steps)
+            simulation.set_options(max_steps=steps)
         return simulation
 
 

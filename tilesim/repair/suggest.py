@@ -72,9 +72,9 @@ def suggest(
         """What is said of a program: by one run, if that fails, by a whole check otherwise."""
         end = until if monotonic() < until else again_until
         simulation = Simulation(edited, numbers=False, strict=strict)
-        simulation.stop_after(1)
+        simulation.set_options(most_findings=1)
         if not thorough:
-            simulation.stop_at(end)
+            simulation.set_options(deadline=end)
             first = list(range(simulation.groups))[:_CLUSTERS]
             with simulation.shortly(points):
                 run = simulation.run(inputs, lambda cluster: None, first)
@@ -92,7 +92,7 @@ def suggest(
         if said.verdict != "failed":
             return said
         simulation = Simulation(edited, numbers=False, strict=strict)
-        simulation.stop_at(until)
+        simulation.set_options(deadline=until)
         found = [finding for finding in said.findings if isinstance(finding, Finding)]
 
         def repeat(trace: Callable[[Environment], Trace]) -> None:

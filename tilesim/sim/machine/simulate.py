@@ -203,7 +203,7 @@ class Simulation:
         """The same program, computing tile data."""
         strict: Strict = "ptx" if self.options.ptx else "practice"
         other = Simulation(self.code.mir, numbers=True, strict=strict)
-        other.options = replace(other.options, first_lane=self.options.first_lane)
+        other.set_options(first_lane=self.options.first_lane)
         return other
 
     def at(self, strict: Strict) -> Simulation:
@@ -211,33 +211,26 @@ class Simulation:
         was compiled is shared."""
         if self.code.named:
             return Simulation(self.code.mir, numbers=self._numbers, strict=strict)
-        other = self._reading(ptx=strict == "ptx")
-        other.followers, other.leaned, other.watches = {}, set(), None
-        other.ended_early = False
+        other = self.reading(ptx=strict == "ptx")
+        other.leaned, other.watches, other.ended_early = set(), None, False
         return other
 
-    def _reading(self, **options: Any) -> Simulation:
+    def reading(self, **options: Any) -> Simulation:
         """The same program with other `Options`."""
         other = copy(self)
-        other.options = replace(self.options, **options)
+        other.followers = {}
+        other.set_options(**options)
         other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
+
+    def set_options(self, **options: Any) -> None:
+        """From now on, runs have other `Options`."""
+        self.options = replace(self.options, **options)
 
     def anew(self, strict: Strict) -> Simulation:
         """The same program as if it had just been compiled: nothing of earlier runs is known."""
         other = self.at(strict)
         other.accessed = None if self.accessed is None else Accessed(self.code.mir)
-        return other
-
-    def electing_first(self) -> Simulation:
-        """The same program; ``elect.sync`` chooses the first lane, as it does in practice."""
-        return self._reading(first_lane=True)
-
-    def leaving(self, iteration: int) -> Simulation:
-        """The same program; all threads of a CTA end at their ``turn``-th branch by which data may
-        make them do so."""
-        other = self._reading(leaves=iteration)
-        other.followers = {}
         return other
 
     def lanes_apart(self, warp: int, lanes: int) -> Simulation:
@@ -246,7 +239,7 @@ class Simulation:
         mir, places = lanes_apart(self.code.mir, warp, lanes)
         apart = Simulation(mir, numbers=False, strict=strict)
         apart.code.places = places
-        apart.stop_at(self.options.deadline)
+        apart.set_options(deadline=self.options.deadline)
         return apart
 
     def name(self, stores: Iterable[int]) -> bool:
@@ -264,27 +257,15 @@ class Simulation:
         members = range(cluster_count(self.program)) if self.together else (index,)
         return tuple(cluster_ctas(self.program, i) for i in members)
 
-    def stop_at(self, deadline: float | None) -> None:
-        """Interrupts runs at a time of `time.monotonic`; None: never."""
-        self.options = replace(self.options, deadline=deadline)
-
-    def cut_off_at(self, steps: int) -> None:
-        """Ends runs at so many scheduling points, for callers that run what need not end."""
-        self.options = replace(self.options, max_steps=steps)
-
     @contextmanager
     def shortly(self, steps: int) -> Iterator[None]:
         """Ends runs at so many scheduling points meanwhile."""
         before = self.options.max_steps
-        self.cut_off_at(min(steps, before))
+        self.set_options(max_steps=min(steps, before))
         try:
             yield
         finally:
-            self.cut_off_at(before)
-
-    def stop_after(self, findings: int) -> None:
-        """Ends runs after so many different findings, for callers that want no more of them."""
-        self.options = replace(self.options, most_findings=findings)
+            self.set_options(max_steps=before)
 
     def require_time(self) -> None:
         """Raises `TimeIsUp` after that time: for what is done between runs."""
@@ -470,7 +451,7 @@ class Simulation:
     ) -> dict[str, bytes] | None:
         """What global memory holds in the end if shared memory starts with bytes ``fill``."""
         simulation = self.with_numbers()
-        simulation.options = replace(simulation.options, garbage=fill)
+        simulation.set_options(garbage=fill)
         simulation.garbage = None
         with np.errstate(all="ignore"):
             run = simulation.run_on(inputs, [(group, TimedEnvironment())], answers)

@@ -577,7 +577,7 @@ def record(
     checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
     if steps is not None:
-        simulation.cut_off_at(steps)
+        simulation.set_options(max_steps=steps)
     count = min(clusters, simulation.groups)
     environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
     run = simulation.run_on(checked, [*environments])

@@ -170,8 +170,8 @@ def _opened(what: bytes) -> tuple[Simulation, dict[str, NDArray[Any]], list[int]
     """What a worker runs, compiled once. Only its own parent process writes ``what``."""
     program, strict, inputs, clusters, (deadline, steps) = unpacked("the program", what)
     simulation = Simulation(program, numbers=False, strict=strict)
-    simulation.stop_at(deadline)
-    simulation.cut_off_at(steps)
+    simulation.set_options(deadline=deadline)
+    simulation.set_options(max_steps=steps)
     return simulation, inputs, clusters
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -450,8 +451,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     beside = counting and word.view.tensor.name not in c.code.counters
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
-    draws = counting and slot is not None and poll is None and not word.view.remote
-    alike = draws_in_turns(c, word.view) if draws else None
+    may_draw = counting and slot is not None and poll is None and not word.view.remote
+    alike = draws_in_turns(c, word.view) if may_draw else None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -485,83 +486,49 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         expected = _known_cells(w, compare, dtype)
         return bool((cells[addresses // dtype.bytes] == expected).any())
 
-    def draw(w: Warp) -> bool | None:
-        """One lane adds to a counter and uses what it finds; open is only which lane comes
-        first."""
-        memory, footprint, addresses = view.lane_footprint(w)
-        tickets = w.machine.tickets
-        unknown = lost(w, memory, footprint)
-        if unknown is not None:
-            raise UnknownSteers(unknown)
-        (address,) = addresses.tolist()
-        place = memory.label, address
-        if alike is None and tickets.holds_up(w, place):
-            return w.machine.block(w, tickets, "waits for its turn to draw", op)
-        before = w.clock.copy()
-        amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
-        if alike is None:
-            if tickets.led_to(w, place):
-                what = f"whether a relaxed draw from {memory.label} finds a later one"
-                w.machine.nondeterministic(what, op)
-            observe_value(w, memory, addresses, scope, acquires=acquires)
-        access = access_of(w, op, write=True, scope=scope)
-        w.machine.races.unwritten.note(memory, footprint, access)
-        w.machine.races.write(memory, footprint, access, w.clock)
-        w.machine.races.observations.saw(access, footprint)
-        own = released_by(w, memory, scope, releases=releases)
-        if alike is None:
-            drawn(w, op, memory, address, before, how, amount, own, dtype)
-        else:
-            drawn_in_turns(
-                w, op, memory, address, alike, amount, own, dtype, scope, acquires=acquires
-            )
-        old, written = update(w, memory, addresses)
-        hand_over(w, memory, addresses, written)
-        assert slot is not None
-        number = int(old[0])
-        if alike is None:
-            number = tickets.number(w, name, place, number)
-        assign(w, slot, number if fit is None else fit(number))
-        return None
-
-    def step(w: Warp) -> bool | None:
-        if draws and w.machine.timed and w.lanes == 1:
-            return draw(w)
-        change(w)
-        return None
-
-    def change(w: Warp) -> None:
-        timed = w.machine.timed
+    def step(w: Warp, *, alone: bool = True) -> bool | None:
+        """``alone``: all lanes that execute it are active."""
+        machine, timed = w.machine, w.machine.timed
         memory, footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
-        tells = releases or bool(w.fences) or (slot is not None and not waits)
         # one lane of several cannot wait for its turn to draw, which a run may be told
-        if _by_lanes(w, addresses, tells=tells, step=change if alike is None else step):
-            return
-        alone = _take_turns(w, footprint, addresses)
-        if w.machine.views is not None:
+        draws = may_draw and timed and w.lanes == 1 and (alone or alike is not None)
+        in_turn = draws and alike is None
+        place = memory.label, addresses.item(0)
+        if in_turn and machine.tickets.holds_up(w, place):
+            return machine.block(w, machine.tickets, "waits for its turn to draw", op)
+        tells = releases or bool(w.fences) or (slot is not None and not waits)
+        if _by_lanes(w, addresses, tells=tells, step=partial(step, alone=False)):
+            return None
+        apart = _take_turns(w, footprint, addresses)
+        if machine.views is not None:
             writes = changes(w, memory, footprint, addresses)
             _strong(w, memory, addresses, reads=True, writes=writes)
-        if w.machine.lane_order is not None:
+        if machine.lane_order is not None:
             # before the acquire: that it comes after what it finds is up to the schedule
-            w.machine.lane_order.acts(w)
-        if slot is not None and not waits:
+            machine.lane_order.acts(w)
+        before = w.clock.copy() if draws else None
+        if in_turn and machine.tickets.led_to(w, place):
+            what = f"whether a relaxed draw from {memory.label} finds a later one"
+            machine.nondeterministic(what, op)
+        elif slot is not None and not waits and not draws:
             what = f"the result of atom.{how} on {footprint.tensor}"
-            contended = w.machine.lane_order is not None and _contended(w, footprint)
-            w.machine.nondeterministic(what, op, explorable=alone, contended=contended)
+            contended = machine.lane_order is not None and _contended(w, footprint)
+            machine.nondeterministic(what, op, explorable=apart, contended=contended)
+        if slot is not None and not waits and (in_turn or not draws):
             observe_value(w, memory, addresses, scope, acquires=acquires)
         access = access_of(w, op, write=True, scope=scope)
         if goes_on:
-            w.machine.races.unwritten.note(memory, footprint, access)
-        w.machine.races.write(memory, footprint, access, w.clock)
+            machine.races.unwritten.note(memory, footprint, access)
+        machine.races.write(memory, footprint, access, w.clock)
         unknown = lost(w, memory, footprint) if real else None
         ends = True
         if poll is not None and timed and unknown is None:
             ends, _ = poll(w, memory, addresses)
         if slot is not None and w.lanes == 1 and ends:
-            w.machine.races.observations.saw(access, footprint, waits=waits)
+            machine.races.observations.saw(access, footprint, waits=waits)
         if unknown is not None:
-            if beside and poll is None:
+            if beside and poll is None and not draws:
                 lose(w, op, memory, addresses, unknown, dtype)
             elif counting or poll is not None:
                 raise UnknownSteers(unknown)
@@ -569,22 +536,34 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             hand_over(w, memory, addresses, addresses.tolist())
             if slot is not None:
                 assign(w, slot, unknown)
-            return
+            return None
         if counting and timed and not waits:
             if w.may_access is not None and beside:
                 lose(w, op, memory, addresses, w.may_access, dtype)
             own = released_by(w, memory, scope, releases=releases)
             new = per_lane(w, value(w))
-            if how == "exch":
+            if before is not None:
+                amount = int(new[0]) % (1 << dtype.bits)
+                if alike is None:
+                    drawn(w, op, memory, place[1], before, how, amount, own, dtype)
+                else:
+                    drawn_in_turns(
+                        w, op, memory, place[1], alike, amount, own, dtype, scope,
+                        acquires=acquires,
+                    )  # fmt: skip
+            elif how == "exch":
                 replaced(w, op, memory, addresses, new, own, dtype)
             else:
                 added(w, op, memory, addresses, how, new, own, dtype, releases=releases)
-        if real and not alone and ordered:
+        if real and not apart and ordered:
             last_wins(access, footprint.tensor, addresses, _known_cells(w, value, dtype))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
-        hand_over(w, memory, addresses, [] if only_reads else written)
+        hand_over(w, memory, addresses, [] if only_reads and not draws else written)
         if slot is not None and old is not None:
-            before = spread(w, old)
-            assign(w, slot, before if fit is None else fit(before))
+            found = spread(w, old)
+            if in_turn:
+                found = machine.tickets.number(w, name, place, found)
+            assign(w, slot, found if fit is None else fit(found))
+        return None
 
     return _each_peer(view, step)
