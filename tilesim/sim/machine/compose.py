@@ -342,18 +342,8 @@ def _apart(parts: list[Part], step: Step) -> Step:
     if not apart:
         return step
     if len(parts) > 1:
-        step = _sequence([_look([part.at for part in apart if part.at is not None]), step])
+        raise TypeError("lanes name objects of their own for one effect of an instruction only")
     return each_lane(step, signals=any(part.signals for part in apart))
-
-
-def _look(finders: list[Callable[[Warp], object]]) -> Step:
-    """Finds all objects, so that no effect finds that lanes differ after another one has acted."""
-
-    def step(w: Warp) -> None:
-        for find in finders:
-            find(w)
-
-    return step
 
 
 def _step(c: Operands, op: Op, parts: list[Part]) -> Step:

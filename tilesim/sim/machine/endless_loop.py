@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.effects import Defines
-from tilesim.sim.machine.lanes import Lanes, mask_array
+from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.unknown import Open
 from tilesim.sim.machine.warp import Agent, Blocked
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def _content(value: Any, lanes: NDArray[np.bool_] | None) -> object:
     if isinstance(value, np.ndarray):
         held = value if lanes is None or value.shape != lanes.shape else value[lanes]
         return value.dtype.str, held.tobytes()
-    if type(value) is Lanes:
-        return Lanes, value.bits
+    if isinstance(value, Open):
+        return value.lanes, value.values.tobytes()
     return (
         value if value is None or isinstance(value, bool | int | float | np.generic) else id(value)
     )

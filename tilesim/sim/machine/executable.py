@@ -79,11 +79,11 @@ class Allocations:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A register or a special one in an operand: the ``slot``, or the name of what is ``special``.
-    ``held``: what the register holds, if the program computes it."""
+    """A register in an operand: its ``slot``, or a ``special`` one, which has no name. ``held``:
+    what the register holds, if the program computes it."""
 
     slot: int = -1
-    special: str = ""
+    special: bool = False
     held: Operand | None = None
 
 

@@ -34,7 +34,7 @@ from tilesim.sim.affine.cluster_classes import Follower
 from tilesim.sim.affine.cluster_plan import Integers, Plan, cluster_count, cluster_ctas, plans
 from tilesim.sim.affine.loop_skipping import Skipper, can_skip
 from tilesim.sim.machine.divergence import diverge, report_missing
-from tilesim.sim.machine.errors import CutOff, NotKnown
+from tilesim.sim.machine.errors import CutOff
 from tilesim.sim.machine.footprint import Unskippable
 from tilesim.sim.machine.interface import Options, Stop
 from tilesim.sim.machine.judged_effects import not_judged
@@ -79,8 +79,6 @@ def run_machine(machine: Machine) -> None:
         machine.outcome.undefined = True
     except CutOff as why:
         machine.outcome.cut_off = str(why)
-        if not isinstance(why, NotKnown):
-            report_deadlock(machine, partial=True)
     except UnknownSteers as steers:  # where no instruction is executed
         machine.outcome.cut_off = f"a value that is not known decides: {steers.value}"
 

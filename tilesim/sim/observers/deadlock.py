@@ -237,30 +237,16 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> _Reason:
 # ------------------------------------------------------------------ what is wrong
 
 
-def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
-    """Adds the finding for a state in which live warps are blocked for ever.
-
-    ``partial``: other warps still ran when the run was cut off; only warps that none of them can
-    release are reported, nor any asynchronous operation that has not landed.
-    """
-    if partial and machine.in_flight:
-        return
+def report_deadlock(machine: Machine) -> None:
+    """Adds the finding for a state in which live warps are blocked for ever."""
     agents = [w for w in (*machine.warps, *machine.split_groups) if not w.exited]
     # what waits for its other lanes waits for what these wait for
     agents = [w for w in agents if not isinstance(w.blocked and w.blocked.on, Frame | Arrival)]
     blocked = [w for w in agents if w.blocked is not None]
-    runnable = [w for w in agents if w.blocked is None]
-    graph = WaitFor(machine)
-    if partial:
-        blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]
     if not blocked:
         return
-    split = next((w for w in blocked if any(f.arms and f.pending for f in w.frames)), None)
-    if split is not None:
-        _report_divergence(machine, split)
-        return
     try:
-        _report(machine, blocked, graph)
+        _report(machine, blocked, WaitFor(machine))
     except Stop:
         return
 
@@ -323,19 +309,6 @@ def _over_allocated(warp: Warp) -> str | None:
     return (
         f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: {held} of "
         f"{COLUMNS} columns are allocated; all warps that free them are blocked (G6)"
-    )
-
-
-def _report_divergence(machine: Machine, warp: Agent) -> None:
-    """A wait in one arm of a branch while lanes of the same warp have the other arm to run."""
-    assert warp.blocked is not None
-    where = warp.blocked.op or warp.blocked.loc
-    machine.report(
-        "unsupported",
-        f"{warp} {warp.blocked.text} in one arm of a lane-divergent branch whose other arm "
-        "synchronises too: which arm runs first is up to the hardware",
-        (machine.participant(warp, warp.blocked.text, where),),
-        fix="give the two sides to different warps, or synchronise outside the branch",
     )
 
 

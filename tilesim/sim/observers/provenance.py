@@ -101,15 +101,10 @@ class _Naming:
         """What tells what an expression is for this instruction."""
         parts = [*walk(expr)]
         names = dict.fromkeys(part.name for part in parts if isinstance(part, Var))
-        special: dict[str, None] = {}
-        for part in parts:
-            if isinstance(part, Special):
-                special[part.name] = None
-            elif isinstance(part, Base):
-                special["base"] = None  # of the CTA's own shared memory, maybe
+        special = {part.name for part in parts if isinstance(part, Special | Base)}
         leaves = (
             *(self._leaf(number, name) for name in names),
-            *(Leaf(special=name) for name in special),
+            *(Leaf(special=True) for _ in special),
         )
         held = all(self._is_computed(number, name) for name in names)
         evaluate = evaluator(self._code, expr) if held else None

@@ -367,7 +367,7 @@ class NamingDetector(RaceDetector):
 
     def _leaf(self, leaf: Leaf, w: Agent) -> Told:
         if leaf.special:
-            return self._special(leaf.special, w)
+            return self._telling.nothing
         if leaf.held is not None:
             told = self._value(leaf.held, w)
             if told is not None:
@@ -378,17 +378,6 @@ class NamingDetector(RaceDetector):
         """The name of what a register holds."""
         found: Told | None = registers.names.get(slot)
         return self._telling.nothing if found is None else found
-
-    def _special(self, name: str, w: Agent) -> Told:
-        match name:
-            case "thread_id":
-                return self._telling.value(np.arange(32) + 32 * w.number)
-            case "lane_id":
-                return self._telling.value(np.arange(32))
-            case "warp_id":
-                return self._telling.value(w.number)
-            case _:
-                return self._telling.each([(name, w.cta.rank)] * 32)
 
     def _value(self, operand: Operand, w: Agent) -> Told | None:
         """The names of a value that is known, in all clusters that take the same steps."""

@@ -364,9 +364,7 @@ class WaitFor:
             known = self._known[warp] = self._suppliers(warp)
         return known
 
-    def _suppliers(self, warp: Agent, *, again: bool = False) -> list[tuple[Agent, Op]]:
-        """``again``: also warps that have made the same contribution to the open phase already, and
-        would make the next one."""
+    def _suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
         on = warp.blocked.on if warp.blocked else None
         match on:
             case Mbarrier():
@@ -375,7 +373,7 @@ class WaitFor:
                 made = {
                     (c.warp, c.op.number) for c in credits if (c.tx < 0 if bytes_ else c.arrivals)
                 }
-                return [*self._coming(warp, what, set() if again else made)]
+                return [*self._coming(warp, what, made)]
             case NamedBarrier():
                 joined = {(j.warp, None) for j in on.current.joins}
                 return [*self._coming(warp, {on}, joined)]
@@ -421,20 +419,6 @@ class WaitFor:
         for split_off in self._machine.split_groups:
             if split_off.cta is home or (not own and split_off.cta.cluster is home.cluster):
                 yield split_off
-
-    def can_release(self, runner: Agent, waiter: Agent) -> bool:
-        """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
-        seen: set[Agent] = set()
-        todo = [waiter]
-        while todo:
-            current = todo.pop()
-            for other, _ in self._suppliers(current, again=True):
-                if other is runner:
-                    return True
-                if other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        return False
 
     def cycle(self, blocked: Sequence[Agent]) -> list[Agent]:
         """A shortest cycle of waiting warps through the first of them that is in one, or an empty

@@ -393,30 +393,9 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     if effect.value is None:
         return Take(compute)
 
-    def first(w: Warp, rows: Any) -> None:
-        if type(rows) is Unknown:
-            assign(w, slot, rows)
-        else:
-            store(w, rows[mask_array(w.mask), 0])
-
     if isinstance(effect.value, View):
-        return Take(first, effect.value)
-    return Take(_keeper(c, effect.var), effect.value)
-
-
-def _keeper(c: Operands, var: Var) -> Callable[[Warp, Any], None]:
-    """How the answer of an effect, which fits, gets into its register."""
-    slot = c.slot(var)
-    if not c.private(var):
-        return lambda w, value: assign(w, slot, value)
-
-    def keep(w: Warp, value: Any) -> None:
-        if w.machine.split_groups:  # other lanes may be in another turn of the loop
-            assign(w, slot, value)
-        else:
-            w.registers[slot] = value
-
-    return keep
+        raise TypeError(f"{op.mnemonic}: what lanes load has an executor of its own")
+    return Take(lambda w, value: assign(w, slot, value), effect.value)
 
 
 def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:

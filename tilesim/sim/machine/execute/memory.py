@@ -325,13 +325,8 @@ def issue(w: Warp, op: Op, step: Step) -> None:
     """Each active lane issues ``step``, which an agent of its own makes at any later time."""
     if w.may_access is not None:
         require_known(w.may_access)
-    if w.lanes > 1 and w.parts is not None:
+    if w.lanes > 1:
         lane_by_lane(w, lambda w: _issue(w, op, step, w.clock.copy()))
-    elif w.lanes > 1:
-        known, active = w.shared_by_lanes(w.clock), w.mask
-        for lane in np.flatnonzero(mask_array(active)).tolist():
-            with acting(w, 1 << lane):
-                _issue(w, op, step, known.copy())
     else:
         _issue(w, op, step, w.clock.copy())
     w.advance()
