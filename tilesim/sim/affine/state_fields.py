@@ -562,8 +562,7 @@ FIELDS: Fields = {
         "current": _generation, "previous": _generation, "skipped": left_out,
     },
     Fences: {
-        "_released": clocks, "_acquirable": clocks, "_in_shared": clock, "_seen_in_shared": clocks,
-        "_gathered": clock, "_of_one": clocks,
+        "_released": clocks, "_acquirable": clocks, "_gathered": clock, "_of_one": clocks,
     },
     TmemAccess: {"tick": _tick, "order": _order, "sequence": _sequence},
     Memory: {"table": _table, "data": _data, "_typed": left_out},

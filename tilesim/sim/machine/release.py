@@ -60,36 +60,29 @@ class Fences:
     reads: those that only some of them have are kept ``apart``.
     """
 
-    __slots__ = (
-        "_acquirable", "_apart", "_gathered", "_in_shared", "_of_one", "_released",
-        "_seen_in_shared",
-    )  # fmt: skip
+    __slots__ = ("_acquirable", "_apart", "_gathered", "_of_one", "_released")
 
     def __init__(self) -> None:
         #: by lanes, what only these have
         self._apart: dict[int, Fences] = {}
-        self._released: dict[FenceScope, Clock] = {}
+        #: what they release, by scope, and whether for shared memory alone (H18)
+        self._released: dict[tuple[FenceScope, bool], Clock] = {}
         #: what one of the lanes releases without the others, if that is less
-        self._of_one: dict[FenceScope, Clock] = {}
-        self._acquirable: dict[Place, Clock] = {}
-        #: of fences for shared memory alone: what they release, and what was observed there (H18)
-        self._in_shared: Clock | None = None
-        self._seen_in_shared: dict[Place, Clock] = {}
+        self._of_one: dict[tuple[FenceScope, bool], Clock] = {}
+        #: what was observed of a CTA, anywhere or in shared memory
+        self._acquirable: dict[tuple[Place, bool], Clock] = {}
         #: what elements of a vector have read, which the thread acquires after the last one (H15)
         self._gathered: Clock | None = None
 
     def __bool__(self) -> bool:
-        own = self._released or self._acquirable or self._in_shared is not None
-        return bool(own or self._apart)
+        return bool(self._released or self._acquirable or self._apart)
 
     def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
         """These fences with ``change`` applied to what each hands over."""
         result = Fences()
-        result._released = {scope: change(clock) for scope, clock in self._released.items()}
-        result._of_one = {scope: change(clock) for scope, clock in self._of_one.items()}
-        result._acquirable = {cta: change(clock) for cta, clock in self._acquirable.items()}
-        result._seen_in_shared = {cta: change(clock) for cta, clock in self._seen_in_shared.items()}
-        result._in_shared = None if self._in_shared is None else change(self._in_shared)
+        result._released = {key: change(clock) for key, clock in self._released.items()}
+        result._of_one = {key: change(clock) for key, clock in self._of_one.items()}
+        result._acquirable = {key: change(clock) for key, clock in self._acquirable.items()}
         result._apart = {mask: fences.mapped(change) for mask, fences in self._apart.items()}
         return result
 
@@ -111,14 +104,14 @@ class Fences:
         result = Fences()
         result._learn_own(self)
         result._apart = dict(self._apart)
-        for scope, known in self._released.items():
-            if scope not in result._of_one:
-                result._of_one[scope] = change(known)
+        for key, known in self._released.items():
+            if key not in result._of_one and not key[1]:
+                result._of_one[key] = change(known)
         return result
 
     def differ(self, change: Callable[[Clock], Clock]) -> bool:
         """Whether ``change`` takes something from what a fence covers that lanes made together."""
-        together = (c for scope, c in self._released.items() if scope not in self._of_one)
+        together = (c for k, c in self._released.items() if k not in self._of_one and not k[1])
         return any((change(clock) != clock).any() for clock in together)
 
     def add(self, mask: int, fences: Fences) -> None:
@@ -148,7 +141,7 @@ class Fences:
     @property
     def observers(self) -> list[int]:
         """Lanes whose relaxed reads have observed what others of these lanes have not."""
-        return [m for m, f in self._apart.items() if f._acquirable or f._seen_in_shared]
+        return [mask for mask, fences in self._apart.items() if fences._acquirable]
 
     def learn(self, other: Fences) -> None:
         """Takes over what the fences of ``other`` hand over, and what its reads observed."""
@@ -158,29 +151,29 @@ class Fences:
     def _learn_own(self, other: Fences) -> None:
         pairs: tuple[tuple[dict[Any, Clock], dict[Any, Clock]], ...] = (
             (self._of_one, other._of_one), (self._released, other._released),
-            (self._acquirable, other._acquirable), (self._seen_in_shared, other._seen_in_shared),
+            (self._acquirable, other._acquirable),
         )  # fmt: skip
         for own, others in pairs:
             for key, clock in others.items():
                 own[key] = joined(own.get(key), clock)
-        if other._in_shared is not None:
-            self.release_in_shared(other._in_shared)
 
     def release(self, scope: FenceScope, clock: Clock) -> None:
         """A releasing fence: relaxed operations after it publish ``clock``."""
-        self._released[scope] = clock.copy()
-        self._of_one.pop(scope, None)
+        self._released[scope, False] = clock.copy()
+        self._of_one.pop((scope, False), None)
 
     def release_in_shared(self, clock: Clock) -> None:
         """A releasing fence for shared memory: relaxed operations there publish ``clock``."""
-        self._in_shared = joined(self._in_shared, clock)
+        key: tuple[FenceScope, bool] = "cluster", True
+        self._released[key] = joined(self._released.get(key), clock)
 
     def hand_over(self, scope: FenceScope, clock: Clock) -> None:
         """A fence that releases only part of what its thread knows: relaxed operations after it
         publish that as well."""
-        if scope in self._of_one:
-            join(self._of_one[scope], clock)
-        self._released[scope] = joined(self._released.get(scope), clock)
+        key = scope, False
+        if key in self._of_one:
+            join(self._of_one[key], clock)
+        self._released[key] = joined(self._released.get(key), clock)
 
     def released(self, scope: FenceScope) -> Clock | None:
         """What a relaxed operation publishes at least as far as ``scope``; None if nothing."""
@@ -189,21 +182,19 @@ class Fences:
             whole.learn(self)
             return whole.released(scope)
         known: Clock | None = None
-        for fenced, clock in self._released.items():
+        for (fenced, _), clock in self._released.items():
             if _WIDTH[fenced] >= _WIDTH[scope]:
                 known = joined(known, clock)
-        if self._in_shared is not None and _WIDTH[scope] <= _WIDTH["cluster"]:
-            known = joined(known, self._in_shared)
         return known
 
     def saw(self, cta: Place, clock: Clock, *, in_shared: bool = False) -> None:
-        """A relaxed read, or one of shared memory (``near``), observed what ``cta`` released."""
-        seen = self._seen_in_shared if in_shared else self._acquirable
-        seen[cta] = joined(seen.get(cta), clock)
+        """A relaxed read observed what ``cta`` released, anywhere or in shared memory."""
+        key = cta, in_shared
+        self._acquirable[key] = joined(self._acquirable.get(key), clock)
 
     def seen(self, cta: Place, entry: int) -> int:
         """An entry of the clock that relaxed reads have observed from ``cta``."""
-        known = self._acquirable.get(cta)
+        known = self._acquirable.get((cta, False))
         return 0 if known is None else int(known[entry])
 
     def gather(self, clock: Clock) -> None:
@@ -217,30 +208,30 @@ class Fences:
 
     def acquire(self, scope: FenceScope, cta: Place, clock: Clock) -> None:
         """An acquiring fence in ``cta``: ``clock`` learns what relaxed reads have observed."""
-        for sender in [c for c in self._acquirable if includes(scope, cta, c)]:
-            join(clock, self._acquirable.pop(sender))
+        senders = [s for s, in_shared in self._acquirable if not in_shared]
+        for sender in senders:
+            if includes(scope, cta, sender):
+                join(clock, self._acquirable.pop((sender, False)))
 
     def acquire_in_shared(self, cta: Place, clock: Clock, components: Components) -> None:
         """An acquiring fence for shared memory, of the cluster (H18)."""
-        for sender, known in self._seen_in_shared.items():
-            if includes("cluster", cta, sender):
+        for (sender, in_shared), known in self._acquirable.items():
+            if in_shared and includes("cluster", cta, sender):
                 join(clock, components.of_shared(known))
 
     def publish(
         self, released: Released, scope: FenceScope, sender: Callable[[FenceScope], Place],
         size: int, *, in_shared: bool,
     ) -> None:  # fmt: skip
-        """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
+        """A relaxed write of ``scope``, maybe to shared memory: what the fences before it
         release through it; ``sender``: see `tilesim.sim.machine.warp.Agent`."""
         rows = slice(size, None)
         for fences in self._apart.values():  # whichever of them writes
             fences.publish(released, scope, sender, size, in_shared=in_shared)
-        for fenced, clock in self._released.items():
-            sent = narrower(fenced, scope)
-            add(released, (sent, sender(sent)), clock, rows)
-        if in_shared and self._in_shared is not None:
-            sent = narrower("cluster", scope)
-            add(released, (sent, sender(sent)), self._in_shared, rows)
+        for (fenced, only_shared), clock in self._released.items():
+            if in_shared or not only_shared:
+                sent = narrower(fenced, scope)
+                add(released, (sent, sender(sent)), clock, rows)
 
 
 class ReleasePatterns:
