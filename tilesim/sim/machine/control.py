@@ -18,20 +18,17 @@ before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from copy import copy
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tilesim.analysis.uses_defs import sets_only
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN
-from tilesim.ir.effects import Defines
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Join, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.sim.machine import divergence
-from tilesim.sim.machine.errors import FAULTS, BarrierError, Fault
-from tilesim.sim.machine.expression import Evaluate, evaluator, plain
+from tilesim.sim.machine.errors import BarrierError, Fault
+from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.havoc import (
     Leaving,
     Region,
@@ -40,57 +37,36 @@ from tilesim.sim.machine.havoc import (
     may_go,
 )
 from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, mask_bits
+from tilesim.sim.machine.lookahead import computes, lanes_where, shadow
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers, open_lanes
+from tilesim.sim.machine.unknown import Unknown, open_lanes
 from tilesim.sim.machine.warp import Blocked, Frame, Lap
 
 #: instructions that are looked at
 _FAR = 64
-#: what cannot be told: an operand holds something that is not known, or makes no sense
-_LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
 
 
 def do_nothing(w: Warp, lanes: int, pc: int, meet: int) -> bool:
     """Whether ``lanes`` of a warp only compute registers from ``pc`` to ``meet``, as one."""
-    ahead = copy(w)
-    ahead.registers, ahead.mask = list(w.registers), lanes
-    ahead.frames, ahead.parts, ahead.spread = [], None, None
+    ahead, code = shadow(w), w.machine.plan.mir.code
+    ahead.mask = lanes
     for _ in range(_FAR):
         if pc == meet:
             return True
-        try:
-            after = _next(ahead, pc)
-        except _LOST:
-            return False
-        if after is None:
-            return False
-        pc = after
+        match code[pc].what:
+            case Branch(target=target, cond=cond, sense=sense):
+                holds = FULL if cond is None else lanes_where(cond, ahead)
+                taken = None if holds is None else lanes & (holds if sense else ~holds)
+                if taken not in (0, lanes):
+                    return False
+                pc = target if taken else pc + 1
+            case Join(syncs=False):
+                pc += 1
+            case Op() as op if computes(op, pc, ahead):
+                pc += 1
+            case _:
+                return False
     return False
-
-
-def _next(w: Warp, number: int) -> int | None:
-    """Executes an instruction on a copy of a warp: where all of its lanes go on; None if they part,
-    do something, or that is not known."""
-    plan = w.machine.plan
-    match plan.mir.code[number].what:
-        case Branch(target=target, cond=cond, sense=sense):
-            value = True if cond is None else evaluator(plan, cond)(w)
-            if type(value) in (Unknown, Open):
-                return None
-            lanes = condition_lanes(value) & w.mask
-            if lanes not in (0, w.mask):
-                return None
-            return target if cond is None or bool(lanes) is sense else number + 1
-        case Join(syncs=False):
-            return number + 1
-        case Op() as op if sets_only(op):
-            if any(isinstance(e, Defines) and e.oracle for e in plan.mir.effects[number]):
-                return None
-            w.pc = number + 1
-            plan.alone[number][0](w)
-            return number + 1
-        case _:
-            return None
 
 
 # ------------------------------------------------------------------ branches and joins

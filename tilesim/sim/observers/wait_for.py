@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence, Set
-from copy import copy
 from typing import Any
-
-import numpy as np
 
 from tilesim.analysis.executing_warps import executing
 from tilesim.analysis.solver import closure
-from tilesim.analysis.uses_defs import registers_set, sets_only
+from tilesim.analysis.uses_defs import registers_set
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.addresses import RANK_SHIFT
@@ -30,15 +27,15 @@ from tilesim.ir.mir import Branch, Mir, Switch
 from tilesim.ir.op import Op
 from tilesim.records import dataclass
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.errors import FAULTS
-from tilesim.sim.machine.expression import evaluator, plain
-from tilesim.sim.machine.lanes import Lanes, condition_lanes, mask_array
+from tilesim.sim.machine.expression import plain
+from tilesim.sim.machine.lanes import Lanes
+from tilesim.sim.machine.lookahead import computes, lanes_where, shadow, value_of
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.register_pool import RegisterPool
 from tilesim.sim.machine.tensor_memory import Tmem, TmemPool
-from tilesim.sim.machine.unknown import Open, Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.machine.warp import Agent
 from tilesim.sim.machine.warpgroup import Warpgroup
 
@@ -47,10 +44,6 @@ _FAR = 4_000
 #: ways that unknown conditions open at most
 _MOST_BRANCHES = 64
 _OFFSET = (1 << RANK_SHIFT) - 1
-#: what cannot be told of an operand: it holds something that is not known, or makes no sense
-_LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
-
-
 #: what an instruction acts on that wants more registers
 TAKES = "registers"
 
@@ -97,28 +90,6 @@ class Prospects:
             known = self._known[warp] = _Walk(self, warp).all() if not warp.exited else ()
         return known
 
-    def value(self, expr: Expr, warp: Warp) -> Any:
-        """An operand's value; None if it is not known."""
-        try:
-            found = evaluator(self._machine.plan, expr)(warp)
-        except _LOST:
-            return None
-        value = None if type(found) is Open else plain(found)
-        if isinstance(value, np.ndarray):
-            chosen = np.unique(np.broadcast_to(value, 32)[mask_array(warp.mask)])
-            return int(chosen[0]) if chosen.size == 1 and chosen.dtype.kind in "iub" else value
-        return None if type(value) is Unknown else value
-
-    def lanes(self, expr: Expr, warp: Warp) -> int | None:
-        """The lanes in which a condition holds; None if that is not known."""
-        value = self.value(expr, warp)
-        if value is None:
-            return None
-        try:
-            return condition_lanes(value)
-        except _LOST:
-            return None
-
     def targets(self, op: Op, warp: Warp) -> frozenset[object]:
         """What the effects of an instruction act on that others may wait for."""
         found: set[object] = set()
@@ -141,7 +112,7 @@ class Prospects:
         return frozenset(found)
 
     def _named(self, number: Expr, warp: Warp) -> Iterator[object]:
-        value, named = self.value(number, warp), warp.cta.named
+        value, named = value_of(number, warp), warp.cta.named
         yield from named.values() if type(value) is not int else [named.get(value)]
 
     def _mbarriers(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> Iterator[Mbarrier]:
@@ -149,7 +120,7 @@ class Prospects:
         ctas = self._ctas(mbar, mask, warp)
         array = mbar.array
         if isinstance(array, AddressedMbarriers):
-            address = self.value(array.address, warp)
+            address = value_of(array.address, warp)
             places = [address & _OFFSET] if type(address) is int else None
             if type(address) is int and array.space == "shared::cluster" and mask is None:
                 rank = address >> RANK_SHIFT & 0xFF
@@ -157,7 +128,7 @@ class Prospects:
                 ctas = [cluster[rank]] if rank < len(cluster) else []
         else:
             first = self._machine.program.placement[array.name]
-            index = self.value(mbar.index, warp)
+            index = value_of(mbar.index, warp)
             numbers = [index] if type(index) is int else range(array.count)
             places = [first + 8 * n for n in numbers]
         for cta in ctas:
@@ -170,7 +141,7 @@ class Prospects:
         which = mask if mask is not None else mbar.cta
         if which is None:
             return [warp.cta]
-        value = self.value(which, warp)
+        value = value_of(which, warp)
         if type(value) is not int:
             return ctas
         if mask is not None:
@@ -187,7 +158,7 @@ class _Walk:
         self._plan = prospects.code
         self._start = warp.pc
         self._branches = [
-            _Way(_shadow(warp), pc, mask)
+            _Way(shadow(warp), pc, mask)
             for pc, mask in ((warp.pc, warp.mask), *_kept(warp))
             if mask & ~warp.exited_lanes
         ]
@@ -230,7 +201,7 @@ class _Walk:
         if branch.cond is None:
             taken: int | None = way.mask
         else:
-            lanes = self._prospects.lanes(branch.cond, way.warp)
+            lanes = lanes_where(branch.cond, way.warp)
             taken = None if lanes is None else way.mask & (lanes if branch.sense else ~lanes)
         if (taken is None or branch.target <= way.pc) and not self._new(way):
             return False
@@ -256,7 +227,7 @@ class _Walk:
     def _open(self, way: _Way, target: int, mask: int) -> None:
         """Another way, to be followed later."""
         self._opened += 1
-        other = _Way(_shadow(way.warp), target, mask)
+        other = _Way(shadow(way.warp), target, mask)
         if self._opened > _MOST_BRANCHES:
             self._rest(other)
         else:
@@ -266,7 +237,7 @@ class _Walk:
         """An instruction: notes what others may wait for, and sets registers."""
         number, warp = way.pc, way.warp
         guard, mask = self._code[number].guard, way.mask
-        lanes = mask if guard is None else self._prospects.lanes(guard, warp)
+        lanes = mask if guard is None else lanes_where(guard, warp)
         warp.mask = mask if lanes is None else mask & lanes
         if not warp.mask:
             return
@@ -285,14 +256,8 @@ class _Walk:
         results = registers_set(op)
         if not results:
             return
-        told = not any(e.oracle for e in op.effects() if isinstance(e, fx.Defines))
-        if sure and told and sets_only(op):
-            try:
-                self._plan.alone[number][0](warp)
-            except _LOST:
-                pass
-            else:
-                return
+        if sure and computes(op, number, warp):
+            return
         elected = any(isinstance(effect, fx.Elects) for effect in op.effects())
         for var in results:
             value: object = Unknown(op.mnemonic, loc=op.loc)
@@ -303,7 +268,7 @@ class _Walk:
     def _rest(self, way: _Way) -> None:
         """Too far to follow: whatever is written on the way may be executed, on any barrier."""
         graph = self._plan.graph
-        warp = _shadow(way.warp)
+        warp = shadow(way.warp)
         warp.registers = [Unknown("what lies ahead")] * len(warp.registers)
         for block in sorted(closure([graph.block_of[way.pc]], graph.successors.__getitem__)):
             for number in graph.blocks[block]:
@@ -318,14 +283,6 @@ def _kept(warp: Agent) -> Iterator[tuple[int, int]]:
     """Other lanes of a warp that go on when those that act now are through."""
     for frame in warp.frames:
         yield from frame.pending
-
-
-def _shadow(warp: Any) -> Any:
-    """A copy that is not seen: it evaluates operands and sets registers."""
-    other = copy(warp)
-    other.registers = list(warp.registers)
-    other.frames, other.parts, other.spread, other.part = [], None, None, None
-    return other
 
 
 def _frozen(value: Any) -> object:
