@@ -98,7 +98,7 @@ def kept_in_one_lane(k: Builder, out: GlobalTensor) -> None:
 
 def shuffled(k: Builder, out: GlobalTensor) -> None:
     q, r = k.var("q", quotient(k)), k.var("r", 0)
-    k.mem.shuffle(r, q, 4)
+    k.mem.shuffle(r, q, 3)
     own(k, out, r)
 
 
@@ -195,6 +195,12 @@ def what_is_made_of_data(k: Builder, out: GlobalTensor) -> None:
     own(k, out, 7 // m)
 
 
+def shuffled_from_another_lane(k: Builder, out: GlobalTensor) -> None:
+    q, r = k.var("q", quotient(k)), k.var("r", 0)
+    k.mem.shuffle(r, q, 4)
+    own(k, out, r)
+
+
 def turns_without_it(k: Builder, out: GlobalTensor) -> None:
     q = k.var("q", quotient(k))
     with k.loop(_ITERATIONS) as turn:
@@ -209,7 +215,7 @@ USED = (
 THROWN_AWAY = (
     not_chosen, register_not_chosen, one_number_not_chosen, guarded, divided_where_guarded,
     cut_short, overwritten, read_over, data_that_nobody_looks_at, what_is_made_of_data,
-    turns_without_it,
+    turns_without_it, shuffled_from_another_lane,
 )  # fmt: skip
 
 
@@ -217,7 +223,6 @@ THROWN_AWAY = (
 OTHERS: dict[Body, str] = {
     branched_on: "control flow",
     bound_of_a_loop: "control flow",
-    shuffled: "shfl.sync",
 }
 
 
@@ -226,7 +231,7 @@ def test_used(body: Body) -> None:
     report = check(program(body))
     (finding,) = report.findings
     assert (report.verdict, finding.rule) == ("unsupported", "unsupported")
-    in_all = of_one_divisor, bound_of_a_loop, after_many_turns, handed_on
+    in_all = of_one_divisor, bound_of_a_loop, after_many_turns, handed_on, shuffled
     lane = 0 if body in in_all else 3
     assert f"lane {lane} uses the quotient or remainder of a division by zero" in finding.message
     user = OTHERS.get(body, "st")

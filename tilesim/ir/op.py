@@ -225,6 +225,10 @@ class Op:
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
 
+    def source_lanes(self, inputs: Inputs) -> NDArray[np.int64] | None:
+        """By lane, the one of whose ``data`` its results are; None: each has its own."""
+        return None
+
     def unspecified(self, inputs: Inputs) -> bool:
         """Whether PTX leaves to the machine what it computes of these operands (x / 0)."""
         return False

@@ -240,7 +240,8 @@ class Exchange(Op):
         results = (Defines(self.result, divergent=True), Defines(self.inside, divergent=True))
         return (Gathers(self.mask, "E27"), *results)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+    def _there(self, inputs: Inputs) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The lane that each lane reads from, and whether that is in its part."""
         own = np.arange(LANES, dtype=np.int64)
         by, clamp = (inputs.lanes(o).astype(np.int64) for o in (self.lane, self.clamp))
         by, most, part = by & 31, clamp & 31, clamp >> 8 & 31
@@ -249,7 +250,13 @@ class Exchange(Op):
             "up": own - by, "down": own + by, "bfly": own ^ by, "idx": first | by & ~part,
         }[self.mode]  # fmt: skip
         inside = there >= last if self.mode == "up" else there <= last
-        there = np.where(inside, there, own)
+        return np.where(inside, there, own), inside
+
+    def source_lanes(self, inputs: Inputs) -> NDArray[np.int64]:
+        return self._there(inputs)[0]
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        there, inside = self._there(inputs)
         wrong = np.flatnonzero(inputs.active & ~inputs.active[there])
         if len(wrong):
             raise MeaninglessOperand(

@@ -30,10 +30,10 @@ from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.divergence import assemble
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.expression import Evaluate, plain
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, opened
 from tilesim.sim.machine.view_access import agreed, uniform
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.observers.lane_races import is_weak_store
@@ -193,7 +193,7 @@ def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
 class Execution:
     """One execution of an instruction: its `Inputs`, and what it computes of them."""
 
-    __slots__ = ("_evaluate", "_given", "_op", "_values", "warp")
+    __slots__ = ("_evaluate", "_given", "_op", "_open", "_values", "warp")
 
     def __init__(self, warp: Warp, op: Op, evaluate: dict[int, Evaluate]) -> None:
         self.warp = warp
@@ -201,6 +201,8 @@ class Execution:
         self._evaluate = evaluate
         self._given: dict[int, Any] = {}
         self._values: Iterator[Any] | None = None
+        #: lanes in which an operand is a number that is open
+        self._open = 0
 
     @property
     def active(self) -> NDArray[np.bool_]:
@@ -209,14 +211,18 @@ class Execution:
 
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand's value in each lane."""
-        value = plain(self._evaluate[id(operand)](self.warp))
+        found = self._evaluate[id(operand)](self.warp)
+        self._open |= open_lanes(found)
+        value = plain(found)
         if type(value) is Unknown:
             raise UnknownSteers(value)
         return np.broadcast_to(value, 32) if isinstance(value, np.ndarray) else np.full(32, value)
 
     def scalar(self, operand: Expr) -> int | float:
         """An operand's value in all active lanes."""
-        return agreed(self._evaluate[id(operand)](self.warp), self.warp)
+        found = self._evaluate[id(operand)](self.warp)
+        self._open |= open_lanes(found)
+        return agreed(plain(found), self.warp)
 
     def number(self, operand: Expr) -> int | None:
         """The integer that an operand is in all lanes; None if lanes may have numbers each."""
@@ -285,7 +291,12 @@ class Execution:
             except UnknownResult as unknown:
                 what, loc = unknown.args
                 self._values = repeat(Unknown(what, loc=loc))
-        return next(self._values)
+        value = next(self._values)
+        if not self._open:
+            return value
+        there = self._op.source_lanes(self)
+        lanes = self._open if there is None else mask_bits(mask_array(self._open)[there])
+        return opened(lanes, value)
 
 
 def execute(c: Operands, op: Op) -> Step:
@@ -444,7 +455,7 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
 def operands_of(c: Operands, op: Op) -> dict[int, Evaluate]:
     """The scalar operands of an instruction, and where those in global memory lie, for its
     `Execution`."""
-    evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
+    evaluate = {id(expr): c.operand(op, expr) for expr in _expressions(op)}
     for view in _global_views(op):
         evaluate[id(view)] = c.view(view).offsets
     return evaluate

@@ -4,15 +4,16 @@ An array holds 64-bit numbers with a sign, or integers of Python where a u64 is 
 Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
 emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
 
-Quotients of a division by zero are numbers that PTX leaves open (`Open`). A register may hold one
-in some lanes as long as nothing depends on it: ``select`` throws away what it does not choose, a
-branch leaves lanes out. Every use of an expression that may be such a number looks at its lanes.
+PTX leaves some numbers open (`Open`): quotients of a division by zero, and what a register holds in
+lanes that have not set it when others have. A register may hold one in some lanes as long as
+nothing depends on it: ``select`` throws away what it does not choose, a branch leaves lanes out.
+Every use of an expression that may be such a number looks at its lanes.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.analysis.solver import closure
-from tilesim.analysis.uses_defs import mentioned, operand_expressions
+from tilesim.analysis.uses_defs import mentioned, operand_expressions, registers_set, sets_only
 from tilesim.arith.array_operators import ARRAY_BINARY, ARRAY_UNARY
 from tilesim.arith.operators import BINARY, COMPARE, UNARY, integer
 from tilesim.arith.sums import Sums, combined
@@ -35,7 +36,7 @@ from tilesim.ir.arithmetic import (
     round_f32,
     variable_type,
 )
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Defines, Shuffles
 from tilesim.ir.expr import (
     Base,
     Binary,
@@ -50,8 +51,9 @@ from tilesim.ir.expr import (
 )
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Exchange
 from tilesim.sim.machine.errors import Fault, UnassignedVariable
-from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array
+from tilesim.sim.machine.lanes import FULL, Lanes, condition_lanes, mask_array, name_lanes
 from tilesim.sim.machine.machine import Code, Warp
 from tilesim.sim.machine.unknown import Open, Unknown, open_lanes, opened
 
@@ -506,7 +508,7 @@ def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
     return evaluate
 
 
-# ------------------------------------------------------------------ quotients of a division by zero
+# ------------------------------------------------------------------ numbers that are open
 
 
 class UsesUndefined(Fault):
@@ -519,35 +521,44 @@ class UsesUndefined(Fault):
         )
 
 
-def used(evaluate: Evaluate) -> Evaluate:
-    """``evaluate`` for uses to which the number matters in all active lanes."""
+def used(evaluate: Evaluate, unset: frozenset[str]) -> Evaluate:
+    """``evaluate`` for uses to which the number matters in all active lanes; ``unset``: registers
+    in it that are made of some which lanes may not have set."""
 
     def use(w: Warp) -> Any:
         value = evaluate(w)
         if type(value) is not Open:
             return value
-        if value.lanes & w.mask:
-            raise UsesUndefined(value.lanes & w.mask)
+        lanes = value.lanes & w.mask
+        if lanes and unset:
+            raise UnassignedVariable(f"{min(unset)} in {name_lanes(lanes)}")
+        if lanes:
+            raise UsesUndefined(lanes)
         return value.values
 
     return use
 
 
-class Quotients:
-    """Where a program may divide by zero, and what becomes of the result.
+class OpenNumbers:
+    """Where a program may divide by zero, or some lanes may not have set a register that they use,
+    and what becomes of such a number.
 
     Of a divisor that is data which is not looked at, nothing is said: ``deciding`` are the
-    registers that are computed anyhow, all of them if it is None.
+    registers that are computed anyhow, all of them if it is None. ``unset``: registers that lanes
+    may use which have not set them, when others have.
     """
 
-    def __init__(self, mir: Mir, deciding: frozenset[str] | None) -> None:
+    def __init__(self, mir: Mir, deciding: frozenset[str] | None, unset: Collection[str]) -> None:
         self._mir, self._deciding = mir, deciding
+        #: those that are made of what lanes may not have set
+        self.unset = frozenset(closure(unset, self._carried_to))
         #: registers that may hold such a number in some lane
-        self.registers: frozenset[str] = frozenset()
-        self._any = any(map(self._divides, _parts(mir)))
-        if self._any:
+        self.registers = self.unset
+        divides = any(map(self._divides, _parts(mir)))
+        self._any = divides or bool(unset)
+        if divides:
             divided = [v.name for v, value in self._values if self.may_be_open(value)]
-            self.registers = frozenset(closure(divided, self._made_of))
+            self.registers |= closure(divided, self._made_of)
 
     def may_be_open(self, expr: Expr) -> bool:
         """Whether an expression may be such a number."""
@@ -580,9 +591,13 @@ class Quotients:
 
     @cached_property
     def _values(self) -> list[tuple[Var, Expr]]:
-        """The values that registers take of expressions."""
-        found = (effect for _, effect in self._mir.all_of(Defines))
-        return [(e.var, e.value) for e in found if isinstance(e.value, Expr)]
+        """The values that registers take of expressions, be it in other lanes."""
+        found: list[tuple[Var, Expr]] = []
+        for _, effect in self._mir.all_of(Defines):
+            value = effect.value
+            value = value.value if isinstance(value, Shuffles) else value
+            found += [(effect.var, value)] if isinstance(value, Expr) else []
+        return found
 
     @cached_property
     def _computed(self) -> frozenset[str]:
@@ -598,6 +613,16 @@ class Quotients:
     def _made_of(self, name: str) -> frozenset[str]:
         """The registers that expressions which mention this one set."""
         return self._makes.get(name, frozenset())
+
+    def _carried_to(self, name: str) -> frozenset[str]:
+        """Those, and what instructions set that only compute or exchange registers."""
+        return self._made_of(name) | {
+            result.name
+            for op in self._mir.ops()
+            if (sets_only(op) or isinstance(op, Exchange))
+            and any(name in mentioned(e) for e in operand_expressions(op))
+            for result in registers_set(op)
+        }
 
     @cached_property
     def _makes(self) -> dict[str, frozenset[str]]:

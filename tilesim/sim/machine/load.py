@@ -213,7 +213,7 @@ class Compiler(Operands):
         graph, kernel = graph_of(mir), mir.kernel
         code = Code(graph, flow_of(graph), ranks=graph.ranks)
         super().__init__(code, numbers=numbers or code.flow.steers_by_tiles)
-        code.opens = self.quotients.opens
+        code.opens = self.open.opens
         code.stays = stays
         code.parts, code.issuers = parts_of(graph), issuers_of(graph)
         code.overlaid = overlaid(kernel, code.flow)
@@ -223,7 +223,7 @@ class Compiler(Operands):
             if isinstance(e.value, fx.AllocatesTmem)
         )
         code.slots = {v.name: i for i, v in enumerate(kernel.variables)}
-        code.open_registers = frozenset(code.slots[name] for name in self.quotients.registers)
+        code.open_registers = frozenset(code.slots[name] for name in self.open.registers)
         code.bases = bases(kernel)
         code.allocations = Allocations.of(kernel)
         code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
@@ -329,7 +329,7 @@ class Compiler(Operands):
             return False
         if from_nothing(op):
             return False  # it costs nothing, and may be stored
-        needed = self.flow.deciding | self.quotients.needed
+        needed = self.flow.deciding | self.open.needed
         return all(result.name not in needed for result in registers_set(op))
 
     def _is_exchange(self, op: Op) -> bool:
@@ -338,7 +338,8 @@ class Compiler(Operands):
             case (fx.Gathers(mask=Expr() as mask, orders=False), *rest) if constant(mask) == FULL:
                 results = [e.var.name for e in rest if isinstance(e, fx.Defines)]
                 whole = len(results) == len(rest) > 0
-                return whole and not self.numbers and self.flow.deciding.isdisjoint(results)
+                needed = self.flow.deciding | self.open.registers
+                return whole and not self.numbers and needed.isdisjoint(results)
             case _:
                 return False
 
@@ -486,7 +487,7 @@ class Compiler(Operands):
             what, guard = instruction.what, instruction.guard
             if isinstance(what, Op) and guard is None and number not in others:
                 found = assignment(what, self.mir.typing)
-                if found is not None and found[0].name not in self.quotients.registers:
+                if found is not None and found[0].name not in self.open.registers:
                     self._assignments[number] = found
         code.row = self._row
         for numbers in stretches(self._assignments):

@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
+from tilesim.analysis.liveness import live_at
 from tilesim.analysis.taint import Dataflow, loaded_tensors
-from tilesim.analysis.uses_defs import expressions_in, only_computes, operand_expressions
+from tilesim.analysis.uniformity import private_registers
+from tilesim.analysis.uses_defs import (
+    expressions_in,
+    mentioned,
+    only_computes,
+    operand_expressions,
+    sets_only,
+)
 from tilesim.arith.types import DType, u32, u64
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.declarations import Mbar, SharedTensor, Tensor, View
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Defines, Shuffles
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.fragments import Layout, layouts
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.op import Op
+from tilesim.ir.ops.compute import Exchange
 from tilesim.sim.machine.addressing import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.expression import (
     Evaluate,
     Fit,
-    Quotients,
+    OpenNumbers,
     evaluator,
     fit_register,
     fit_value,
@@ -71,20 +80,29 @@ class Operands:
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
         evaluate = evaluator(self.code, expr)
-        return used(evaluate) if self.quotients.may_be_open(expr) else evaluate
+        if not self.open.may_be_open(expr):
+            return evaluate
+        return used(evaluate, mentioned(expr) & self.open.unset)
+
+    def operand(self, op: Op, expr: Expr) -> Evaluate:
+        """An operand of an instruction that computes a value."""
+        moved = _moves(op) and (sets_only(op) or any(getattr(op, n) is expr for n in op.data))
+        return evaluator(self.code, expr) if moved else self.expr(expr)
 
     @cached_property
-    def quotients(self) -> Quotients:
-        """Where it may divide by zero."""
-        return Quotients(self.mir, None if self.numbers else self.flow.deciding)
+    def open(self) -> OpenNumbers:
+        """Which numbers PTX may leave open."""
+        graph = self.code.graph
+        unset = (live_at(graph, 0) & self.mir.setters.keys()) - private_registers(graph)
+        return OpenNumbers(self.mir, None if self.numbers else self.flow.deciding, unset)
 
     def looked_at(self, op: Op, step: Step) -> Step:
         """``step``, behind a look at the data that it takes, which it may not compute: none of it
         may be open."""
-        if any(isinstance(e, Defines) and isinstance(e.value, Expr) for e in op.effects()):
-            return step  # registers take what is open, if they are set to that
+        if _moves(op):
+            return step
         taken = (e for name in op.data for e in expressions_in(getattr(op, name)))
-        uses = [self.expr(e) for e in taken if self.quotients.may_be_open(e)]
+        uses = [self.expr(e) for e in taken if self.open.may_be_open(e)]
         if not uses:
             return step
 
@@ -180,6 +198,13 @@ class Operands:
             return bool(setters) and all(computed)
 
         return all(is_told(v.name) for v in walk(expr) if isinstance(v, Var))
+
+
+def _moves(op: Op) -> bool:
+    """Whether registers take what an instruction is given, be it open."""
+    sets = (e.value for e in op.effects() if isinstance(e, Defines))
+    exchanges = isinstance(op, Exchange) or any(isinstance(x, Expr | Shuffles) for x in sets)
+    return exchanges or sets_only(op)
 
 
 def from_nothing(op: Op | Control) -> bool:

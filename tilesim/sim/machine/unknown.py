@@ -119,12 +119,12 @@ def open_lanes(value: object) -> int:
 
 
 def opened(lanes: int, values: Any) -> Any:
-    """``values``, which are open in ``lanes``.
+    """``values``, which are open in ``lanes``, unless they are not known.
 
     Raises:
         ZeroDivisionError: they are those of several clusters.
     """
-    if not lanes:
+    if not lanes or type(values) is Unknown:
         return values
     if np.ndim(values) > 1:
         raise ZeroDivisionError("0 divides in some cluster")

@@ -24,7 +24,7 @@ from tilesim.sim.machine.expression import evaluator, fit_value, merged, plain
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffled_from
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, open_lanes, opened
 from tilesim.sim.machine.view_access import agreed
 
 #: where all 32 lanes of a warp are asked for
@@ -240,7 +240,7 @@ def _note_asked(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
 
 @executor(fx.Shuffles)
 def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
-    value, lane = c.expr(effect.value), c.expr(effect.lane)
+    value, lane = evaluator(c.code, effect.value), c.expr(effect.lane)
     results = (e.var for e in op.effects() if isinstance(e, fx.Defines) and e.value == effect)
     fits = [c.fit(result, effect.value) for result in results]
     fit = fits[0] if fits else None
@@ -248,7 +248,8 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
     def read(w: Warp) -> Any:
         if w.mask == FULL:
             w.gather()
-        given, of = plain(value(w)), plain(lane(w))
+        found, of = value(w), plain(lane(w))
+        given, unset = plain(found), open_lanes(found)
         asked = op.number in w.machine.plan.lanes_asked
         if type(given) is Unknown and w.mask == FULL and not asked:
             return given  # whichever lane is asked
@@ -263,7 +264,8 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
             given = given[where[:1]].tolist()[0] if alike else given[where]
         elif type(given) is Unknown:
             return given
-        return given if fit is None else fit(given)
+        given = given if fit is None else fit(given)
+        return opened(mask_bits(mask_array(unset)[where]), given) if unset else given
 
     return Give(effect, read)
 
@@ -273,10 +275,13 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
 
 def assign(w: Warp, slot: int, value: Any) -> None:
     """``register = value`` in the active lanes; the others keep theirs."""
-    if w.mask == FULL or w.registers[slot] is None:
+    held = w.registers[slot]
+    if w.mask == FULL or (held is None and slot not in w.machine.plan.open_registers):
         w.registers[slot] = value
-        return
-    w.registers[slot] = merged(mask_array(w.mask), value, w.registers[slot])
+    elif held is not None:
+        w.registers[slot] = merged(mask_array(w.mask), value, held)
+    else:  # the others have not set it
+        w.registers[slot] = opened(FULL & ~w.mask, plain(value))
 
 
 def spread(w: Warp, values: NDArray[Any]) -> Any:
@@ -377,10 +382,14 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
         assign(w, slot, value if fit is None else fit(value))
 
     def compute(w: Warp, value: Any) -> None:
+        lanes, value = open_lanes(value) & w.mask, plain(value)
         if type(value) is Unknown or type(value) is int:
             assign(w, slot, value if fit is None or type(value) is not int else fit(value))
-            return
-        store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
+        else:
+            store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
+        if lanes:
+            held = w.registers[slot]
+            w.registers[slot] = opened(open_lanes(held) | lanes, plain(held))
 
     def guess(w: Warp, value: Any) -> None:
         w.machine.nondeterministic(oracle, op, explorable=False)
@@ -416,7 +425,7 @@ def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:
         if fit is not None:
             value = fit(value)
         # `assign`, without a call of it
-        if w.mask == FULL or w.registers[slot] is None:
+        if w.mask == FULL:
             w.registers[slot] = value
         else:
             assign(w, slot, value)

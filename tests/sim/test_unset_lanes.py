@@ -1,0 +1,131 @@
+"""A register that some lanes of a warp have set: in the others it holds any number, on which
+nothing may depend; they may take it from one that has set it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.litmus.notation import begin, global_words, thread, words
+from tilesim import Builder, Program, check, pred, s32, u32
+from tilesim.ir.expr import Const, Operand, Var, as_expr
+from tilesim.ir.ops.compute import Exchange
+
+Body = Callable[..., None]
+
+
+def program(body: Body, *, right: bool, grid: int = 1) -> Program:
+    k = Builder(body.__name__, warps=2)
+    k.launch(grid=grid)
+    body(k, right=right)
+    return k.finish()
+
+
+def set_by_half(k: Builder, value: Operand, *, right: bool) -> Var:
+    """What the first half of the lanes sets; ``right``: so does the other one."""
+    late = k.var("late", dtype=u32)
+    with k.if_(k.lane_id < 16):
+        k.assign(late, value)
+    if right:
+        with k.if_(k.lane_id >= 16):
+            k.assign(late, value)
+    return late
+
+
+def shuffled(k: Builder, value: Var, lane: Operand) -> Var:
+    """What a lane holds."""
+    result, inside = k.var("result", dtype=s32), k.var("inside", dtype=pred)
+    k.emit(Exchange(result=result, inside=inside, value=value, mode="idx", lane=as_expr(lane),
+                    clamp=Const(31), mask=Const(0xFFFFFFFF)))  # fmt: skip
+    return result
+
+
+def stored(k: Builder, *, right: bool) -> None:
+    late, x = set_by_half(k, 1, right=right), words(k, "x", 64)
+    k.mem.store(x[k.thread_id], late)
+
+
+def addressed(k: Builder, *, right: bool) -> None:
+    late, x = set_by_half(k, k.thread_id, right=right), words(k, "x", 64)
+    k.mem.store(x[late], 1)
+
+
+def addressed_by_a_sum(k: Builder, *, right: bool) -> None:
+    late, x = set_by_half(k, k.thread_id, right=right), words(k, "x", 65)
+    later = k.var("later", late + 1)
+    k.mem.store(x[later], 1)
+
+
+def branched_on(k: Builder, *, right: bool) -> None:
+    b = k.mbarriers("b")
+    begin(k, (b, 64))
+    late = set_by_half(k, 1, right=right)
+    with k.if_(late.eq(1)):
+        k.mbarrier.arrive(b)
+    k.mbarrier.wait(b, 0)
+
+
+def counted(k: Builder, *, right: bool) -> None:
+    b = k.mbarriers("b")
+    begin(k, (b, 64))
+    k.mbarrier.arrive(b, count=set_by_half(k, 1, right=right))
+    k.mbarrier.wait(b, 0)
+
+
+def parity(k: Builder, *, right: bool) -> None:
+    b = k.mbarriers("b")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive(b)
+    k.mbarrier.wait(b, set_by_half(k, 0, right=right))
+
+
+def of_another_lane(k: Builder, *, right: bool) -> None:
+    """Right: of one that has set it."""
+    late, x = set_by_half(k, 5, right=False), words(k, "x", 64)
+    place = shuffled(k, late, 3 if right else 20)
+    with thread(k, 0):
+        k.mem.store(x[place], 1)
+
+
+def ticket_of_one_lane(k: Builder, *, right: bool) -> None:
+    """One lane draws; right: it tells the others what."""
+    counter, out = global_words(k, "counter"), k.tensor("out", s32, (2, 32))
+    ticket = k.var("ticket", dtype=s32)
+    with k.role("W0", 0):
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.atomic(counter[0], "add", 1, result=ticket)
+        drawn = shuffled(k, ticket, 0 if right else k.lane_id)
+        with k.if_(drawn < 2):
+            k.mem.store(out[drawn, k.lane_id], 1)
+
+
+BODIES = (stored, addressed, addressed_by_a_sum, branched_on, counted, parity, of_another_lane,
+          ticket_of_one_lane)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_what_lanes_have_not_set_is_not_used(body: Body) -> None:
+    report = check(program(body, right=False))
+    assert report.verdict == "failed"
+    assert report.rules == {"uninitialised-read"}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_its_twin_is_proved(body: Body) -> None:
+    assert check(program(body, right=True)).verdict == "proved"
+
+
+def test_the_lanes_are_named() -> None:
+    (finding,) = check(program(stored, right=False)).findings
+    assert finding.message == "st reads %late in lanes 16 to 31 before it is assigned"
+
+
+def test_what_is_made_of_it_may_be_left_unused() -> None:
+    k = Builder("left_unused", warps=1)
+    x = words(k, "x", 33)
+    later = k.var("later", set_by_half(k, k.lane_id, right=False) + 1)
+    with k.if_(k.lane_id < 16):
+        k.mem.store(x[later], later)
+    assert check(k.finish()).verdict == "proved"
