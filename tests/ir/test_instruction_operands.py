@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tilesim import Builder, InvalidProgram, bf16, f32, s8, s32, s64, u8, u32, u64
+from tilesim.arith.types import DType
 from tilesim.errors import Diagnostic
+from tilesim.ir.tensor_memory import TmemView
 from tilesim.ir.verify import diagnose
 
 
@@ -49,6 +51,21 @@ class Kernel:
         self.f = [k.var(f"f{i}", 0.0, f32) for i in range(8)]
         self.signed = k.var("signed", 0, s64)
         self.token = k.var("token", 0, u64)
+        self.copied = k.shared("copied", u8, (128, 16))
+        self.tile_12 = k.fragment("tile_12", f32, (32, 12))
+        self.tile_16 = k.fragment("tile_16", f32, (32, 16))
+        self.everywhere = k.tensor("everywhere", bf16, (64,), devices=2)
+        self.words_everywhere = k.tensor("words_everywhere", u32, (64,), devices=2)
+        self.map = k.shared("map", u8, (128,))
+        self.half_map = k.shared("half_map", u8, (64,))
+        self.signed_map = k.shared("signed_map", s32, (32,))
+        self.images = k.tensor("images", bf16, (8, 32, 64))
+        self.packed = k.tensor("packed", u8, (64, 128))
+        self.square = k.shared("square", u32, (8, 8))
+
+    def tmem(self, dtype: DType, shape: tuple[int, int]) -> TmemView:
+        """What lies in tensor memory at an address in a register."""
+        return self.k.tcgen05.tensor(self.r[0], dtype, shape)
 
 
 Call = Callable[[Kernel], Any]
@@ -242,6 +259,107 @@ ROWS = (
         lambda o: o.k.mem.discard(o.bytes[0:64]), lambda o: o.k.mem.discard(o.bytes[0:128])),
     Row("only global memory is prefetched", lambda o: o.k.mem.prefetch(o.shared_bytes[0]),
         lambda o: o.k.mem.prefetch(o.bytes[0])),
+    # tcgen05
+    Row("the address is written to one u32 of the CTA's shared memory",
+        lambda o: o.k.tcgen05.alloc(o.shared_words[0:2], 32),
+        lambda o: o.k.tcgen05.alloc(o.shared_words[0], 32)),
+    Row("must be in the executing CTA's shared memory (G16)",
+        lambda o: o.k.tcgen05.cp(o.tmem(u8, (128, 16)), o.shared_bytes.at(1), "128x128b"),
+        lambda o: o.k.tcgen05.cp(o.tmem(u8, (128, 16)), o.copied, "128x128b")),
+    Row("tcgen05.shift moves 32 rows of 32 bytes",
+        lambda o: o.k.tcgen05.shift(o.tmem(u32, (32, 4))),
+        lambda o: o.k.tcgen05.shift(o.tmem(u32, (32, 8)))),
+    Row("columns: .32x32b.xN accesses 1 x N, N a power of two up to 128 (G13)",
+        lambda o: o.k.tcgen05.ld(o.tile_12, o.tmem(f32, (32, 12))),
+        lambda o: o.k.tcgen05.ld(o.tile_16, o.tmem(f32, (32, 16)))),
+    # multimem
+    Row("fills 4 words, 2 registers are given",
+        lambda o: o.k.multimem.ld_reduce(o.r[:2], "add", o.everywhere[0:8]),
+        lambda o: o.k.multimem.ld_reduce(o.r[:4], "add", o.everywhere[0:8])),
+    Row("2 registers of u32 at once: there are 1, 2 and 4 of narrow floats (H21)",
+        lambda o: o.k.multimem.ld_reduce(o.r[:2], "add", o.words_everywhere[0:2]),
+        lambda o: o.k.multimem.ld_reduce(o.r[:1], "add", o.words_everywhere[0])),
+    Row("sums of u32 are not accumulated in f32 (H21)",
+        lambda o: o.k.multimem.ld_reduce(o.r[:1], "add", o.words_everywhere[0], acc="f32"),
+        lambda o: o.k.multimem.ld_reduce(o.r[:1], "add", o.words_everywhere[0])),
+    Row("cannot hold", lambda o: o.k.multimem.ld_reduce(o.f[:1], "add", o.words_everywhere[0]),
+        lambda o: o.k.multimem.ld_reduce(o.r[:1], "add", o.words_everywhere[0])),
+    # mma.sync
+    Row("c and d are 4 registers of two f16, or 8 of f32 (E24)",
+        lambda o: o.k.matrix.mma_groups(o.f[:6], o.r[:2], o.r[:2], o.f[:6]),
+        lambda o: o.k.matrix.mma_groups(o.f, o.r[:2], o.r[:2], o.f)),
+    Row("what is added to is f32 only where the sum is (E24)",
+        lambda o: o.k.matrix.mma_groups(o.r[:4], o.r[:2], o.r[:2], o.f),
+        lambda o: o.k.matrix.mma_groups(o.r[:4], o.r[4:6], o.r[6:8], o.r[:4])),
+    Row("the results of mma.sync are of type f32 here (E24)",
+        lambda o: o.k.matrix.mma_groups(o.r, o.r[:2], o.r[:2], o.f),
+        lambda o: o.k.matrix.mma_groups(o.f, o.r[:2], o.r[:2], o.f)),
+    Row("d, a, b and c have (4, 4, 2, 4) registers per lane, not (4, 2, 2, 4) (E24)",
+        lambda o: o.k.matrix.mma_scaled(o.f[:4], o.r[:2], o.r[:2], o.f[:4], 0, 0, kind="e4m3",
+                                        kind_b="e4m3"),
+        lambda o: o.k.matrix.mma_scaled(o.f[:4], o.r[:4], o.r[:2], o.f[:4], 0, 0, kind="e4m3",
+                                        kind_b="e4m3"), "sm_120a"),
+    Row("the results of mma.sync are of type f32 here (E24)",
+        lambda o: o.k.matrix.mma_scaled(o.r[:4], o.r[:4], o.r[:2], o.f[:4], 0, 0, kind="e4m3",
+                                        kind_b="e4m3"),
+        lambda o: o.k.matrix.mma_scaled(o.f[:4], o.r[:4], o.r[:2], o.f[:4], 0, 0, kind="e4m3",
+                                        kind_b="e4m3"), "sm_120a"),
+    # tensor maps in memory
+    Row("box_dim has no dimension 5", lambda o: o.k.tensormap.replace(o.map, "box_dim", 1, 5),
+        lambda o: o.k.tensormap.replace(o.map, "box_dim", 1, 4)),
+    Row("a tensor map has 128 bytes", lambda o: o.k.tensormap.replace(o.half_map, "rank", 1),
+        lambda o: o.k.tensormap.replace(o.map, "rank", 1)),
+    Row("the bytes of a tensor map are u8, u32 or u64 here",
+        lambda o: o.k.tensormap.replace(o.signed_map, "rank", 1),
+        lambda o: o.k.tensormap.replace(o.map, "rank", 1)),
+    Row("is in a peer's shared memory", lambda o: o.k.tensormap.replace(o.map.at(1), "rank", 1),
+        lambda o: o.k.tensormap.replace(o.map, "rank", 1)),
+    Row("must be in the executing CTA's shared memory",
+        lambda o: o.k.tensormap.cp_fenceproxy(o.words[0:32], o.words[32:64]),
+        lambda o: o.k.tensormap.cp_fenceproxy(o.words[0:32], o.shared_words[0:32])),
+    Row("is of u8, words", lambda o: o.k.tensormap.cp_fenceproxy(o.words[0:32], o.map),
+        lambda o: o.k.tensormap.cp_fenceproxy(o.bytes[0:128], o.map)),
+    # declarations
+    Row("has 2 dimensions and strides (1,)",
+        lambda o: o.k.tensor("strided", u32, (4, 4), (1,)),
+        lambda o: o.k.tensor("strided", u32, (4, 4), (4, 1))),
+    Row("none has shape (0, 8)", lambda o: o.k.fragment("none", f32, (0, 8)),
+        lambda o: o.k.fragment("none", f32, (8, 8))),
+    Row("none has 0 mbarriers", lambda o: o.k.mbarriers("none", 0),
+        lambda o: o.k.mbarriers("none", 1)),
+    Row("the box (0, 16) is empty", lambda o: o.k.tensor_map(o.rows, (0, 16)),
+        lambda o: o.k.tensor_map(o.rows, (8, 16))),
+    Row("is not contiguous along its last dimension (B16)",
+        lambda o: o.k.tensor_map(o.k.tensor("spread", bf16, (64, 64), (128, 2)), (8, 16)),
+        lambda o: o.k.tensor_map(o.k.tensor("spread", bf16, (64, 64), (128, 1)), (8, 16))),
+    Row("an im2col map has 3 to 5 dimensions, rows has 2 (B23)",
+        lambda o: o.k.tensor_map(o.rows, (8, 16), lower=(0,), upper=(0,)),
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(0,), upper=(0,))),
+    Row("of an im2col map is (pixels per column, channels per pixel)",
+        lambda o: o.k.tensor_map(o.images, (8, 16, 1), lower=(0,), upper=(0,)),
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(0,), upper=(0,))),
+    Row("the corner (-40000,) is outside -32768..32767 (B16)",
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(-40000,), upper=(0,)),
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(-1,), upper=(0,))),
+    Row("1025 pixels per column and 16 channels per pixel are not in",
+        lambda o: o.k.tensor_map(o.images, (1025, 16), lower=(0,), upper=(0,)),
+        lambda o: o.k.tensor_map(o.images, (1024, 16), lower=(0,), upper=(0,))),
+    Row("the modes im2col::w need a swizzle (B23)",
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(0,), upper=(0,), wide="w"),
+        lambda o: o.k.tensor_map(o.images, (8, 16), lower=(0,), upper=(0,), wide="w",
+                                 swizzle=32)),
+    Row("the rows of a box of b4x16_p64 have 128 elements, not 64 (B36)",
+        lambda o: o.k.tensor_map(o.packed, (8, 64), packing="b4x16_p64", swizzle=128),
+        lambda o: o.k.tensor_map(o.packed, (8, 128), packing="b4x16_p64", swizzle=128)),
+    Row("the box's rows have 48 elements, not a multiple of 32 (B15, B36)",
+        lambda o: o.k.tensor_map(o.packed, (8, 48), packing="b4x16"),
+        lambda o: o.k.tensor_map(o.packed, (8, 64), packing="b4x16")),
+    Row("the tile must be in shared memory, rows is global",
+        lambda o: o.k.tma.load(o.k.tensor_map(o.rows, (8, 8)), o.rows[0:8, 0:8], (0, 0), o.full[0]),
+        lambda o: o.k.tma.load(o.k.tensor_map(o.rows, (8, 8)), o.halves[0:8], (0, 0), o.full[0])),
+    Row("tile is u32, tensor map is bf16",
+        lambda o: o.k.tma.load(o.k.tensor_map(o.rows, (8, 8)), o.square, (0, 0), o.full[0]),
+        lambda o: o.k.tma.load(o.k.tensor_map(o.rows, (8, 8)), o.halves[0:8], (0, 0), o.full[0])),
 )  # fmt: skip
 
 
