@@ -2932,17 +2932,19 @@ def a_store_of_another_number_by_a_lane_of_another_cluster(k: Builder, *, right:
 
 
 def copies_of_lanes(
-    k: Builder, *, lanes: int = 32, sources: int = 1, places: int = 1, waits: int = 32
-) -> None:
+    k: Builder, *, lanes: int = 32, sources: int = 1, places: int = 1, waits: int = 32,
+    met: bool = True,
+) -> None:  # fmt: skip
     """So many lanes copy, of several sources, to several places; as many wait for it, and
-    one stores there."""
+    one stores there. They have ``met`` behind what all of them have written into the sources."""
     k.launch(warps=1)
     g, d = k.tensor("g", s32, (64,)), k.shared("d", s32, (64,))
     box, n = k.tensor_map(g, (32,)), k.var("n")
     k.mem.store(d[k.lane_id], 1)
     k.mem.store(d[k.lane_id + 32], 2)
     k.fence.proxy_async()
-    k.sync_warp()
+    if met:
+        k.sync_warp()
     k.assign(n, k.lane_id % places * 4)
     with k.if_(k.lane_id < lanes):
         k.tma.store(box, d[ds(k.lane_id % sources * 32, 32)], (n,))
@@ -2953,19 +2955,24 @@ def copies_of_lanes(
     k.mem.store(g[k.lane_id], 3)
 
 
-@wrong("H23-equal", breaks="H6")
+@wrong("H23-copies", breaks="H6")
 def copies_of_two_boxes_to_one_place(k: Builder, *, right: bool) -> None:
     copies_of_lanes(k, sources=1 if right else 2)
 
 
-@wrong("H23-equal", breaks="H6")
+@wrong("H23-copies", breaks="H6")
 def copies_of_one_box_to_places_that_overlap(k: Builder, *, right: bool) -> None:
     copies_of_lanes(k, places=1 if right else 2)
 
 
-@wrong("H6")
+@wrong("H23-copies", breaks="H6")
 def a_store_behind_some_of_the_copies_of_one_box(k: Builder, *, right: bool) -> None:
     copies_of_lanes(k, waits=32 if right else 31)
+
+
+@wrong("H23-copies", breaks="H6")
+def copies_of_one_box_of_which_each_lane_knows_its_own_number(k: Builder, *, right: bool) -> None:
+    copies_of_lanes(k, met=right)
 
 
 @wrong("H6")

@@ -591,6 +591,6 @@ def a_copy_over_the_word_of_an_allocation(k: Builder, *, right: bool) -> None:
     copies_over_the_word(k, fence=right)
 
 
-@wrong_by_the_text("H23-equal", breaks="H6")
+@wrong_by_the_text("H23-copies", breaks="H6")
 def copies_of_one_box_by_all_lanes(k: Builder, *, right: bool) -> None:
     copies_of_lanes(k, lanes=1 if right else 32)

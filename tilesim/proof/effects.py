@@ -1053,19 +1053,21 @@ def _asynchronous(x: Execution, e: fx.Reads | fx.Writes, named: Named) -> None:
     for to in _destinations(x, place, group[0], write=write):
         if write:
             _to_a_peer(x, to)
-        for lane in group:
-            _copies(x, lane, to, at, write, strong=_strong(e))
+        for some in [[lane] for lane in group] if write else [group]:
+            _copies(x, some, to, at, write, strong=_strong(e))
 
 
 @rule("B2-multicast", "a multicast copy has read its source when it has landed in all CTAs")
-def _copies(x: Execution, lane: int, place: Place, at: Bytes, write: bool, **how: Any) -> None:
-    """It reads once for each, so that a read is over with the completion there."""
-    completes, ends = x.effect(fx.Completes), list[Place]()
+def _copies(
+    x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, **how: Any
+) -> None:
+    """Lanes copy the same bytes. It reads once for each CTA, so that a read is over with the
+    completion there."""
+    completes, parts = x.effect(fx.Completes), [(lanes, place)]
     if not write and completes is not None and completes.multicast is not None:
-        ends = [("shared", cta) for cta in _ctas(x, completes.multicast, lane)]
-    for end in ends or [place]:
-        x.machine.issue(x, [lane], place, at, write, "async", **how)
-        x.issued[-1] = x.issued[-1]._replace(place=end)
+        parts = [([i], ("shared", cta)) for i in lanes for cta in _ctas(x, completes.multicast, i)]
+    for some, ends in parts:
+        x.machine.issue(x, some, place, at, write, "async", ends=ends, **how)
 
 
 @rule("B.2", "a bulk copy of shared memory goes to another CTA, or to global memory")
@@ -1128,16 +1130,19 @@ def _through_map(x: Execution, e: fx.ReadsMap | fx.WritesMap) -> None:
         for group, place, at, *_ in m.operands.box_of_map(e, w, x.lanes):
             if write and not strong:
                 _distinct(x, at)
-            number, at = _box(x, w, group) if write and not strong else None, at.reshape(-1)
-            for lane in group if write or place[1] not in m.read_only else ():
-                _copies(x, lane, place, at, write, strong=strong, number=number)
+            if not write and place[1] in m.read_only:
+                continue
+            one = not write or (not strong and _one_source(x, w, group))
+            for some in [group] if one else [[lane] for lane in group]:
+                _copies(x, some, place, at, write, strong=strong)
 
 
-def _box(x: Execution, w: Any, group: Sequence[int]) -> int | None:
-    """What lanes store that copy one box of shared memory to one place, as a number (H23)."""
+@rule("H23-copies", "in practice, lanes that copy one box to one place need no order")
+def _one_source(x: Execution, w: Any, group: Sequence[int]) -> bool:
+    """Whether they copy the same box of shared memory: its copies then are parts of one, which is
+    over when all of them are, and comes after what all of them know."""
     views = x.machine.operands.view(x.effect(fx.Reads).view, w, group)
-    same = len(views) == 1 and not x.machine.ptx
-    return x.machine.steps * LANES + group[0] if same else None
+    return len(views) == 1 and not x.machine.ptx
 
 
 @executes(fx.Prefetches)
@@ -1408,7 +1413,7 @@ def _ends_with(learners: Sequence[Knowledge], fact: int, some: Sequence[Issued],
     for learner in learners if some else ():
         learner.add(fact, rows)
     for one in some:
-        one.record.ends_with(fact)
+        one.ends_with(fact)
 
 
 def _multicast(x: Execution, mask: Expr | None, at: MbarrierAt, lane: int) -> Sequence[MbarrierAt]:
@@ -1693,7 +1698,7 @@ def _waits_group(x: Execution, e: fx.WaitsGroup) -> None:
         if ended:
             fact = x.machine.order.new_fact()
             for one in ended:
-                one.record.ends_with(fact)
+                one.ends_with(fact)
             x.machine.order.learn_fact([int(i)], fact, rows)
         if not e.read_only:
             group.over += count
@@ -1739,7 +1744,7 @@ def _shared_operand(x: Execution, e: fx.Reads, lanes: Lanes) -> Issued:
         if len(some) != 1 or some[0].place != place or (some[0].bytes != at).any():
             raise Refuted("F10", f"{x.where}: operands that differ")
     record = m.issue(x, every, place, at, False, "async", issuers=lanes)
-    return Issued(0, place, record, m.order.past[lanes].max(0))
+    return Issued(0, place, record, past=m.order.past[lanes].max(0))
 
 
 def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> None:
@@ -1748,7 +1753,7 @@ def _waits_wgmma(x: Execution, e: fx.WaitsGroup, group: Group, lanes: Lanes) -> 
     order = x.machine.order
     fact = order.new_fact()
     for one in over:
-        one.record.ends_with(fact)
+        one.ends_with(fact)
         width = len(one.past)  # F5: it has run, so all four warps have issued it
         order.past[lanes, :width] = np.maximum(order.past[lanes, :width], one.past)
     order.learn_fact(lanes.tolist(), fact, order.handed)

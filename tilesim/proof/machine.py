@@ -83,13 +83,18 @@ ALL_LANES = (1 << LANES) - 1
 
 
 class Issued(NamedTuple):
-    """An asynchronous access, the lane of the warp that has issued it, and where it is made;
-    ``past``: of a warpgroup's, what comes before it in time."""
+    """An asynchronous access, or a part of it, the lane of the warp that has issued it, and where
+    it is made; ``past``: of a warpgroup's, what comes before it in time."""
 
     lane: int
     place: Place
     record: Record
+    part: int | None = None
     past: Positions = np.zeros(0, np.int32)
+
+    def ends_with(self, fact: int) -> None:
+        """One more fact by which it is known to be over."""
+        self.record.ends_with(fact, self.part)
 
 
 #: a place, a byte there, and how many
@@ -619,7 +624,7 @@ class Machine:
         """The asynchronous accesses of a CTA's memory that none of its threads knows to be over."""
         lanes = range(rank * self.in_cta, (rank + 1) * self.in_cta)
         known = reduce(or_, map(self.order.known_in_time, lanes))
-        return [x for x in self.shared[rank].asynchronous if not x.facts & known]
+        return [x for x in self.shared[rank].asynchronous if not x.is_over(known)]
 
     def _stuck(self) -> str:
         """Raises: NotCovered: lanes of a warp wait for each other at different instructions, where
@@ -982,11 +987,11 @@ class Machine:
 
     def issue(
         self, x: Execution, lanes: Sequence[int], place: Place, at: Bytes, write: bool, proxy: str,
-        *, strong: Strong | None = None, issuers: Lanes | None = None, number: int | None = None,
-        as_one: bool = False,
+        *, strong: Strong | None = None, issuers: Lanes | None = None, as_one: bool = False,
+        ends: Place | None = None,
     ) -> Record:  # fmt: skip
-        """An asynchronous access that lanes issue as one, or ``issuers`` of several warps do;
-        ``number``: of what it stores, that of no other store of its instruction but an equal one.
+        """An asynchronous access that each of some lanes issues a part of, or ``issuers`` of
+        several warps issue as one; ``ends``: where it is over, if not where it is made.
         ``as_one``: lanes that have come together make it, so it comes after what any of them knows.
         """
         memory, instance = self.memory(place), (*place, None)[2]
@@ -995,14 +1000,15 @@ class Machine:
         if place[0] == "shared":
             # a strong write is a reduction, which reads as well
             self._shared(x, lanes, int(place[1]), at, write and not strong)
+        parts = len(lanes) if issuers is None and not as_one else 1
         issuers = x.warp.lanes(lanes) if issuers is None else issuers
         record = Record(
             at if at.ndim == 1 else at.reshape(-1), write, proxy, strong, x.where,
-            instance=instance, number=number,
+            instance=instance, parts=parts,
         )  # fmt: skip
         memory.access(record, self._ordered(issuers, proxy, place, as_one=as_one))
         self._of_a_cluster(record, place)
-        x.issued.append(Issued(lanes[0], place, record))
+        x.issued += [Issued(lane, ends or place, record, n) for n, lane in enumerate(lanes[:parts])]
         return record
 
     def _lanes_apart(self, y: Record) -> None:
@@ -1084,7 +1090,7 @@ class Machine:
                     facts = over(np.flatnonzero(np.bincount(asked)), seen)
                 elif (facts := known.get(seen[0], [])) == []:
                     facts = known[seen[0]] = over(asked, seen)
-                told = (bool(some & x.facts) for some in facts)
+                told = (x.is_over(some) for some in facts)
                 return any(told) if as_one else all(told)
             lane, position = theirs
             if issuers is None:

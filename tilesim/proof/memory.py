@@ -53,16 +53,17 @@ class Where(NamedTuple):
 
 
 class Record:
-    """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, and
-    over for whatever knows one of its facts. ``instance``: which cluster or repetition has made it,
-    in global memory. ``number``: what each of its lanes stores, if that is one number; ``names``:
-    of each byte, a number that only the same data has, negative if it is not known to be any other;
-    ``over``: what such stores come after, and later accesses are not compared with any more.
+    """An access. ``lane`` and ``position`` are given for each byte; None: it is asynchronous, in so
+    many ``parts``, each over for whatever knows one of its facts. ``instance``: which cluster or
+    repetition has made it, in global memory. ``number``: what each of its lanes stores, if that is
+    one number; ``names``: of each byte, a number that only the same data has, negative if it is not
+    known to be any other; ``over``: what such stores come after, and later accesses are not
+    compared with any more.
     ``adds``: it is an addition; ``decides``: a strong read of which it is counted on what it finds;
     ``may``: data decides which of the lanes make it."""
 
     __slots__ = (
-        "_facts", "adds", "asynchronous", "bytes", "decides", "end", "first", "instance", "key",
+        "adds", "asynchronous", "bytes", "decides", "end", "facts", "first", "instance", "key",
         "lane", "may", "names", "number", "over", "position", "proxy", "strong", "tmem", "where",
         "whole", "write",
     )  # fmt: skip
@@ -70,7 +71,7 @@ class Record:
     def __init__(
         self, at: NDArray[np.int64], write: bool, proxy: str, strong: Strong | None, where: Where,
         lane: Lanes | None = None, position: Positions | None = None, instance: object = None,
-        number: int | None = None, *, may: bool = False, names: Names | None = None,
+        number: int | None = None, *, may: bool = False, names: Names | None = None, parts: int = 1,
     ) -> None:  # fmt: skip
         self.number, self.over, self.may, self.names = number, list[Record](), may, names
         self.adds = self.decides = False
@@ -80,7 +81,8 @@ class Record:
         self.asynchronous = lane is None
         self.tmem: Any = None  # of tensor memory: what `tensor_memory` knows of it
         self.whole: Record = self
-        self._facts = 0
+        #: of the whole access, by part, the facts by which it is known to be over
+        self.facts = [0] * parts
         #: of an access that is over, and leaves nothing for certain: what those have that are made
         #: again by the same lanes
         self.key: object = None
@@ -88,14 +90,15 @@ class Record:
             by = write and (where.number, number)
             self.key = proxy, strong, instance, at.tobytes(), lane.tobytes(), by
 
-    @property
-    def facts(self) -> int:
-        """By which facts an asynchronous access is known to be over."""
-        return self.whole._facts
+    def is_over(self, facts: int) -> bool:
+        """Whether whatever knows these facts knows that an asynchronous access is over."""
+        return all(facts & known for known in self.whole.facts)
 
-    def ends_with(self, fact: int) -> None:
-        """One more fact by which it is."""
-        self.whole._facts |= fact
+    def ends_with(self, fact: int, part: int | None = None) -> None:
+        """One more fact by which all of it, or a part, is."""
+        facts = self.whole.facts
+        for n in range(len(facts)) if part is None else (part,):
+            facts[n] |= fact
 
     def state(self, s: State) -> None:
         """Tells all but its bytes and lanes."""
@@ -268,8 +271,7 @@ class Memory:
 
         Raises: Refuted, NotCovered: a race; the later store need not come after what the earlier
         one comes after."""
-        alike = y.where.number == x.where.number and y.instance == x.instance
-        alike &= y.asynchronous or self.ever is None  # of stores, those of shared memory
+        alike = y.where.number == x.where.number and self.ever is None and not y.asynchronous
         if not alike or not (y.number == x.number if y.number is not None else self._same(y, x)):
             self._race(y, x)
         for z in x.over:

@@ -30,11 +30,11 @@ class Access(Protocol):
     """An access that later ones are compared with, or a part of the ``whole`` one."""
 
     @property
-    def whole(self) -> object: ...
+    def whole(self) -> Access: ...
     @property
     def asynchronous(self) -> bool: ...
     @property
-    def facts(self) -> int: ...
+    def facts(self) -> list[int]: ...
 
 
 class State:
@@ -84,7 +84,8 @@ class State:
         """All is told: of each asynchronous access, in which rows it is known to be over."""
         for x in self._accesses:
             if x.asynchronous:
-                self.same(*([bool(row & x.facts) for row in facts] for facts in self._knowing))
+                self.same([[[bool(row & part) for row in known] for known in self._knowing]
+                           for part in x.whole.facts])  # fmt: skip
 
     @rule("comes back", "behind a repetition the state is what it was, but for a renaming")
     def comes_back(self, before: State) -> None:

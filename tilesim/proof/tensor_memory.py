@@ -313,7 +313,7 @@ class Ordered:
         """Whether an earlier access is known to be over; ``together``: to any lane of the warp, as
         its lanes meet for the later one."""
         asked = range(b.warp.first, b.warp.first + 32) if together else b.lanes
-        known = [bool(self.order.facts[i, Row.TMEM] & x.facts) for i in asked]
+        known = [x.is_over(self.order.facts[i, Row.TMEM]) for i in asked]
         return any(known) if together else all(known)
 
     @rule("U33", "in practice, a load is over behind the stores of all its registers by all lanes")
