@@ -163,11 +163,10 @@ def test_which_lane_stays_is_chance(strict: Strict) -> None:
 
 
 @kernel(warps=1)
-def sent(k: Builder, *, apart: bool = False, steers: bool = False) -> None:
+def sent(k: Builder, *, apart: bool = False) -> None:
     """Lanes store a number each in the peer's memory, to one word or to words of their own."""
     k.launch(grid=2, cluster=2)
     words, full = k.shared("words", u32, (32,)), k.mbarriers("full")
-    seen = k.var("seen", 0, u32)
     with k.one_thread():
         k.mbarrier.init(full, 1)
         k.mbarrier.arrive_expect_tx(full, 4 * 8)
@@ -177,24 +176,19 @@ def sent(k: Builder, *, apart: bool = False, steers: bool = False) -> None:
     with k.if_(k.lane_id < 8):
         k.cluster.st_async(words[place].at(peer), k.lane_id, full.at(peer))
     k.mbarrier.wait(full, 0)
-    if steers:
-        k.mem.load(seen, words[0])
-        with k.if_(seen > 9):
-            k.mbarrier.arrive(full)
     k.cluster.sync()
 
 
-def test_lanes_that_send_to_one_place() -> None:
-    assert check(sent.build(apart=True), strict="ptx").verdict == "proved"
-    right = check(sent.build())
-    assert right.verdict == "proved"
-    assert "H23" in {x.name for x in right.leanings}
-    findings = check(sent.build(), strict="ptx").findings
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_lanes_that_send_to_one_place(strict: Strict) -> None:
+    """Of lanes of one store one writes, says CUDA's guide: how many bytes arrive then of an
+    asynchronous one, nothing says."""
+    assert check(sent.build(apart=True), strict=strict).verdict == "proved"
+    findings = check(sent.build(), strict=strict).findings
     assert {f.rule for f in findings} == {"race"}
     assert {(p.warp, p.loc.line) for f in findings for p in f.participants} == {
         (0, at(sent, "k.cluster.st_async("))
     }
-    assert check(sent.build(steers=True)).verdict == "bounded"
 
 
 #: rows 0, 2, 4, 6 of a matrix go to one place, the others to another one, from every warp

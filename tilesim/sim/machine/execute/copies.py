@@ -30,7 +30,7 @@ from tilesim.sim.machine.compose import OPERATIONS, Act, Effects, acting, each_l
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import BarrierError, NotUniform
 from tilesim.sim.machine.execute.mbarrier import Landing, require_live
-from tilesim.sim.machine.execute.memory import at_one_place, cells_of, last_wins, leave
+from tilesim.sim.machine.execute.memory import at_one_place, cells_of, leave
 from tilesim.sim.machine.execute.tensormaps import MapInMemory, MapReader
 from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint
@@ -884,8 +884,6 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         new = cells_of(w, value(w), dtype)
         if combine is None:
             at_one_place(access, footprint, addresses, new)
-            if isinstance(new, np.ndarray):
-                last_wins(access, footprint.tensor, addresses, new)
         else:
             machine.races.unwritten.note(memory, footprint, access)
         machine.races.write(memory, footprint, access, w.clock)

@@ -171,7 +171,8 @@ def at_one_place(
     """Lanes of one weak store that write the same bytes, in no order (H4).
 
     In practice one of them stays, as CUDA's guide says: no race as long as only they do that, and
-    if the ``values``, where they are known, differ, no other store is the same (H23).
+    if the ``values``, where they are known, differ, no other store is the same (H23). Nothing says
+    so of asynchronous stores.
     """
     if not footprint.common:
         return
@@ -184,7 +185,7 @@ def at_one_place(
         first = left.setdefault(address, i)
         if first == i:
             continue
-        if not machine.accepts("H23", access.op):
+        if access.engine or not machine.accepts("H23", access.op):
             several_lanes(footprint, access, int(lanes[first]), int(lanes[i]))
             return
         if rows is not None and (rows[first] != rows[i]).any():
