@@ -53,7 +53,7 @@ def every_schedule(simulation: Simulation) -> Iterator[frozenset[str]]:
             return
         chooser = _Enumerate(prefix)
         environment = ChoiceEnvironment(chooser)
-        yield frozenset(f.rule for f in simulation.run_in(environment, 0, {}).findings)
+        yield frozenset(f.rule for f in simulation.run_on({}, [(0, environment)]).findings)
         prefix = chooser.following()
     raise TooLarge
 

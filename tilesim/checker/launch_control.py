@@ -189,7 +189,9 @@ class LaunchPlans:
             yield plan, self._run(plan, inputs)
 
     def _run(self, plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
-        return self._simulation.run(inputs, lambda cluster: None, [*plan.clusters], plan.answers)
+        return self._simulation.run(
+            inputs, lambda cluster: None, [*plan.clusters], answers=plan.answers
+        )
 
     def alone(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """The cluster and how many each asker is given, for each run that looks at one cluster."""

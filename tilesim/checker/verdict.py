@@ -271,7 +271,7 @@ def one_at_a_time(simulation: Simulation, inputs: Mapping[str, NDArray[Any]]) ->
     alone = Survey(apart, inputs, lambda some: apart.run(inputs, lambda cluster: None, some))
     surveyed = alone.look(apart=True)
     first = surveyed.clusters[0] if surveyed.run.findings else 0
-    run = simulation.run_in(ResidentEnvironment(first), 0, inputs)
+    run = simulation.run_on(inputs, [(0, ResidentEnvironment(first))])
     if run.findings:
         findings = tuple(map(_not_resident, run.findings))
         return Residency(len(surveyed.clusters) + 1, replace(run, findings=findings), first)

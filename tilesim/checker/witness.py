@@ -280,7 +280,7 @@ def watched(
             env = ChoiceEnvironment(ReplayChooser(picks))
         env.trace = trace(env)
         environments.append((cluster, env))
-    return simulation.run_on(inputs, environments, witness.answers, witness.drawing)
+    return simulation.run_on(inputs, environments, answers=witness.answers, order=witness.drawing)
 
 
 def _fitting(
@@ -319,13 +319,15 @@ def _fitting(
 def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:
     """The run of a witness on a compiled program."""
     if witness.policy == "resident":
-        return simulation.run_in(ResidentEnvironment(witness.first), 0, inputs)
+        return simulation.run_on(inputs, [(0, ResidentEnvironment(witness.first))])
 
     def chooser(cluster: int) -> ReplayChooser | None:
         picks = witness.choices.get(cluster)
         return None if picks is None else ReplayChooser(picks)
 
-    return simulation.run(inputs, chooser, list(witness.clusters), witness.answers, witness.drawing)
+    return simulation.run(
+        inputs, chooser, list(witness.clusters), answers=witness.answers, order=witness.drawing
+    )
 
 
 def shorten(

@@ -41,7 +41,7 @@ from tilesim.sim.machine.judged_effects import not_judged
 from tilesim.sim.machine.load import Compiler
 from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.memory import GlobalMemory, array_of
-from tilesim.sim.machine.oracle import Answers, Order
+from tilesim.sim.machine.oracle import Answers
 from tilesim.sim.machine.result import Leant, Outcome
 from tilesim.sim.machine.schedule import (
     ChoiceEnvironment,
@@ -297,17 +297,15 @@ class Simulation:
         inputs: Mapping[str, NDArray[Any]],
         chooser: Callable[[int], Chooser | None],
         clusters: list[int] | None = None,
-        answers: Answers | None = None,
-        order: Order | None = None,
-        patience: int | None = None,
+        **options: Any,
     ) -> Run:
         """Runs the clusters (all by default) one after another on one global memory.
 
-        ``chooser(cluster)`` picks the schedule; None is the timed policy. ``patience``: see
-        `Options`.
+        ``chooser(cluster)`` picks the schedule; None is the timed policy. ``options``: `Options` of
+        these runs.
 
         Raises:
-            TakesLong: all together make more than ``patience`` instructions, it seems.
+            TakesLong: all together make more than their ``patience`` in instructions, it seems.
         """
         indices = range(self.groups) if clusters is None else clusters
         environments = []
@@ -315,54 +313,43 @@ class Simulation:
             policy = chooser(index)
             env = TimedEnvironment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self.run_on(inputs, environments, answers, order, patience)
-
-    def run_in(
-        self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
-    ) -> Run:
-        """Runs one cluster (see `groups`) in an environment of the caller's."""
-        return self.run_on(inputs, [(cluster, env)])
+        return self.run_on(inputs, environments, **options)
 
     def run_on(
         self,
         inputs: Mapping[str, NDArray[Any]],
         environments: Sequence[tuple[int, simpy.Environment]],
-        answers: Answers | None = None,
-        order: Order | None = None,
-        patience: int | None = None,
+        **options: Any,
     ) -> Run:
-        """Runs clusters one after another, each in an environment of the caller's.
-
-        ``answers``, ``order`` and ``patience``: see `Options`.
+        """Runs clusters (see `groups`) one after another, each in an environment of the caller's.
 
         Raises:
             Interrupted: by Ctrl-C, or at the deadline.
-            TakesLong: they make more than ``patience`` instructions together, it seems.
+            TakesLong: they make more than their ``patience`` in instructions together, it seems.
         """
+        of_runs = replace(self.options, **options)
         restore = [
             cluster_classes.kept(self.followers[i]) for i, _ in environments if i in self.followers
         ]
         try:
             # in turns that are left out no read is compared with what an earlier turn discarded
             skips = self.skips and not self.code.losing
-            return self._run_on(inputs, environments, answers, order, patience, skips=skips)
+            return self._run_on(inputs, environments, of_runs, skips=skips)
         except Unskippable:
             for forget in restore:
                 forget()
         anew = [(index, TimedEnvironment()) for index, _ in environments]
-        return self._run_on(inputs, anew, answers, order, patience, skips=False)
+        return self._run_on(inputs, anew, of_runs, skips=False)
 
     def _run_on(
         self,
         inputs: Mapping[str, NDArray[Any]],
         environments: Sequence[tuple[int, simpy.Environment]],
-        answers: Answers | None,
-        order: Order | None,
-        patience: int | None,
+        options: Options,
         *,
         skips: bool,
     ) -> Run:
-        options = replace(self.options, answers=answers, order=order)
+        patience = options.patience
         memory = GlobalMemory(
             self.program, inputs, self.written, self._holds, by_bytes=not self.code.global_by_name
         )
@@ -396,7 +383,11 @@ class Simulation:
             self._note_elections(machine)
             self._note_not_judged(machine)
             unfilled, judge = machine.outcome.unfilled, self.garbage
-            if unfilled and judge is not None and not judge.is_hidden(index, inputs, answers):
+            if (
+                unfilled
+                and judge is not None
+                and not judge.is_hidden(index, inputs, options.answers)
+            ):
                 machine.outcome.findings += unfilled
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
@@ -452,7 +443,7 @@ class Simulation:
         simulation.set_options(garbage=fill)
         simulation.garbage = None
         with np.errstate(all="ignore"):
-            run = simulation.run_on(inputs, [(group, TimedEnvironment())], answers)
+            run = simulation.run_on(inputs, [(group, TimedEnvironment())], answers=answers)
         if run.findings or any(outcome.cut_off for outcome in run.outcomes):
             return None
         return {name: array.tobytes() for name, array in run.outputs.items()}

@@ -369,7 +369,7 @@ class _Search:
         env = SearchEnvironment(self._path, place.sleep, self._bound)
         run: Run | None = None
         with suppress(Pruned):
-            run = self._simulation.run_in(env, self._cluster, self._inputs)
+            run = self._simulation.run_on(self._inputs, [(self._cluster, env)])
         assert env.trace is not None
         for node, step in zip(self._path, env.trace.steps, strict=False):
             node.done[node.chosen] = touches(step.events)
