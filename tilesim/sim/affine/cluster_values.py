@@ -240,8 +240,8 @@ class Mirror:
         except ArithmeticError:
             return True
 
-    def told(self, operand: Operand) -> list[Hashable] | None:
-        """See `Elsewhere.told`."""
+    def value_names(self, operand: Operand) -> list[Hashable] | None:
+        """See `Elsewhere.value_names`."""
         if not operand.of_grid and self.registers.differing.keys().isdisjoint(operand.slots):
             return None
         assert operand.evaluate is not None

@@ -135,7 +135,7 @@ def _streams(out: Writer, group: LaneGroups, value: dict[int, Stream]) -> None:
         out.position(stream.component, stream.done)
 
 
-def _told(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]]) -> None:
+def _promised(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]]) -> None:
     for barrier, (phase, promise) in value.items():
         out.token(barrier)
         out.position(barrier, phase)
@@ -146,7 +146,7 @@ GROUPS: dict[str, FieldWriter] = {
     "opened": at_component, "done": at_component, "committed": _committed, "finish": time,
 }  # fmt: skip
 LANE_GROUPS: dict[str, FieldWriter] = {
-    "tracked": at_component, "runs": _runs, "threads": _threads, "told": _told,
+    "tracked": at_component, "runs": _runs, "threads": _threads, "promised": _promised,
     "streams": _streams,
 }  # fmt: skip
 PROMISE: dict[str, FieldWriter] = {

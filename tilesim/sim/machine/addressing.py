@@ -185,9 +185,9 @@ class AddressedAccess(ViewAccess):
     def _begins(self, warp: Warp) -> Any:
         """The address, or one per lane."""
         value = plain(self._address(warp))
-        return value if type(value) is not Unknown else self._anywhere(warp, value)
+        return value if type(value) is not Unknown else self._any_address(warp, value)
 
-    def _anywhere(self, warp: Warp, address: Unknown) -> int:
+    def _any_address(self, warp: Warp, address: Unknown) -> int:
         """An address that stands for any in a tensor that is never written and of whose contents
         nothing is known, or matters: there, a read in bounds leaves the same wherever it reads.
 

@@ -290,7 +290,7 @@ class LaneGroups(Groups):
     #: number of the last one of as many as these lanes issued in a row
     runs: list[Cover] = field(default_factory=list)
     #: by barrier: the phase, and what asynchronous arrivals have told it in that phase
-    told: dict[int, tuple[int, Promise]] = field(default_factory=dict)
+    promised: dict[int, tuple[int, Promise]] = field(default_factory=dict)
 
     @property
     def components(self) -> list[int]:
@@ -365,9 +365,9 @@ class LaneGroups(Groups):
     def tell(self, barrier: int, phase: int, promise: Promise) -> list[tuple[int, int]]:
         """By component, how many operations are complete for warps that wait for this phase of the
         barrier, now that an arrival has landed there."""
-        before, known = self.told.get(barrier, (phase, promise))
+        before, known = self.promised.get(barrier, (phase, promise))
         together = promise.join(known) if before == phase and known is not promise else promise
-        self.told[barrier] = phase, together
+        self.promised[barrier] = phase, together
         streams = self.streams.values()
         own = [(s.component, s.complete(together.complete_of(s.mask))) for s in streams]
         return [(self.component, together.complete), *own]

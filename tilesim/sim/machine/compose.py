@@ -34,7 +34,7 @@ from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers, open_lanes, opened
-from tilesim.sim.machine.view_access import agreed, uniform
+from tilesim.sim.machine.view_access import uniform, uniform_value
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.observers.lane_races import is_weak_store
 
@@ -222,7 +222,7 @@ class Execution:
         """An operand's value in all active lanes."""
         found = self._evaluate[id(operand)](self.warp)
         self._open |= open_lanes(found)
-        return agreed(plain(found), self.warp)
+        return uniform_value(plain(found), self.warp)
 
     def number(self, operand: Expr) -> int | None:
         """The integer that an operand is in all lanes; None if lanes may have numbers each."""

@@ -80,7 +80,7 @@ Within: TypeAlias = Callable[[], Region | None]
 Skipped: TypeAlias = Collection[int] | None
 
 
-def nowhere() -> None:
+def known_to_go() -> None:
     """Whatever lanes may execute, it has to be known whether they do."""
 
 
@@ -238,8 +238,8 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, within: Within = nowhere,
-    spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
+    skip: Skipped = None, within: Within = known_to_go,
+    spared: Spared | None = None, leaving: Callable[[], Leaving | None] = known_to_go,
     divides: bool = True,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
@@ -322,7 +322,7 @@ def _taken(value: Any, mask: int, *, sense: bool) -> int | Unknown:
 
 
 def ending(
-    step: Step, cond: Evaluate, within: Within, leaving: Callable[[], Leaving | None] = nowhere
+    step: Step, cond: Evaluate, within: Within, leaving: Callable[[], Leaving | None] = known_to_go
 ) -> Step:
     """``step``, with which lanes end of which the condition holds; ``within``: what the others
     execute from there on, if whether lanes end may be unknown; ``leaving``: as for `branch`."""

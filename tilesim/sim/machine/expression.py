@@ -441,10 +441,10 @@ def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
 
 def _of_unknown(op: str, a: Any, b: Any) -> Any:
     """``a op b`` where one is not known: neither is the result, if the other does not decide it."""
-    lost, told = (a, b) if type(a) is Unknown else (b, a)
-    if type(told) is int and (op, bool(told)) in (("and", False), ("or", True)):
-        return int(bool(told))
-    return 0 if op == "&" and type(told) is int and told == 0 else lost
+    lost, known = (a, b) if type(a) is Unknown else (b, a)
+    if type(known) is int and (op, bool(known)) in (("and", False), ("or", True)):
+        return int(bool(known))
+    return 0 if op == "&" and type(known) is int and known == 0 else lost
 
 
 def _of_open(op: str, a: Any, b: Any) -> Any:

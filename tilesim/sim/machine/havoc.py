@@ -617,7 +617,7 @@ class _Place:
         return self.view.lost(w) if isinstance(self.view, AddressedAccess) else None
 
 
-class Anywhere:
+class MayAccess:
     """An instruction of which it is not known where it accesses memory, or whether it does."""
 
     def __init__(self, c: Operands, op: Op) -> None:
@@ -641,7 +641,7 @@ class Anywhere:
         """An address that is not known, if it has one."""
         return next((a for a in (p.address(w) for p in self._places) if a is not None), None)
 
-    def access(self, w: Warp) -> None:
+    def make(self, w: Warp) -> None:
         """Made where it may be made: what it leaves, in memory and in registers, is not known.
 
         Raises:
@@ -686,21 +686,21 @@ class Anywhere:
             w.machine.changed()
 
 
-def where_not_known(step: Step, anywhere: Anywhere) -> Step:
-    """``step`` of an instruction that accesses memory; ``anywhere``: what it is if it is not known
-    where, or whether it is made and others could learn from it."""
+def where_not_known(step: Step, access: MayAccess) -> Step:
+    """``step`` of an instruction that accesses memory; ``access``: what it is if it is not
+    known where, or whether it is made and others could learn from it."""
 
     def run(w: Warp) -> bool | None:
-        if w.may_access is not None and anywhere.reduces:
-            anywhere.access(w)
+        if w.may_access is not None and access.reduces:
+            access.make(w)
             return None
         try:
             return step(w)
         except UnknownSteers:
-            address = anywhere.lost(w)
+            address = access.lost(w)
             if address is None:
                 raise
-            may_be_made(w, address, partial(anywhere.access, w))
+            may_be_made(w, address, partial(access.make, w))
             return None
 
     return run

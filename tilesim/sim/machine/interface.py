@@ -103,7 +103,7 @@ class Core:
         #: where schedules are explored
         self.lane_order: ByLanes | None = None
         #: the CTA that stands for any (`tilesim.sim.machine.warp.Agent.sender`)
-        self.anywhere: Place
+        self.any_cta: Place
         self._reported: set[object] = set()
         #: cycles in which nothing has happened, as a schedule may have it
         self.lost = 0

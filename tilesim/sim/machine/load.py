@@ -45,7 +45,7 @@ from tilesim.sim.machine.execute.lanes import assign, by_masks, exchanged, idle,
 from tilesim.sim.machine.execute.mbarrier import peek, peeked, wait_unless
 from tilesim.sim.machine.execute.wgmma import in_a_row, products
 from tilesim.sim.machine.havoc import (
-    Anywhere,
+    MayAccess,
     accessing,
     leaving,
     region,
@@ -306,7 +306,7 @@ class Compiler(Operands):
             if self._is_exchange(op):
                 return exchanged(self, op, step)
             if ends_lanes(op):
-                return control.ending(step, lambda w: FULL, control.nowhere)
+                return control.ending(step, lambda w: FULL, control.known_to_go)
             return step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self._peek_flags:
@@ -351,7 +351,7 @@ class Compiler(Operands):
         else:
             step = by_masks(self, op, self.looked_at(op, execute(self, op)))
             if self.code.forgets and accessing(op.effects()) is not None:
-                step = where_not_known(step, Anywhere(self, op))
+                step = where_not_known(step, MayAccess(self, op))
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
@@ -406,7 +406,7 @@ class Compiler(Operands):
         """What may be executed from ``targets`` on, where instruction ``number`` leads, before
         lanes meet: found when it is asked for."""
         if not self.code.forgets:
-            return control.nowhere
+            return control.known_to_go
         return cache(lambda: region(self.code.graph, number, targets, meet))
 
     def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:

@@ -287,7 +287,7 @@ class Machine(Core):
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
                 self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
-        self.anywhere = self.ctas[0]
+        self.any_cta = self.ctas[0]
         if code.overlaid:
             for cta in self.ctas:
                 cta.memory.overlaid = Overlaid(code.overlaid, len(cta.memory.data))

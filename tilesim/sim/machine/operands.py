@@ -188,16 +188,16 @@ class Operands:
             return None
         return fit_value(var.dtype, None if dtype.kind == "float" else integer_limits(dtype))
 
-    def told(self, op: Op, expr: Expr) -> bool:
+    def is_computed(self, op: Op, expr: Expr) -> bool:
         """Whether the registers in an operand hold what the program computes."""
         flow, code = self.flow, self.mir.code
 
-        def is_told(name: str) -> bool:
+        def holds(name: str) -> bool:
             setters = flow.setters(op.number, name)
             computed = (flow.decides(name, n) or from_nothing(code[n].what) for n in setters)
             return bool(setters) and all(computed)
 
-        return all(is_told(v.name) for v in walk(expr) if isinstance(v, Var))
+        return all(holds(v.name) for v in walk(expr) if isinstance(v, Var))
 
 
 def _moves(op: Op) -> bool:

@@ -57,7 +57,7 @@ def _reduces(effect: fx.Effect) -> tuple[str, DType] | None:
             return None
 
 
-def alike(first: Op, second: Op) -> bool:
+def same_reduction(first: Op, second: Op) -> bool:
     """Whether both are the same reduction, so that their order changes at most the rounding."""
     form = reduction_form(first)
     return form is not None and form == reduction_form(second)

@@ -21,7 +21,7 @@ from tilesim.sim.machine.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.memory import Memory, elements_apart
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta
@@ -301,29 +301,20 @@ def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footpri
     return each if any(view.place is None for view in views) else find
 
 
-def agreed(value: Any, warp: Warp) -> int | float:
+def uniform_value(value: Any, warp: Warp) -> int | float:
     """``value`` as one number; `NotUniform` if the active lanes disagree."""
     value = plain(value)
     if isinstance(value, np.ndarray):
         active = value[mask_array(warp.mask)]
         if active.size == 0 or (active != active[0]).any():
             raise NotUniform
-        value = active[0].item()
-    if type(value) is Unknown:
-        raise UnknownSteers(value)
-    number: int | float = value
-    return number
+        value = active[0]
+    return value if isinstance(value, float) else int(value)
 
 
 def uniform(value: Any, warp: Warp) -> int:
     """``value`` as one integer; `NotUniform` if the active lanes disagree."""
-    value = plain(value)
-    if isinstance(value, np.ndarray):
-        active = value[mask_array(warp.mask)]
-        if active.size == 0 or (active != active[0]).any():
-            raise NotUniform
-        return int(active[0])
-    return int(value)
+    return int(uniform_value(value, warp))
 
 
 def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray[Any]:

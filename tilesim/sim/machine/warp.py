@@ -64,7 +64,7 @@ class Elsewhere(Protocol):
         """Whether an expression may have other values there."""
         ...
 
-    def told(self, operand: Operand) -> Sequence[Hashable] | None:
+    def value_names(self, operand: Operand) -> Sequence[Hashable] | None:
         """For each lane what tells all values of an operand, here and there; None if it has one."""
         ...
 
@@ -282,8 +282,8 @@ class Agent(ABC):
         """The CTA for which it releases at ``scope``: the same one for all where it makes no
         difference, so that what all of them hand over at a place is one clock."""
         machine = self.machine
-        alike = scope in ("gpu", "sys") and not machine.plan.asks_for_senders
-        return machine.anywhere if alike else self.cta
+        all_alike = scope in ("gpu", "sys") and not machine.plan.asks_for_senders
+        return machine.any_cta if all_alike else self.cta
 
     @property
     def positions(self) -> Positions:

@@ -35,7 +35,7 @@ from tilesim.records import dataclass, field, replace
 from tilesim.sim.machine.access import EVERY, Access, leave_the_same
 from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.reduction import alike, exact, reduction_form
+from tilesim.sim.machine.reduction import exact, reduction_form, same_reduction
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.unknown import require_known
 from tilesim.sim.machine.warp import Agent
@@ -78,7 +78,7 @@ class WordOrder:
         plan, tensor = self._machine.plan, footprint.tensor
         if self._machine.timed and tensor in plan.counters:
             return True
-        if not alike(access.op, record.op):
+        if not same_reduction(access.op, record.op):
             return False
         if tensor in plan.flow.steering:
             return exact(access.op)
@@ -95,7 +95,7 @@ class WordOrder:
         lanes = record.warp.machine is machine and record.warp.origin is access.warp.origin
         # exploration branches on the order of scalar accesses only, and not of lanes
         explorable = not lanes and (
-            alike(access.op, record.op) or not (access.asynchronous or record.asynchronous)
+            same_reduction(access.op, record.op) or not (access.asynchronous or record.asynchronous)
         )
         explorable = explorable and self.crowded.isdisjoint((footprint.tensor, other.tensor))
         what = UNORDERED_LANES if lanes else UNORDERED
@@ -130,7 +130,7 @@ def hides(access: Access, record: Access) -> bool:
         return False
     if narrower(access.scope, record.scope) != access.scope:
         return False
-    return reduction_form(access.op) is None or alike(access.op, record.op)
+    return reduction_form(access.op) is None or same_reduction(access.op, record.op)
 
 
 def morally_strong(access: Access, record: Access) -> bool:

@@ -398,7 +398,7 @@ class NamingDetector(RaceDetector):
     def _differs(self, operand: Operand, w: Agent) -> Sequence[Hashable] | None:
         """What tells the values of an operand in all clusters, for each lane; None if all have
         what the one that runs has."""
-        return None if w.elsewhere is None else w.elsewhere.told(operand)
+        return None if w.elsewhere is None else w.elsewhere.value_names(operand)
 
     # ------------------------------------------------------------------ stores
 

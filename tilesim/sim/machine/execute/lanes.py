@@ -25,7 +25,7 @@ from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits, shuffl
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.operands import Operands
 from tilesim.sim.machine.unknown import Unknown, open_lanes, opened
-from tilesim.sim.machine.view_access import agreed
+from tilesim.sim.machine.view_access import uniform_value
 
 #: where all 32 lanes of a warp are asked for
 _WHOLE = "E15, F1, G4, G13"
@@ -165,7 +165,7 @@ def _agrees(c: Operands, op: Op, effect: fx.Agrees) -> Act:
     value = c.expr(effect.value)
 
     def step(w: Warp) -> None:
-        agreed(value(w), w)
+        uniform_value(value(w), w)
 
     return Act(step)
 

@@ -320,7 +320,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     view, value = c.view(word.view), c.expr(word.value)
     strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
     scope, releases = word.scope if strong else None, word.releases
-    counting, told = counts(c, op, word.view), not strong and c.told(op, word.value)
+    counting, computed = counts(c, op, word.view), not strong and c.is_computed(op, word.value)
     element = word.element
     # beside words that count, a weak store to one that has not begun to is one of data
     beside = counting and word.view.tensor.name not in c.code.counters
@@ -341,11 +341,14 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             alone = not _several(w, addresses)
             clock = word_order.published(w, element, own=alone)
             access.also = word_order.position(w, element) if alone else None
-        new = value(w) if real or told else None
+        new = value(w) if real or computed else None
         if strong:
             _take_turns(w, footprint, addresses, element)
         elif (
-            told and type(new) is int and memory.mbarriers is not None and _is_everywhere(w, value)
+            computed
+            and type(new) is int
+            and memory.mbarriers is not None
+            and _is_everywhere(w, value)
         ):
             access.stored = new
         cells = None if new is None else cells_of(w, new, dtype)
@@ -452,7 +455,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     only_reads = word.keeps or poll is not None
     goes_on = how != "exch" or slot is not None
     may_draw = counting and slot is not None and poll is None and not word.view.remote
-    alike = draws_in_turns(c, word.view) if may_draw else None
+    turns = draws_in_turns(c, word.view) if may_draw else None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -492,8 +495,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         memory, footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
         # one lane of several cannot wait for its turn to draw, which a run may be told
-        draws = may_draw and timed and w.lanes == 1 and (alone or alike is not None)
-        in_turn = draws and alike is None
+        draws = may_draw and timed and w.lanes == 1 and (alone or turns is not None)
+        in_turn = draws and turns is None
         place = memory.label, addresses.item(0)
         if in_turn and machine.tickets.holds_up(w, place):
             return machine.block(w, machine.tickets, "waits for its turn to draw", op)
@@ -544,11 +547,11 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             new = per_lane(w, value(w))
             if before is not None:
                 amount = int(new[0]) % (1 << dtype.bits)
-                if alike is None:
+                if turns is None:
                     drawn(w, op, memory, place[1], before, how, amount, own, dtype)
                 else:
                     drawn_in_turns(
-                        w, op, memory, place[1], alike, amount, own, dtype, scope,
+                        w, op, memory, place[1], turns, amount, own, dtype, scope,
                         acquires=acquires,
                     )  # fmt: skip
             elif how == "exch":
