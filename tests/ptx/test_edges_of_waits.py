@@ -300,6 +300,13 @@ NO_WAITS: dict[str, tuple[str, str, str]] = {
         f"@%p1 bra L;\nD: {READ}",
         "race",
     ),
+    "an answer that is also copied where nothing was asked": (
+        STORE + ARRIVE,
+        "setp.ne.u32 %p3, %r4, %r4; setp.eq.u32 %p1, %r4, %r4; setp.eq.u32 %p5, %r4, 77;\n"
+        f"@%p5 bra A;\nbra.uni C;\nA: {POLL}C: mov.pred %p3, %p1;\n@%p3 bra D;\n"
+        f"L: {POLL.replace('%p1', '%p2')}@!%p2 bra L;\nD: {READ}",
+        "race",
+    ),
     "a word polled before, whose test is left out": (
         STORE + RAISE,
         "setp.ne.u32 %p5, %r4, %r4; setp.ne.u32 %p1, %r4, %r4;\n"

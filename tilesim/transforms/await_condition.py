@@ -347,8 +347,9 @@ def _holds(cond: Expr | None, values: Mapping[str, int]) -> bool | None:
 
 
 def _answered(mir: Mir) -> Mir:
-    """Answers of polls that are only copied are set where they are copied to."""
-    uses = _uses(mir)
+    """Answers of polls that are only copied, right behind them and by nothing that comes another
+    way, are set where they are copied to."""
+    uses, graph = _uses(mir), graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, (one, after) in enumerate(pairwise(mir.code)):
         poll, copy = one.what, after.what
@@ -356,6 +357,7 @@ def _answered(mir: Mir) -> Mir:
             not isinstance(poll, Poll)
             or not isinstance(copy, Assign)
             or not (one.guard is None is after.guard)
+            or graph.blocks[graph.block_of[number + 1]].start > number
         ):
             continue
         name = poll.result.name
