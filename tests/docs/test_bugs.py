@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from benchmarks.bug_catalogue import BUGS, CONTROLS, Bug
 from docs import generate_bugs
 from docs.generate_bugs import PAGE, Times, collected, key, measure, page
+from tests.verdicts.corpora import name_of
+from tests.verdicts.files import kept
+from tilesim.kernels.outcome import Outcome
 from tilesim.kernels.registry import Case
 
+ROWS = {**kept("bugs"), **kept("gallery")}
 NAMES = [bug.name for bug in (*BUGS, *CONTROLS)]
 
 
@@ -48,8 +53,15 @@ def test_sources_of_the_gallery_are_entries_of_the_catalogue() -> None:
     assert {name for case in collected() for name in entries(case)} == set(NAMES)
 
 
+def outcome(case: Case) -> Outcome:
+    """What the verdict files say of a case."""
+    row = ROWS[name_of(case), case.strict]
+    return Outcome(case, case.kernel.target, row.verdict, cast(Any, row.findings), 0)
+
+
 def test_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(Times.load()), "run python -m docs.generate_bugs"
+    """The verdict files, of which other tests see that they are what is found, say the same."""
+    assert PAGE.read_text() == page(Times.load(), outcome), "run python -m docs.generate_bugs"
 
 
 def test_page_names_every_entry_and_every_case() -> None:

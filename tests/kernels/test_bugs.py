@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.verdicts.corpora import entries, name_of
-from tests.verdicts.files import kept
+from tests.verdicts.files import deciding, kept
 from tests.verdicts.row import place, rejected, row_of
 from tilesim.checker import check, replay
 from tilesim.checker.report import Report
@@ -47,12 +47,6 @@ from .mutate import inputs
 CASES = cases("bugs")
 ENTRIES = {entry.name: entry for entry in entries("bugs")}
 ROWS = {key: replace(row, recheck="") for key, row in kept("bugs").items()}
-#: each program at `practice`, and at `ptx` where another thing is said there
-JUDGED = sorted(
-    (program, level)
-    for (program, level), row in ROWS.items()
-    if level == "practice" or replace(row, level="practice") != ROWS[program, "practice"]
-)
 FAILING = {(name_of(case), case.strict) for case in CASES if case.fails}
 
 #: by program that fails, or is refused, texts of what is said of it
@@ -215,7 +209,7 @@ def assert_replays(report: Report, program: Any, given: Mapping[str, Any] | None
     assert again == report.findings[: len(again)]
 
 
-@pytest.mark.parametrize(("name", "level"), JUDGED)
+@pytest.mark.parametrize(("name", "level"), deciding(ROWS))
 def test_a_program_is_judged_as_the_verdict_file_says(name: str, level: Any) -> None:
     """What a failing one is said to do is what its witness shows."""
     texts = TEXTS.get(name.removeprefix("bugs."), ())

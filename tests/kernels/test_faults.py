@@ -1,4 +1,4 @@
-"""Kernels with faults (`tests.kernels.faults`): what is said of each, at both levels.
+"""Kernels with faults (`tests.kernels.faults`): what is said of each.
 
 Verdict, rules, the lines to change first, and roles and lines of the first finding are those of
 `tests/verdicts/rows/reported.jsonl`; why that is so, and what mends it, is here.
@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.verdicts.files import kept
+from tests.verdicts.files import deciding, kept
 from tests.verdicts.row import row_of
 from tilesim import InvalidProgram, check
 from tilesim.dsl.kernel import Kernel
@@ -25,7 +25,7 @@ from .faults import VARIANTS, Variant
 from .mutate import line
 from .shipping import compiled
 
-LEVELS: tuple[Strict, ...] = ("practice", "ptx")
+NAMED = {variant.name: variant for variant in VARIANTS}
 ROWS = {key: replace(row, recheck="") for key, row in kept("reported").items()}
 
 #: by kernel, a part of the cause of the first finding at `practice`
@@ -110,16 +110,16 @@ CAUSES: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize(("name", "level"), deciding(ROWS))
 def test_a_kernel_is_judged_as_the_verdict_file_says(
-    variant: Variant, level: Strict, monkeypatch: pytest.MonkeyPatch
+    name: str, level: Strict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnose, "RAISES", True)
+    variant = NAMED[name]
     report = check(variant.kernel.build(**variant.params), strict=level, inputs=variant.inputs)
-    assert row_of(variant.name, report, level) == ROWS[variant.name, level]
-    if level == "practice" and variant.name in CAUSES:
-        assert CAUSES[variant.name] in report.findings[0].cause
+    assert row_of(name, report, level) == ROWS[name, level]
+    if level == "practice" and name in CAUSES:
+        assert CAUSES[name] in report.findings[0].cause
 
 
 def test_right_ones_are_right_and_wrong_ones_fail() -> None:

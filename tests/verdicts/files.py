@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from tests.verdicts.compare import Rows
-from tests.verdicts.row import Row, row_from
+from tests.verdicts.row import LEVELS, Row, row_from
+from tilesim.ir.program import Strict
 
 #: the files that are kept
 FOLDER = Path(__file__).with_name("rows")
@@ -31,6 +33,18 @@ def kept(corpus: str, folder: Path = FOLDER) -> Rows:
     """The rows of a corpus's file; none, if there is no file."""
     file = file_of(corpus, folder)
     return by_key(read(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def deciding(rows: Rows) -> list[tuple[str, Strict]]:
+    """The programs and levels that tests check: both levels where something else is said of them.
+    Else a program that fails at `practice`, where less is forbidden, and a right one at `ptx`."""
+    found: list[tuple[str, Strict]] = []
+    for program in sorted({program for program, _ in rows}):
+        one, other = (replace(rows[program, level], level="ptx", recheck="") for level in LEVELS)
+        right = one.verdict in ("proved", "exhausted")
+        decisive: tuple[Strict, ...] = ("ptx",) if right else ("practice",)
+        found += [(program, level) for level in (decisive if one == other else LEVELS)]
+    return found
 
 
 def keep(corpus: str, rows: Rows, folder: Path = FOLDER) -> Path:
