@@ -24,8 +24,9 @@ from tilesim.transforms.lower import lower
 
 #: choices of lanes that are tried for a program that is written, and for one that is random
 TRIED, TRIED_OF_RANDOM = 1, 3
-#: the programs are tried in so many tests: which of them elect and are certified takes making them
-PARTS = 7
+#: the programs are tried in so many tests, of which some are no campaign: which of them elect and
+#: are certified takes making them
+PARTS, QUICK = 7, 2
 
 
 def elections(mir: Mir) -> bool:
@@ -46,7 +47,9 @@ def _of_row(row: Row) -> Mir:
     return lower(row.build())
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [*range(QUICK), *(pytest.param(n, marks=pytest.mark.slow) for n in range(QUICK, PARTS))]
+)
 def test_each_choice_is_certified(part: int) -> None:
     tried = 0
     for name, made in islice(programs(), part, None, PARTS):

@@ -223,7 +223,7 @@ def lanes_that_have_parted(k: Builder, *, up: int, turns: bool, down: int = 40) 
     X = k.tensor("X", f32, (32,))
     parted(k)
     with k.role("gives", range(4)):
-        with k.if_(k.warp_id.eq(0)), k.loop(40):
+        with k.if_(k.warp_id.eq(0)), k.loop(8):
             k.mem.store(X[k.lane_id], 0)
         k.setmaxnreg("dec", down)
     with k.role("lends", range(4, 8)):
@@ -238,23 +238,22 @@ def lanes_that_have_parted(k: Builder, *, up: int, turns: bool, down: int = 40) 
         k.setmaxnreg("inc", 248)
 
 
-@pytest.mark.parametrize("strict", BOTH)
-def test_lanes_that_have_not_met_change_the_registers_of_their_warp_once(strict: Strict) -> None:
+def test_lanes_that_have_not_met_change_the_registers_of_their_warp_once() -> None:
     """As CUTLASS' ping-pong kernel: its roles part behind a relaxed cluster barrier."""
 
-    def checked(**params: Any) -> Report:
+    def checked(strict: Strict, **params: Any) -> Report:
         program = build(lanes_that_have_parted, warps=12, registers=168, **params)
         return check(program, strict=strict)
 
     for up, turns in ((208, False), (232, True)):
-        right = checked(up=up, turns=turns)
+        right = checked("ptx", up=up, turns=turns)
         assert (right.verdict, right.findings) == ("proved", ()), right
-    in_any_order = checked(up=232, turns=False)
+    in_any_order = checked("practice", up=232, turns=False)
     assert in_any_order.verdict == "failed"
     assert sites(in_any_order, lanes_that_have_parted) == [
         ("register-pool", {("lends", 'k.setmaxnreg("inc", up)'), ("lends", "k.bar.sync(1, 128)")})
     ]
-    too_few = checked(up=232, turns=True, down=104)
+    too_few = checked("practice", up=232, turns=True, down=104)
     assert too_few.verdict == "failed"
     assert sites(too_few, lanes_that_have_parted) == [
         ("register-pool", {("keeps", 'k.setmaxnreg("inc", 248)')})

@@ -417,11 +417,10 @@ def scattered(k: Builder, *, step: int = 5, by: str = "number", ctas: int = 3) -
                 k.mem.store(data[step * t + (k.cta_x if by == "both" else 0)], 1)
 
 
-@pytest.mark.parametrize("ctas", [5, 8])
-def test_where_a_number_leads_with_the_cta_that_draws_it(ctas: int) -> None:
-    assert check(placed.build(ctas=ctas)).verdict == "proved"
+def test_where_a_number_leads_with_the_cta_that_draws_it() -> None:
+    assert check(placed.build(ctas=5)).verdict == "proved"
     for at in ("both", "earlier"):
-        assert check(placed.build(ctas=ctas, at=at)).verdict != "proved"
+        assert check(placed.build(ctas=5, at=at)).verdict != "proved"
     assert check(placed.build(ctas=3, at="both")).verdict == "failed"
 
 
