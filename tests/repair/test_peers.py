@@ -318,7 +318,6 @@ COMPILED = (
     (TILES, 2, ("1", "arrive(&empty[i % 2])"), ("2", BOTH), "race"),
     (TILES, 2, ("2", "arrive(&empty[i % 2])"), ("2", BOTH), "deadlock"),
     (TILES, 4, ("1", "arrive(&empty[i % 2])"), ("4", OTHERS), "race"),
-    (TILES, 4, ("4", "arrive(&empty[i % 2])"), ("4", OTHERS), "deadlock"),
     (STAGE, 2, ("32", "arrive(&empty)"), ("32", "arrive_at(&empty, rank() ^ 1)"), "race"),
     (STAGE, 2, ("32", "arrive(&empty)"), ("32", INLINE), "race"),
 )
@@ -370,7 +369,7 @@ def test_a_release_at_the_peer_is_a_patch_of_the_source(
 
 
 @needs.compiler
-@pytest.mark.parametrize(("size", "count"), [(2, "1"), (2, "2"), (4, "4")])
+@pytest.mark.parametrize(("size", "count"), [(2, "1"), (4, "4")])
 def test_a_release_at_the_peer_is_a_patch_of_ptx(
     size: int, count: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,10 +64,10 @@ def steals(k: ts.Builder, *, mistake: str = "") -> None:
 #: a wrong program, its strictness, and its first repair in words
 MENDED = (
     # arrivals of one source line in three roles, moved behind the reads of another
-    (lambda: tile_ids.build(mistake="early", tiles=3), "practice",
+    (lambda: tile_ids.build(mistake="early", tiles=2), "practice",
      "mbarrier.arrive after ld at line 115"),
     # who arrives, and how many are expected
-    (lambda: tile_ids.build(mistake="uncounted", tiles=3), "practice",
+    (lambda: tile_ids.build(mistake="uncounted", tiles=2), "practice",
      "if true instead of if %warp_id == 3; count 6 instead of 3 in mbarrier.init"),
     (lambda: pair.build(release="own"), "practice",
      "barrier empty[0].at(0) instead of empty[0] in mbarrier.arrive; "
