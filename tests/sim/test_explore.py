@@ -111,7 +111,7 @@ def outcomes_of_all_choices(warps: int, count: int) -> set[frozenset[str]]:
     force."""
     simulation = Simulation(arrivals(warps, count), numbers=False, strict="practice")
     found: set[frozenset[str]] = set()
-    for picks in product(range(3), repeat=7):
+    for picks in product(range(3), repeat=6):
         chooser = ReplayChooser(picks)
         run = simulation.run({}, partial(_always, chooser))
         found.add(frozenset(f.rule for f in run.findings))
@@ -283,8 +283,7 @@ def as_read_back(report: Report) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("preemptions", [None, 1])
-@pytest.mark.parametrize("step", [1, 7])
+@pytest.mark.parametrize(("preemptions", "step"), [(None, 1), (None, 7), (1, 7)])
 def test_exploring_in_pieces_ends_like_exploring_at_once(
     name: str, preemptions: int | None, step: int
 ) -> None:
@@ -329,7 +328,7 @@ class Impatient:
         monkeypatch.setattr(ChoiceEnvironment, "step", step)
 
 
-@pytest.mark.parametrize("after", [1, 2, 17, 60, 61, 62, 63, 64, 65, 66, 67, 68, 150, 333])
+@pytest.mark.parametrize("after", [1, 17, 62, 64, 66, 333])
 def test_interrupted_exploration_goes_on_as_if_nothing_had_happened(
     after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +407,6 @@ def test_limits_out_of_range(option: str, value: Any) -> None:
 
 @pytest.mark.parametrize("program", [lost_update(), tickets(2, 3)], ids=["fails", "does not"])
 def test_any_number_of_jobs_gives_the_same_report(program: Program) -> None:
-    alone = check(program, schedules=40, budget=0)
+    alone = check(program, schedules=12, budget=0)
     assert alone.verdict == ("failed" if program.name == "lost_update" else "bounded")
-    assert check(program, schedules=40, budget=0, jobs=2) == alone
+    assert check(program, schedules=12, budget=0, jobs=2) == alone

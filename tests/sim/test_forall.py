@@ -144,9 +144,7 @@ def test_a_kernel_that_takes_some_values_only() -> None:
     ("count", "first"),
     [
         (lambda n: 32 + n // 5000, 5000),
-        (lambda n: 32 + (n % 5000 == 4999), 4999),
         (lambda n: 32 + (n == 777), 777),
-        (lambda n: 32 + (n % 331 == 17), 17),
         (lambda n: 32 + max(0, min(n - 4000, 1)), 4001),
     ],
 )
@@ -197,14 +195,10 @@ def test_what_is_shown_is_said_where_not_all_is(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("fault", "first"),
     [
-        (lambda i, n: i.eq(90), 91),
-        (lambda i, n: i > 70, 72),
         (lambda i, n: i.eq(n - 1), 2),
         (lambda i, n: i.eq(n - 70), 71),
         (lambda i, n: (i % 61).eq(60), 61),
-        (lambda i, n: i.eq(3) & (n % 7 == 6), 6),
         (lambda i, n: i.eq(3) & (n % 31 == 30), 30),
-        (lambda i, n: i.eq(3) & (n == 83), 83),
         (lambda i, n: (i + ((1 << 31) - 90)) < 0, 91),
         (lambda i, n: (i * 2).eq(n + 50), 52),
         (lambda i, n: (i + i).eq(-n), None),
@@ -438,9 +432,9 @@ def test_values_in_words() -> None:
         ts.check(ring(3), for_all={"n": None})
 
 
-@pytest.mark.parametrize("number", [4, 11, 12, 19])
+@pytest.mark.parametrize("number", [4, 11])
 def test_random_programs(number: int) -> None:
-    """Some of those of the campaign: one that is proved, one that fails, two that are neither."""
+    """Some of those of the campaign: one that is proved, and one that fails."""
     assert not case(number, most=16).wrong
 
 
@@ -491,8 +485,7 @@ _OVER, _LOAD = line("% stages" + "], 8)"), line("k.mem.load(value, " + "data[r]"
 @pytest.mark.parametrize(
     ("second", "around"),
     [
-        (None, 1),  # periods of 4 and 6 turns: 12 values apart
-        (None, 2),
+        (None, 2),  # periods of 4 and 6 turns: 12 values apart
         (100, 1),
     ],
 )
@@ -506,7 +499,6 @@ def test_two_loops_of_different_periods(second: int | None, around: int) -> None
 @pytest.mark.parametrize(
     ("faulty", "second", "around", "first"),
     [
-        (lambda i, n: i.eq(70), None, 1, 71),
         (lambda i, n: i.eq(n - 70), None, 2, 72),
         (lambda i, n: i.eq(5) & (n % 13 == 12), None, 2, 12),
     ],

@@ -260,7 +260,7 @@ def shifted(tiles: int, taker: int, by: int) -> Program:
     return k.finish()
 
 
-@pytest.mark.parametrize(("tiles", "taker"), [(3, 0), (4, 1), (4, 2), (13, 0), (13, 5)])
+@pytest.mark.parametrize(("tiles", "taker"), [(3, 0), (4, 2), (13, 5)])
 def test_who_takes_a_tile_over_may_decide_what_it_touches(tiles: int, taker: int) -> None:
     assert check(shifted(tiles, taker, tiles)).verdict == "proved"
     report = check(shifted(tiles, taker, 1))

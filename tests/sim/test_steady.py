@@ -119,8 +119,7 @@ def test_kernels_are_proved_all_the_same(kernel: Kernel, params: dict[str, int])
     assert require_same(kernel.build(**params)).verdict == "proved"
 
 
-@pytest.mark.parametrize("trips", [300, 301, 307])
-@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize(("trips", "stages"), [(300, 1), (301, 2), (307, 3)])
 def test_rings_need_not_divide_the_trip_count(trips: int, stages: int) -> None:
     assert require_same(ring(trips, stages=stages)).verdict == "proved"
 
@@ -280,8 +279,10 @@ def test_the_gallery_in_ptx(case: Case) -> None:
 # ---------------------------------------------------------------------- late faults
 
 
-@pytest.mark.parametrize("trips", [400, 3_000])
-@pytest.mark.parametrize("where", ["first", "middle", "last but one", "last", "never"])
+@pytest.mark.parametrize(
+    ("trips", "where"),
+    [*((400, w) for w in ("first", "middle", "last but one", "last", "never")), (3_000, "last")],
+)
 def test_a_fault_in_one_turn_is_found(trips: int, where: str) -> None:
     turn = {
         "first": 1, "middle": trips // 2 + 1, "last but one": trips - 2, "last": trips - 1,
