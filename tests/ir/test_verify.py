@@ -410,14 +410,6 @@ def unaligned_box_of_one_dimension(k: Builder, right: bool) -> None:
     k.tma.load(x_map, tile[1], (0,), b)  # here
 
 
-@wrong("out-of-bounds", "not 16-byte aligned")
-def unaligned_bulk_copy_of_a_stage(k: Builder, right: bool) -> None:
-    x = k.tensor("x", f32, (4,))
-    tile, b = k.shared("tile", f32, (4, 4 if right else 6)), k.mbarriers("b")
-    with k.one_thread(), k.loop(4) as i:
-        k.bulk.load(tile[i, 0:4], x, b)  # here
-
-
 @wrong("operand", "atom.xor exists for u32, s32, u64, s64, not f32")
 def atomic_without_an_instruction(k: Builder, right: bool) -> None:
     x = k.tensor("x", s32 if right else f32, (1,))

@@ -25,7 +25,7 @@ from tilesim.ir.effects import (
     UsesFragment,
     Waits,
 )
-from tilesim.ir.expr import Base, Expr, constant, divisor, walk
+from tilesim.ir.expr import Base, Expr, constant, walk
 from tilesim.ir.fragments import Layout, by_lane, layout_of, layout_problem
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bulk import BulkLoad, BulkLoadIgnoring, BulkReduce, BulkStore
@@ -122,16 +122,13 @@ def check_alignment(program: Program) -> Iterator[Diagnostic]:
 
 
 def _known_address(program: Program, view: View) -> int | None:
-    """The view's first byte, or some possible one when a stage is only known at run time."""
+    """The view's first byte; None where only a run knows it, which asks the same of it."""
     address = program.placement.get(view.tensor.name)
-    if address is None:
-        return None
     for offset, stride in zip(view.offsets, view.tensor.byte_strides, strict=True):
         known = constant(offset)
-        if known is not None:
-            address += known * stride
-        elif (step := divisor(offset) * stride) % 128:
-            address += step
+        if address is None or known is None:
+            return None
+        address += known * stride
     return address
 
 
