@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tilesim import Builder, bf16, check, ds, f32, u8, u32
+from tilesim.ir.declarations import Mbar
 
 Write = Callable[[Builder, bool], None]
 ROWS: list[tuple[str, str, Write]] = []
@@ -19,20 +20,20 @@ def row(rule: str, message: str) -> Callable[[Write], None]:
     return lambda write: ROWS.append((rule, message, write))
 
 
-def initialised(k: Builder, count: int = 1) -> None:
+def initialised(k: Builder) -> Mbar:
     """A barrier of each CTA of a cluster of two, initialised."""
     k.launch(warps=1, grid=2, cluster=2, target="sm_100a")
     full = k.mbarriers("full")
     with k.one_thread():
-        k.mbarrier.init(full, count)
+        k.mbarrier.init(full, 1)
     k.fence.mbarrier_init()
     k.cluster.sync()
+    return full.only()
 
 
 @row("out-of-bounds", "both must be in one other CTA of the cluster (B.2)")
 def a_bulk_copy_into_the_own_cta(k: Builder, right: bool) -> None:
-    initialised(k)
-    full = k.declared["full"][0]
+    full = initialised(k)
     src, dst = k.shared("src", u8, (16,)), k.shared("dst", u8, (16,))
     with k.if_(k.lane_id < 16):
         k.mem.store(src[k.lane_id], 1)
@@ -48,8 +49,7 @@ def a_bulk_copy_into_the_own_cta(k: Builder, right: bool) -> None:
 
 @row("out-of-bounds", "at byte 136, not 16-byte aligned (B6)")
 def a_bulk_copy_that_begins_between_two_pieces(k: Builder, right: bool) -> None:
-    initialised(k)
-    full = k.declared["full"][0]
+    full = initialised(k)
     src, dst = k.tensor("src", u8, (64,)), k.shared("dst", u8, (64,))
     at = k.var("at", 0, u32)
     k.assign(at, k.cluster_rank * (16 if right else 8) + (0 if right else 8))
